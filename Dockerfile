@@ -6,17 +6,18 @@ FROM base AS requirements
 WORKDIR /build
 COPY pyproject.toml ./
 RUN python -c "import pathlib, tomllib; project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
-    extras = project['optional-dependencies']; print(*project['dependencies'], *extras['otel'], *extras['embedded'], sep='\n')" > requirements.txt
+    extras = project['optional-dependencies']; foreign = [each for each in project['dependencies'] if each != 'slackwater-client']; print(*foreign, *extras['otel'], *extras['embedded'], sep='\n')" > requirements.txt
 
 FROM base AS wheel
 WORKDIR /build
 COPY constraints.txt ./
 RUN printf 'hatchling\n' > requirements.txt && pip install --no-cache-dir --constraint constraints.txt --requirement requirements.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY client client
 COPY app app
 COPY engine engine
 COPY migrations migrations
-RUN python -m hatchling build -t wheel -d /dist
+RUN python -m hatchling build -t wheel -d /dist && cd client && python -m hatchling build -t wheel -d /dist
 
 FROM base
 # the distribution keeps one patched version of each package: pinning it would break the build

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference jar constraints clean
+.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client jar constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -14,14 +14,14 @@ $(VENV)/python-ok: Makefile
 	@touch $@
 
 # compileall: a Spark worker's first imports take 3.5 s from source and 1.3 s from bytecode
-$(VENV)/demo-ok: $(VENV)/python-ok pyproject.toml constraints.txt
+$(VENV)/demo-ok: $(VENV)/python-ok pyproject.toml client/pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (PySpark is 450 MB; a minute or two the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./client -e '.[demo]'
 	@$(BIN)/python -m compileall -q $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $@
 
 $(VENV)/dev-ok: $(VENV)/demo-ok
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./client -e '.[dev]'
 	@touch $@
 
 $(VENV)/classes-ok: $(VENV)/dev-ok engine/spark/jars/slackwater.jar
@@ -67,12 +67,15 @@ bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that reads definitions
 	@$(BIN)/python -m app.cli.reference > docs/reference.md
 
+client: $(VENV)/dev-ok ## write what of the Python client is made: its blocking half, its answers
+	@$(BIN)/python client/generate.py
+
 jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is kept in git
 	@$(BIN)/python -m engine.spark.make_jar
 
 # Resolved anew, by the index that pip is set up with; only names and versions are kept.
 constraints: $(VENV)/python-ok ## write constraints.txt with the newest versions that pyproject.toml allows
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev]'
 	@$(BIN)/python .ci/constraints.py $(VENV)/resolved.json
 
 clean: ## remove the environment and what the demo kept

@@ -20,10 +20,10 @@ HEAD = """\
 
 
 def main(report: Path) -> None:
-    """Write the file. Our own package is not in it."""
+    """Write the file. Our own packages are not in it."""
     resolved = [entry["metadata"] for entry in json.loads(report.read_text())["install"]]
     pinned = {re.sub(r"[-_.]+", "-", each["name"]).lower(): each["version"] for each in resolved}
-    del pinned["slackwater"]
+    del pinned["slackwater"], pinned["slackwater-client"]
     TARGET.write_text(HEAD + "".join(f"{name}=={version}\n" for name, version in sorted(pinned.items())))
 
 

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
             file system that the driver's host and every worker's have mounted at this path.
         auth: whether requests need an API key or a token; ``auto``: not where only this machine can reach the service and no issuer of tokens is
             set, else yes.
-        api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
+        api_key: what the command line and the Python client send to a service; the service itself does not look at it.
         allowed_hosts: names, separated by commas, under which a service that asks for no keys answers beside localhost and addresses.
         files_root: sources read directories below it only; None: they read none.
         max_body_bytes: larger bodies of appends answer 413.

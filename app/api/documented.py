@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.api.problems import MEDIA_TYPE, TYPE_BASE
+from app.error_list import ERRORS
 from app.errors import (
     AppError,
     BadRequest,
@@ -75,6 +76,7 @@ def _documented(status: int, kind: type[AppError], code: str, detail: str) -> di
         "title": kind.title,
         "status": status,
         "detail": detail,
+        "cure": ERRORS[code].cure,
         "instance": "/v1/queries/delays",
         "code": code,
         "retryable": kind.retryable,

@@ -61,6 +61,7 @@ class ValidationAnswer(Answer):
         description="With every default spelled out; null where it could not be read.",
         json_schema_extra=refers_to("QueryDefinition"),
     )
+    sql: str | None = Field(description="The same as a statement of SQL; null where it is not valid.")
     output: dict[str, Any] | None = Field(description="The relation it would produce.")
     plan: dict[str, Any] | None = Field(description="Inputs, stages and operators.")
     edit: EditPreview | None = Field(description="The edit it would be; null where no query has this name.")

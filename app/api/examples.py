@@ -249,6 +249,15 @@ STATUS: dict[str, Any] = {
     "emitted_rows": 1743,
     "clocks": {"window": 1357041600000},
     "buffered": {"window": 118},
+    "tasks": [
+        {
+            "operator": "window",
+            "task": 0,
+            "stream_time_ms": 1357041600000,
+            "buffered": 118,
+            "waiting": [{"from_ms": 1357041600000, "to_ms": 1357045200000, "at_least": 118, "at_most": 118}],
+        }
+    ],
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
     "carrier": {"kind": "shared", "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
     "limited_by": "input",
@@ -323,6 +332,7 @@ EDIT: dict[str, Any] = {
     "problems": [],
     "warnings": [],
     "definition": QUERY["definition"],
+    "sql": ONE_QUERY["sql"],
     "output": None,
     "plan": None,
     "edit": {

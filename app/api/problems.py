@@ -17,6 +17,7 @@ from starlette.routing import compile_path
 from app.api.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, from_database
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.api.near_misses import hint_for
+from app.error_list import ERRORS
 from app.errors import (
     AppError,
     BadRequest,
@@ -65,6 +66,7 @@ class ProblemBody(BaseModel):
                     "title": "Not found",
                     "status": 404,
                     "detail": "there is no query 'delays'; GET /v1/queries lists those there are",
+                    "cure": "`GET /v1/queries` lists them.",
                     "instance": "/v1/queries/delays",
                     "code": "query_not_found",
                     "retryable": False,
@@ -81,6 +83,7 @@ class ProblemBody(BaseModel):
     title: str = Field(description="What the status means here.")
     status: int = Field(description="The HTTP status.", examples=[404])
     detail: str = Field(description="What is wrong and what to do about it.")
+    cure: str = Field(description="What helps against this code in general.", examples=["`GET /v1/queries` lists them."])
     instance: str = Field(description="Path of the request.")
     code: str = Field(description="Stable snake_case code: the part a program looks at.")
     retryable: bool = Field(description="Whether the same request can succeed later.")
@@ -103,6 +106,7 @@ def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody
         title=error.title,
         status=error.status,
         detail=error.detail,
+        cure=ERRORS[error.code].cure if error.code in ERRORS else "",
         instance=instance,
         code=error.code,
         retryable=error.retryable,

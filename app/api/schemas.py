@@ -310,6 +310,25 @@ class Delivery(Answer):
     next_attempt_at: datetime | None = Field(description="When it is tried again after a failure.")
 
 
+class WaitingSpan(Answer):
+    """Records or windows that wait, at times from ``from_ms`` to ``to_ms``, both inclusive."""
+
+    from_ms: int = Field(description="The earliest time: of a record its event time, of a window its end.")
+    to_ms: int = Field(description="The latest time.")
+    at_least: int = Field(description="How many wait there at least.", examples=[3])
+    at_most: int = Field(description="How many at most; the same where the number is exact.", examples=[3])
+
+
+class TaskStatus(Answer):
+    """An operator in one task: where its clock stands, and what waits in it."""
+
+    operator: str = Field(description="Name of the operator.", examples=["w"])
+    task: int = Field(description="Number of the task, from 0.")
+    stream_time_ms: int | None = Field(description="Stream time of this task; null before its first record.")
+    buffered: int = Field(description="Records that wait inside.")
+    waiting: list[WaitingSpan] = Field(description="What waits, by time, in at most 16 spans; empty where nothing does.")
+
+
 class StatusAnswer(Answer):
     """What the service knows of a query."""
 
@@ -347,6 +366,9 @@ class StatusAnswer(Answer):
     emitted_rows: int = Field(description="Records or changes of rows written since then.", examples=[1743])
     clocks: dict[str, int | None] = Field(description="Operator to stream time, the smallest over its tasks.")
     buffered: dict[str, int] = Field(description="Operator to records that wait inside it.")
+    tasks: list[TaskStatus] | None = Field(
+        description="The same for each task, as of the last commit; null unless `tasks=true` asks for it."
+    )
     counters: list[Counter] = Field(description="What was counted at its inputs and operators, by reason.")
     carrier: Carrier | None = Field(description="What carried its last batch, and why; null before the first.")
     limited_by: Limit = Field(

@@ -25,6 +25,8 @@ from app.api.schemas import (
     Reason,
     Shares,
     StatusAnswer,
+    TaskStatus,
+    WaitingSpan,
 )
 from app.domain.deliveries import DeliveryFacts, judged
 from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
@@ -47,6 +49,7 @@ WaitFor = Annotated[
     QueryState | None,
     Query(description="Answer when the query has this state for the definition in force, when it failed, or at the timeout."),
 ]
+WithTasks = Annotated[bool, Query(description="With the clock of each task, and what waits in it.")]
 Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most.")]
 
 
@@ -59,7 +62,9 @@ Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds
         **problems(400, 404),
     },
 )
-async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0) -> StatusAnswer:
+async def get_status(
+    name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0, tasks: WithTasks = False
+) -> StatusAnswer:
     """State, progress per input, clocks, what waits inside, what was counted. Never waits for the driver itself."""
     async with services.database.reads.connect() as connection:
         found = await find_status(connection, name)
@@ -67,7 +72,8 @@ async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None,
         raise query_not_found(name)
     if wait_for is not None:
         found = await _when_reached(services, found, wait_for, time.monotonic() + timeout)
-    return await _answer(services, found)
+    answer = await _answer(services, found)
+    return answer.model_copy(update={"tasks": _tasks(found.detail or {})}) if tasks else answer
 
 
 async def _when_reached(services: Services, status: Status, wanted: str, deadline: float) -> Status:
@@ -133,6 +139,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         emitted_rows=detail.get("emitted_rows", 0),
         clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
+        tasks=None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
         carrier=_carrier(detail.get("carrier")),
         limited_by=limit_of(facts),
@@ -181,6 +188,25 @@ def _shares(facts: Facts) -> Shares:
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:
     fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms, status.name)
     return reason_for_waiting(fleet, starting, status.name, status.state_root, has_results=status.batch_id is not None)
+
+
+def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
+    """Show what the tasks have reported of each operator."""
+    clocks, buffered, waiting = (detail.get(part, {}) for part in ("clocks", "buffered", "waiting"))
+    found = {(operator, int(task)) for part in (clocks, buffered, waiting) for operator, tasks in part.items() for task in tasks}
+    return [
+        TaskStatus(
+            operator=operator,
+            task=task,
+            stream_time_ms=clocks.get(operator, {}).get(str(task)),
+            buffered=buffered.get(operator, {}).get(str(task), 0),
+            waiting=[
+                WaitingSpan(from_ms=low, to_ms=high, at_least=least, at_most=most)
+                for low, high, least, most in waiting.get(operator, {}).get(str(task), ())
+            ],
+        )
+        for operator, task in sorted(found)
+    ]
 
 
 def _reason(status: Status, waits: Waiting | None) -> Reason | None:

@@ -33,6 +33,7 @@ from engine.plan.build import build_plan, normalise, read_query
 from engine.plan.model import Plan
 from engine.plan.operators.operator import Operator
 from engine.plan.warnings import warnings_of
+from engine.statements.writing import statement_of
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -65,12 +66,12 @@ def post_validation(
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
         faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in error.problems]
-        return _answer(definition, None, faults, [], None)
+        return _answer(definition, None, faults, [], None, None)
     if outside:
         faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in outside]
-        return _answer(definition, None, faults, [], None)
+        return _answer(definition, None, faults, [], None, None)
     warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
-    return _answer(definition, plan, [], warned, _edit(transaction, definition, plan))
+    return _answer(definition, plan, [], warned, _edit(transaction, definition, plan), statement_of(definition, catalog))
 
 
 def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition) -> None:
@@ -125,6 +126,7 @@ def _answer(
     faults: list[ProblemItem],
     warned: list[WarningItem],
     edit: EditPreview | None,
+    sql: str | None,
 ) -> ValidationAnswer:
     shown = None if plan is None else _shown(plan)
     return ValidationAnswer(
@@ -132,6 +134,7 @@ def _answer(
         problems=faults,
         warnings=warned,
         definition=None if definition is None else definition.model_dump(mode="json", by_alias=True),
+        sql=sql,
         output=None if shown is None else shown["output"],
         plan=shown,
         edit=edit,

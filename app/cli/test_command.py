@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import httpx
 import typer
 from rich.console import Console
 from rich.text import Text
+from slackwater import ServiceError, Unreachable
 
-from app.client import ServiceError
 from app.testing.case import Case
 from app.testing.difference import Line
 from app.testing.engine_machine import EngineMachine
@@ -71,7 +70,7 @@ def run_tests(
             for verdict in verdicts(files, run, tasks):
                 counts[verdict.state] += 1
                 _show(verdict)
-    except (ServiceNotStarted, ServiceError, TimeoutError, httpx.TransportError) as error:
+    except (ServiceNotStarted, ServiceError, TimeoutError, Unreachable) as error:
         _err.print(Text(f"the service did not do its part: {error}", "red"), soft_wrap=True)
         raise typer.Exit(2) from error
     is_drawn = not spark and url is None and (tasks is None if chosen is None else chosen.mode == "random")

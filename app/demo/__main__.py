@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from slackwater import Client, Json, NotReached, QueryFailed, Status
 
-from app.client import Client, Json
 from app.demo.compare import compare_join, compare_windows
-from app.demo.data import Chunk, Input, load
+from app.demo.data import Chunk, Input, Kind, load
 from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.demo.service import ServiceDidNotStart, running_service
 from app.demo.show import invitations, joined_table, verdict, windows_table
@@ -24,7 +24,6 @@ from app.effective_settings import load_settings
 from app.settings import Settings
 
 SETTLE_SECONDS = 300.0  # until both queries have read everything; seconds in practice
-POLL_SECONDS = 0.5
 PLAIN_WIDTH = 130  # columns, where the output is no terminal
 KSQL_PORT = 8088  # what clients of ksqlDB expect
 MONTHS = {"january": 1, "full": 12}
@@ -74,20 +73,20 @@ def _tell(console: Console, client: Client, months: int, base_url: str) -> bool:
     """Register, feed, wait, compare, print."""
     data = load(months)
     for (kind, name), definition in RELATIONS.items():
-        client.register(kind, name, definition)
+        client.relation(kind, name).register(definition)
     for query in (JOIN, WINDOWS):
-        client.put_query(query)
+        client.queries.put(query)
     console.print(f"Registered departures and weather, posted the queries {JOIN['name']} and {WINDOWS['name']}.")
     _feed(console, client, data)
     with console.status("Waiting until both queries have read everything ..."):
         states = {query["name"]: _settled(client, query["name"]) for query in (JOIN, WINDOWS)}
-    rejected = sum(client.call("GET", "/v1/streams/departures/rejects", params={"limit": 1})["kept"].values())
-    waiting = sum(states[JOIN["name"]]["buffered"].values())
+    rejected = sum(client.stream("departures").reject_counts().values())
+    waiting = sum(states[JOIN["name"]].buffered.values())
     join = compare_join(client, data, waiting)
     windows, late = compare_windows(client, data)
-    console.print(windows_table(_last(list(client.rows(WINDOWS["name"])), 8)))
+    console.print(windows_table(_last(list(client.table(WINDOWS["name"]).each_row()), 8)))
     end = _end(client, "streams", JOIN["name"])
-    console.print(joined_table(list(client.records(JOIN["name"], offset=max(0, end - 8)))))
+    console.print(joined_table(list(client.stream(JOIN["name"]).records(offset=max(0, end - 8)))))
     console.print("[bold]Compared with a batch computation in Polars over the same data[/]")
     is_agreed = verdict(console, [join, windows])
     counted = _count(states[WINDOWS["name"]], "window_closed")
@@ -120,35 +119,30 @@ def _feed(console: Console, client: Client, data: Input) -> None:
             progress.update(task, advance=len(chunk.frame), until=chunk.until)
             if time.monotonic() - looked_at > 1.0:
                 looked_at = time.monotonic()
-                counts = {name: client.status(name)["emitted_rows"] for name in (JOIN["name"], WINDOWS["name"])}
+                counts = {name: client.query(name).status().emitted_rows for name in (JOIN["name"], WINDOWS["name"])}
                 progress.update(task, joined=counts[JOIN["name"]], windows=counts[WINDOWS["name"]])
     console.print(f"Sent {total:,} records in {len(todo)} requests.")
 
 
 def _send(client: Client, chunk: Chunk) -> None:
-    client.append(chunk.kind, chunk.relation, chunk.ndjson, f"demo-{chunk.relation}-{chunk.accepted_before}-{len(chunk.frame)}")
+    key = f"demo-{chunk.relation}-{chunk.accepted_before}-{len(chunk.frame)}"
+    client.relation(chunk.kind, chunk.relation).append(chunk.ndjson, idempotency_key=key, batch_rows=len(chunk.frame))
 
 
-def _end(client: Client, kind: str, name: str) -> int:
-    partitions = client.call("GET", f"/v1/{kind}/{name}")["partitions"]
-    return sum(partition["next_offset"] for partition in partitions)
+def _end(client: Client, kind: Kind, name: str) -> int:
+    return sum(partition.next_offset for partition in client.relation(kind, name).info().partitions or ())
 
 
-def _settled(client: Client, query: str) -> Json:
+def _settled(client: Client, query: str) -> Status:
     """Wait until the query has read its inputs to their ends; return its status."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while True:
-        status = client.status(query)
-        lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
-        if lags and not any(lags):
-            return status
-        if status["state"] == "failed" or time.monotonic() > deadline:
-            raise SystemExit(f"{query} did not finish: {status['state']} {status['error']} with {status['progress']}")
-        time.sleep(POLL_SECONDS)
+    try:
+        return client.query(query).wait_until("caught_up", timeout=SETTLE_SECONDS)
+    except (QueryFailed, NotReached) as error:
+        raise SystemExit(f"{query} did not finish: {error}") from error
 
 
-def _count(status: Json, reason: str) -> int:
-    return sum(counter["count"] for counter in status["counters"] if counter["reason"] == reason)
+def _count(status: Status, reason: str) -> int:
+    return sum(counter.count for counter in status.counters if counter.reason == reason)
 
 
 def _last(rows: list[Json], count: int) -> list[Json]:

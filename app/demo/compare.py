@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import polars as pl
+from slackwater import Client
 
-from app.client import Client
 from app.demo.data import Input
 from app.demo.queries import BATCH_COLUMNS, expected_join, expected_windows
 
@@ -38,7 +38,7 @@ class Agreement:
 
 def compare_join(client: Client, data: Input, waiting: int) -> Agreement:
     """Compare every joined departure; ``waiting`` more are still held back by the grace period."""
-    records = list(client.records("departures_with_weather"))
+    records = list(client.stream("departures_with_weather").records())
     expected = expected_join(data)
     if not records:
         return Agreement("departures with weather", 0, 0, len(expected) - waiting)
@@ -61,7 +61,7 @@ def compare_join(client: Client, data: Input, waiting: int) -> Agreement:
 def compare_windows(client: Client, data: Input) -> tuple[Agreement, int]:
     """Compare every final window; also return how many departures the batch computation calls late."""
     expected, late = expected_windows(data)
-    rows = list(client.rows("delays_by_airport"))
+    rows = list(client.table("delays_by_airport").each_row())
     if not rows:
         return Agreement("final hourly windows", 0, 0, len(expected)), late
     got = pl.DataFrame(rows, infer_schema_length=None).with_columns(window_start_ms=_ms("window_start"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
@@ -18,6 +19,7 @@ TAXI_MINUTES = 15
 # Reports come 5 to 54 minutes after the hour they are about; one in fifty is two hours later still.
 REPORT_DELAY_MINUTES = (5, 50)
 REPORT_STRAGGLER_MINUTES = 120
+Kind = Literal["streams", "tables"]
 CHUNK_MS = 6 * 3_600_000  # simulated time between two requests per relation
 
 
@@ -33,7 +35,7 @@ class Chunk:
         accepted_before: accepted rows of the relation in the chunks before this one; equals its next offset then.
     """
 
-    kind: str
+    kind: Kind
     relation: str
     until: str
     frame: pl.DataFrame
@@ -61,7 +63,10 @@ class Input:
         every flight is a cancelled one (a day of snow in February) is answered with an error.
         """
         cut: list[Chunk] = []
-        sides = (("tables", "weather", self.weather), ("streams", "departures", self.departures))
+        sides: tuple[tuple[Kind, str, pl.DataFrame], ...] = (
+            ("tables", "weather", self.weather),
+            ("streams", "departures", self.departures),
+        )
         accepted = dict.fromkeys(("weather", "departures"), 0)
         held = {name: frame.clear() for _, name, frame in sides}
         spans = sorted({*(self.weather["_sent_ms"] // CHUNK_MS), *(self.departures["_sent_ms"] // CHUNK_MS)})

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from app.demo.data import Input
+from app.demo.data import Input, Kind
 
 HOUR_MS = 3_600_000
 JOIN_GRACE_HOURS = 3  # the slowest weather report comes 174 minutes after its hour
@@ -14,7 +14,7 @@ WINDOW_GRACE_HOURS = 6  # longer than all flights but those to Hawaii
 BATCH_COLUMNS = ("flights", "with_delay", "mean_delay", "worst_delay", "destinations")
 
 # One partition and one task: the result then depends on nothing but the sending order, which the batch computation can repeat.
-RELATIONS: dict[tuple[str, str], dict[str, Any]] = {
+RELATIONS: dict[tuple[Kind, str], dict[str, Any]] = {
     ("streams", "departures"): {
         "key": ["origin"],
         "columns": {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from slackwater import Json
 
-from app.client import Json
 from app.demo.compare import Agreement
 
 

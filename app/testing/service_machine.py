@@ -13,11 +13,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
-import httpx
+from slackwater import Client, RecordsRejected, ServiceError, Status, Unreachable
 
-from app.client import Client, ServiceError
 from app.testing.case import Append, Case, Restart, Wait
 from app.testing.documents import FileInvalid, FileProblem
 from app.testing.engine_machine import EngineMachine, late_row
@@ -62,7 +61,7 @@ class ServiceTests:
 
         Raises:
             FileInvalid: it asks for what a service cannot do, or the service refuses a definition.
-            ServiceError, TimeoutError, httpx.TransportError: the service does not answer, or a query does not get on.
+            ServiceError, TimeoutError, Unreachable: the service does not answer, or a query does not get on.
         """
         _refuse_what_cannot_be(case)
         by_engine = run_case(case, EngineMachine(case, case.slicing))
@@ -133,7 +132,7 @@ class ServiceMachine:
     def clean(self) -> None:
         """Delete what was made, readers first, as far as the service still does."""
         for path in reversed(self._made):
-            with suppress(ServiceError, httpx.TransportError):
+            with suppress(ServiceError, Unreachable):
                 self._client.call("DELETE", path)
 
     def append(self, step: Append) -> None:
@@ -142,15 +141,14 @@ class ServiceMachine:
         if self._last_relation not in (None, step.relation):
             self._wait_read()
         self._last_relation = step.relation
-        path = f"/v1/{self._kind(step.relation)}/{self._prefix}{step.relation}/records"
+        relation = self._client.relation(self._kind(step.relation), self._prefix + step.relation)
         try:
-            answer = self._client.call("POST", path, list(step.records))
-            refused = [(each["index"], each["code"], each["detail"]) for each in answer["rejected"]]
+            appended = relation.append(step.records, batch_rows=len(step.records))
+        except RecordsRejected as error:
+            appended = error.appended
         except ServiceError as error:
-            if error.problem.get("code") != "records_rejected":
-                raise self._invalid(step.pointer, error) from error
-            refused = [(int(each["pointer"][1:]), each["code"], each["detail"]) for each in error.problem["errors"]]
-        self.rejects += [Reject(step.pointer_of(index), step.relation, code, detail) for index, code, detail in refused]
+            raise self._invalid(step.pointer, error) from error
+        self.rejects += [Reject(step.pointer_of(each.index), step.relation, each.code, each.detail) for each in appended.rejected]
 
     def wait(self, step: Wait) -> None:
         """See ``Machine``. Nothing looks at the clock here: such tests are refused."""
@@ -161,8 +159,8 @@ class ServiceMachine:
         self._twin.restart(step)
         self._wait_read()
         for plan in self.case.plans:
-            epoch = self._client.status(self._prefix + plan.query)["epoch"]
-            self._client.call("POST", f"/v1/queries/{self._prefix}{plan.query}/restart")
+            epoch = self._client.query(self._prefix + plan.query).status()["epoch"]
+            self._client.query(self._prefix + plan.query).restart()
             self._wait_running(plan.query, above=epoch)
 
     def found(self, wanted: Wanted) -> Found:
@@ -183,7 +181,7 @@ class ServiceMachine:
     def _changes(self, subject: Subject, wanted: ExpectedRows) -> list[Row]:
         """Return a stream's new records. Of a table, the changes as expected where its rows are those that the changes leave."""
         if subject.kind == "stream":
-            records = list(self._client.records(self._prefix + subject.name))
+            records = list(self._client.stream(self._prefix + subject.name).records())
             return self._new(subject, "changes", rows_of_json(records, subject.columns))
         rows = self._rows(subject)
         left = ExpectedRows(subject.columns.names, tuple(Row(row.values) for row in self._twin.rows(subject)))
@@ -196,7 +194,7 @@ class ServiceMachine:
         return rows if unmatched else list(wanted.rows)
 
     def _rows(self, subject: Subject) -> list[Row]:
-        return rows_of_json(list(self._client.rows(self._prefix + subject.name)), subject.columns)
+        return rows_of_json(list(self._client.table(self._prefix + subject.name).each_row()), subject.columns)
 
     def _late(self, query: str) -> list[Row]:
         page = self._client.call("GET", f"/v1/queries/{self._prefix}{query}/late-records", params={"limit": PAGE})
@@ -206,7 +204,7 @@ class ServiceMachine:
         return [Row({"reason": each.reason, "detail": each.detail}) for each in self.rejects if each.relation == subject.name]
 
     def _counters(self, query: str) -> dict[tuple[str, str], int]:
-        counters = self._client.status(self._prefix + query)["counters"]
+        counters = self._client.query(self._prefix + query).status()["counters"]
         return {(each["input"], each["reason"]): each["count"] for each in counters}
 
     def _new(self, subject: Subject, part: str, rows: list[Row]) -> list[Row]:
@@ -220,7 +218,7 @@ class ServiceMachine:
         deadline = time.monotonic() + READ_S
         for plan in self.case.plans:
             while True:
-                status = self._client.status(self._prefix + plan.query)
+                status = self._client.query(self._prefix + plan.query).status()
                 lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
                 if status["state"] == "failed":
                     self._note_failure(plan.query, status)
@@ -234,7 +232,7 @@ class ServiceMachine:
         """Wait until a launch later than ``above`` runs."""
         deadline = time.monotonic() + RUNNING_S
         while True:
-            status = self._client.status(self._prefix + query, wait_for="running")
+            status = self._client.query(self._prefix + query).status(wait_for="running")
             if status["state"] == "failed":
                 self._note_failure(query, status)
                 return
@@ -245,18 +243,18 @@ class ServiceMachine:
 
     def _wait_failed(self, query: str) -> None:
         """Wait for a failure that is expected: what came before it is committed first."""
-        status = self._client.status(self._prefix + query, wait_for="failed", timeout=FAILED_S)
+        status = self._client.query(self._prefix + query).status(wait_for="failed", timeout=FAILED_S)
         if status["state"] == "failed":
             self._note_failure(query, status)
 
-    def _note_failure(self, query: str, status: Json) -> None:
+    def _note_failure(self, query: str, status: Status) -> None:
         error = status["error"] or {}
         self._codes[query] = str(error.get("code"))
         self.failed = {**self.failed, query: f"{error.get('code')}: {error.get('detail')}"}
 
-    def _check_deadline(self, deadline: float, what: str, status: Json) -> None:
+    def _check_deadline(self, deadline: float, what: str, status: Status) -> None:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}; its status: {json.dumps(status)}")
+            raise TimeoutError(f"{what}; its status: {json.dumps(status.raw)}")
 
     def _make(self, pointer: str, method: str, path: str, body: Json) -> None:
         try:
@@ -266,19 +264,19 @@ class ServiceMachine:
         self._made.append(path)
 
     def _invalid(self, pointer: str, error: ServiceError) -> FileInvalid:
-        faults = error.problem.get("errors") or [{"pointer": "", "detail": error.problem.get("detail", str(error))}]
+        faults = [(fault.pointer, fault.detail) for fault in error.errors] or [("", error.detail or str(error))]
         document = self.case.document
         problems = [
             FileProblem(
-                pointer + each["pointer"],
-                f"the service refuses it: {each['detail']}",
-                document.line_of(pointer + each["pointer"]),
+                pointer + place,
+                f"the service refuses it: {detail}",
+                document.line_of(pointer + place),
             )
-            for each in faults
+            for place, detail in faults
         ]
         return FileInvalid(document.path, problems)
 
-    def _kind(self, relation: str) -> str:
+    def _kind(self, relation: str) -> Literal["streams", "tables"]:
         return "tables" if isinstance(self.case.sources[relation], TableDefinition) else "streams"
 
     def _source(self, body: Json) -> Json:

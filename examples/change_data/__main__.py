@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 from rich.console import Console
 from rich.table import Table
+from slackwater import Client
 
-from app.client import Client
 from app.testing.service import free_port, service
 from examples.change_data.definitions import CLICKS, QUERY, RESULT, TABLES, debezium_properties
 from tests.cdc.debezium_server import DebeziumServer, unpacked, why_not
@@ -66,14 +66,14 @@ class Shop:
 
     def deliver(self) -> None:
         """Send the clicks that were not sent yet."""
-        self._client.append("streams", "clicks", b"\n".join(self._kept))
+        self._client.stream("clicks").append(b"\n".join(self._kept))
         self._kept.clear()
 
     def equals(self, table: str) -> bool:
         """Whether the service's table is the database's."""
         columns = list(TABLES[table]["columns"])
         rows = self._database.execute(f"SELECT row_to_json(t) FROM (SELECT {', '.join(columns)} FROM {table} ORDER BY id) t")  # noqa: S608
-        found = [{name: row[name] for name in columns} for row in self._client.rows(table)]
+        found = [{name: row[name] for name in columns} for row in self._client.table(table).each_row()]
         return [row for (row,) in rows] == sorted(found, key=lambda row: int(row["id"]))
 
 
@@ -101,9 +101,9 @@ def main() -> int:
         slackwater = stack.enter_context(service())
         client = stack.enter_context(Client(slackwater.url))
         for name, definition in TABLES.items():
-            client.register("tables", name, definition)
-        client.register("streams", "clicks", CLICKS)
-        client.put_query(QUERY)
+            client.table(name).register(definition)
+        client.stream("clicks").register(CLICKS)
+        client.queries.put(QUERY)
         console.print("2  Debezium Server, one for each table: it reads what is there, and follows ...")
         unpacked()
         servers = {table: DebeziumServer(home / table, _properties(table, where, slackwater.url)) for table in TABLES}
@@ -118,7 +118,7 @@ def main() -> int:
         found: list[Answer] = []
 
         def are_there() -> bool:
-            found[:] = [_answer(record) for record in client.records(RESULT)]
+            found[:] = [_answer(record) for record in client.stream(RESULT).records()]
             return len(found) >= len(shop.expected)
 
         _until("all clicks are answered", are_there, servers["orders"])

@@ -14,8 +14,8 @@ import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
 from pydantic import SecretStr
+from slackwater import Client
 
-from app.client import Client
 from app.domain.access import RULES, Role, make_key
 from app.errors import Unauthorized
 from app.limit_settings import PushSettings
@@ -283,7 +283,7 @@ def test_an_event_stream_ends_when_its_key_is_revoked(settings: Settings, keys: 
         Client(url, api_key=text["admin"]) as admin,
         Client(url, api_key=text["read"]) as reader,
     ):
-        admin.register("streams", "departures", STREAM)
+        admin.stream("departures").register(STREAM)
         with reader.follow("/v1/streams/departures/changes") as events:
             assert next(events).kind == "position"
             admin.call("DELETE", "/v1/api-keys/read")

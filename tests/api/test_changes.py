@@ -12,8 +12,8 @@ import httpx
 import psycopg
 import pytest
 from fastapi import FastAPI
+from slackwater import ChangesReset, Client, Event, ServiceError
 
-from app.client import ChangesReset, Client, Event, ServiceError
 from app.limit_settings import PushSettings
 from app.main import create_app
 from app.settings import Settings
@@ -282,9 +282,9 @@ def test_a_reset_says_why_and_takes_the_id_away(served: tuple[FastAPI, str], dsn
         client.call("PUT", "/v1/queries/totals", anew, {"state": "discard"})
         assert [(event.kind, event.id, event.data["code"]) for event in events] == [("reset", "", "cursor_expired")]
     with Client(url) as client, pytest.raises(ChangesReset, match="earlier result"):
-        next(client.changes("tables", "totals", cursor=begin.id))
+        next(client.table("totals").changes(cursor=begin.id))
     with Client(url) as client, pytest.raises(ServiceError, match="bad_cursor"):
-        next(client.changes("tables", "totals", cursor="?"))
+        next(client.table("totals").changes(cursor="?"))
 
 
 def test_leaving_frees_what_a_stream_held(served: tuple[FastAPI, str]) -> None:
@@ -306,7 +306,7 @@ def test_a_stopping_service_says_goodbye_to_its_streams_and_waits_for_none(setti
 
     with live(create_app(settings), graceful_s=60) as url:
         with Client(url) as client:
-            client.register("streams", "departures", STREAM)
+            client.stream("departures").register(STREAM)
         follower = threading.Thread(target=follow, args=(url,))
         follower.start()
         until(lambda: bool(seen))
@@ -345,9 +345,7 @@ def test_a_slow_client_is_closed_with_its_cursor_and_resumes(served: tuple[FastA
     with Client(url) as client:
         for first in range(0, records, 500):
             body = "".join(f'{{"origin":"{"x" * 1_000}","flight":{n},"departed_at":0}}\n' for n in range(first, first + 500))
-            client.append(
-                "streams", "departures", body.replace('"departed_at":0', '"departed_at":"2013-01-01T10:44:00Z"').encode()
-            )
+            client.stream("departures").append(body.replace('"departed_at":0', '"departed_at":"2013-01-01T10:44:00Z"').encode())
         closed = app.state.services.metrics.push_closed.labels("slow_consumer")
         with client.follow(path) as events:
             seen = [next(events)]
@@ -357,7 +355,7 @@ def test_a_slow_client_is_closed_with_its_cursor_and_resumes(served: tuple[FastA
         told = [event for event in seen if event.kind == "reconnect"]
         assert [event.data["reason"] for event in told] in ([], ["slow_consumer"])
         numbers = [event.data["row"]["flight"] for event in seen if event.kind == "change"]
-        for event in client.changes("streams", "departures", cursor=seen[-1].id):
+        for event in client.stream("departures").changes(cursor=seen[-1].id):
             numbers.append(event.data["row"]["flight"])
             if len(numbers) == records:
                 break

@@ -10,10 +10,10 @@ import httpx
 import psycopg
 import pytest
 from fastapi import FastAPI
+from slackwater import Client
 
 from app.cli.keys import create as create_by_command
 from app.cli.keys import list_command
-from app.client import Client
 from app.domain.access import RULES, Reach, make_key
 from app.domain.scopes import WITHHELD_NAME
 from app.limit_settings import PushSettings
@@ -345,9 +345,9 @@ def test_an_event_stream_ends_when_its_query_is_given_an_input_outside_of_the_sc
         Client(url, api_key=keys["boss"]) as boss,
         Client(url, api_key=keys["team"]) as team,
     ):
-        boss.register("streams", "orders", STREAM)
+        boss.stream("orders").register(STREAM)
         for name in ("prices", "secret_rates"):
-            boss.register("tables", name, TABLE)
+            boss.table(name).register(TABLE)
         boss.call("POST", "/v1/queries", WITHIN)
         with team.follow("/v1/queries/orders_priced/events") as events:
             assert next(events).kind == "position"

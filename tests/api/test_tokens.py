@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from fastapi import FastAPI
 from pydantic import ValidationError
+from slackwater import Client
 
 from app.api.issuer_keys import (
     FETCHED_EVERY_SECONDS,
@@ -25,7 +26,6 @@ from app.api.issuer_keys import (
 )
 from app.api.tokens import MOST_CHARACTERS, TokenReader
 from app.cli.doctor import examine
-from app.client import Client
 from app.domain.access import Role
 from app.domain.tokens import ClaimRules
 from app.errors import AppError, Unauthorized, Unavailable
@@ -319,7 +319,7 @@ def test_an_event_stream_ends_when_its_token_expires(settings: Settings, issuer:
     given = settings.model_copy(update={"push": push, "oidc": oidc(issuer, leeway_s=0)})
     writer = issuer.token(roles="slackwater-write")
     with live(create_app(given)) as url, Client(url, api_key=writer) as owner:
-        owner.register("streams", "departures", STREAM)
+        owner.stream("departures").register(STREAM)
         reader = issuer.token(exp=int(time.time()) + 2)
         with Client(url, api_key=reader) as client, client.follow("/v1/streams/departures/changes") as events:
             assert next(events).kind == "position"

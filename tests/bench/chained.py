@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from rich.console import Console
 from rich.table import Table
+from slackwater import Json
 
-from app.client import Json
 from engine.connectors.links import LinkedConnection
 from engine.connectors.log.storage import append_batches, encode_batch
 from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS, count_query, final_counts, register
@@ -144,12 +144,12 @@ def _run(way: str, source: LogSource, work: Path, run: Callable[[Service, LogSou
 
 def _start(service: Service) -> None:
     for query in QUERIES:
-        service.client.put_query(query)
+        service.client.queries.put(query)
 
 
 def _wish(service: Service, state: str) -> None:
     service.client.call("PUT", "/v1/queries/dear/desired-state", {"state": state})
-    service.client.status("dear", wait_for=state, timeout=60)
+    service.client.query("dear").status(wait_for=state, timeout=60)
 
 
 def _steps(partitions: Sequence[pl.DataFrame]) -> list[list[tuple[int, pl.DataFrame]]]:
@@ -190,7 +190,7 @@ def _await_read(service: Service, queries: Sequence[str] = tuple(query["name"] f
 
 
 def _is_read(service: Service, query: str) -> bool:
-    status = service.client.status(query)
+    status = service.client.query(query).status()
     if status["state"] == "failed":
         raise RuntimeError(f"{query} failed: {status['error']}")
     lags = [part["lag"] for feed in status["progress"] for part in feed["partitions"]]

@@ -19,8 +19,8 @@ import psutil
 import uvloop
 from rich.console import Console
 from rich.table import Table
+from slackwater import Client
 
-from app.client import Client
 from tests.api.change_writer import ChangeWriter
 from tests.bench.roles import cpu_by_role
 from tests.bench.service import api_alone
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="slackwater-edge-") as folder, api_alone(Path(folder)) as (port, dsn, process):
         with Client(f"http://127.0.0.1:{port}") as client:
             for lane in lanes:
-                client.register("streams", lane.name, lane.stream())
-                client.put_query(lane.query(1))
+                client.stream(lane.name).register(lane.stream())
+                client.queries.put(lane.query(1))
         server = int(next((Path(folder) / "postgres").rglob("postmaster.pid")).read_text().split()[0])
         edge = Edge(Service("127.0.0.1", port), dsn, process, server)
         uvloop.run(edge.measure(lanes, options.seconds))

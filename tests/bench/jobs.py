@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 from psycopg import sql
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from engine.connectors.links import LinkedConnection
 from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
 from tests.bench.service import fresh_service
@@ -126,4 +126,4 @@ def _join(grace_s: int, tasks: int) -> Json:
 def register(client: Client, kind: str, name: str, columns: dict[str, str], connector: dict[str, Any], extra: Json) -> None:
     """Register one side of the input."""
     definition = {"key": ["auction"], "columns": columns, "connector": connector, **extra}
-    client.register(kind, name, definition)
+    client.relation(kind, name).register(definition)

@@ -52,10 +52,10 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(service: Service, rate: int, seconds: float) -> dict[str, Any]:
     lane = Lane("records", rate, EVERY_S)
     client = service.client
-    client.register("streams", lane.name, lane.stream())
+    client.stream(lane.name).register(lane.stream())
     query = lane.query(TASKS)
-    client.put_query(query)
-    client.status(query["name"], wait_for="running", timeout=60)
+    client.queries.put(query)
+    client.query(query["name"]).status(wait_for="running", timeout=60)
     phases: defaultdict[str, dict[int, int]] = defaultdict(dict)
     is_over = threading.Event()
     sampler = threading.Thread(target=_sample, args=(service.dsn, phases, is_over), daemon=True)

@@ -58,11 +58,11 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     await_driver(service)
     empty = memory_by_role(service.pid)
     for lane in every:
-        service.client.register("streams", lane.name, lane.stream())
-        service.client.append("streams", lane.name, b'{"key":"first","sent":0}')
+        service.client.stream(lane.name).register(lane.stream())
+        service.client.stream(lane.name).append(b'{"key":"first","sent":0}')
     begun = time.monotonic()
     with ThreadPoolExecutor(min(number, AT_ONCE)) as pool:
-        list(pool.map(service.client.put_query, [lane.query(TASKS) for lane in every]))
+        list(pool.map(service.client.queries.put, [lane.query(TASKS) for lane in every]))
     defined_s = time.monotonic() - begun
     first_s, all_s = _await_commits(service, number, begun)
     begun_ms = time.time() * 1000
@@ -79,7 +79,7 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     time.sleep(REST_S)
     rested, rest_s = _cpu(service), time.monotonic() - clock
     latencies = sorted(each for lane in observed.values() for each in lane.latencies(since_ms))
-    statuses = [service.client.status(f"seen_{lane.name}") for lane in every]
+    statuses = [service.client.query(f"seen_{lane.name}").status() for lane in every]
     more = {role: (size - empty.get(role, 0.0)) / number for role, size in memory.items()}
     return {
         "queries": number,
@@ -110,7 +110,7 @@ def _await_commits(service: Service, number: int, begun: float) -> tuple[float, 
     waiting = set(range(number))
     while waiting:
         for place in sorted(waiting):
-            if service.client.status(f"seen_s{place}")["batch_id"] is not None:
+            if service.client.query(f"seen_s{place}").status()["batch_id"] is not None:
                 waiting.remove(place)
                 first = first or time.monotonic() - begun
             elif place % ASKED_AT_ONCE == 0:

@@ -26,8 +26,8 @@ import httpx
 import psutil
 from rich.console import Console
 from rich.table import Table
+from slackwater import Client
 
-from app.client import Client
 from app.store.embedded_postgres import EmbeddedPostgres
 from app.testing.service import free_port
 from tests.api.change_writer import ChangeWriter
@@ -150,8 +150,8 @@ def measured(server: Server, load: Load) -> Measured:
 def fill(dsn: str, port: int) -> None:
     """Make the table and let the sink write its rows."""
     with Client(f"http://127.0.0.1:{port}") as client:
-        client.register("streams", "items", ITEMS)
-        client.put_query(TOTALS)
+        client.stream("items").register(ITEMS)
+        client.queries.put(TOTALS)
     with ChangeWriter(dsn, "totals") as writer:
         writer.commit([("upsert", {"item": key, "sold": 1, "income": 0.5}, 1_000) for key in _keys()])
 

@@ -61,14 +61,11 @@ def while_ingesting(console: Console, work: Path, rounds: int, seconds: float) -
     warm_seconds = 1.0
     files = _stage(staged, WARM_FILES + int(rounds * (seconds + warm_seconds + 3)) + 20)
     with fresh_service(work) as service:
-        service.client.register(
-            "streams", "items",
-            {
+        service.client.stream("items").register({
                 "key": ["item"], "columns": COLUMNS, "event_time": "sold_at",
                 "connector": {"type": "files", "path": str(watched), "format": "ndjson"},
-            },
-        )  # fmt: skip
-        service.client.put_query(TOTALS)
+            })  # fmt: skip
+        service.client.queries.put(TOTALS)
         for _ in range(WARM_FILES):
             _publish(files.pop(), watched)
         _wait_until_ingested(service, WARM_FILES * RECORDS_PER_SECOND)
@@ -137,7 +134,7 @@ def _wait_until_ingested(service: Service, records: int) -> None:
     while _ingested(service.dsn) < records:
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"{_ingested(service.dsn)} of {records} records after {READY_SECONDS} s: {service.client.status('totals')}"
+                f"{_ingested(service.dsn)} of {records} records after {READY_SECONDS} s: {service.client.query('totals').status()}"
             )
         time.sleep(0.2)
 

@@ -57,9 +57,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(service: Service, kills: int, between_s: float) -> list[dict[str, float]]:
-    service.client.register("streams", LANE.name, LANE.stream())
-    service.client.put_query(LANE.query(1))
-    service.client.status(f"seen_{LANE.name}", wait_for="running", timeout=60)
+    service.client.stream(LANE.name).register(LANE.stream())
+    service.client.queries.put(LANE.query(1))
+    service.client.query(f"seen_{LANE.name}").status(wait_for="running", timeout=60)
     await_logged(service, "class_archive_made")
     lasts_s = kills * (between_s + PATIENCE_S)
     url = f"http://127.0.0.1:{service.port}"

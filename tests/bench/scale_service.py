@@ -112,11 +112,11 @@ class Watched:
             ("streams", "probes", _STREAM, self.stream, {}),
         ):
             connector = {"type": "files", "path": str(path), "format": "parquet"}
-            client.register(
-                kind, name, {"key": ["item"], "columns": columns, "event_time": "ts", "connector": connector, **extra}
+            client.relation(kind, name).register(
+                {"key": ["item"], "columns": columns, "event_time": "ts", "connector": connector, **extra}
             )
         join = {"table": "versions", "as": "v", "type": "left", "on": "probes.item = v.item"}
-        client.put_query({
+        client.queries.put({
             "name": self.name, "from": {"stream": "probes"}, "tasks": TASKS, "joins": [{**join, **({} if grace is None else {"grace": grace})}],
             "select": {"n": "probes.n", "item": "probes.item", "ts": "probes.ts", "version": "v.version"}, "into": {"stream": self.name},
         })  # fmt: skip
@@ -150,7 +150,7 @@ class Watched:
 
     def set_state(self, wanted: str) -> None:
         self.service.client.call("PUT", f"/v1/queries/{self.name}/desired-state", {"state": wanted})
-        self.service.client.status(self.name, wait_for=wanted, timeout=60)
+        self.service.client.query(self.name).status(wait_for=wanted, timeout=60)
 
     def answers(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the number and the version (-1 for none) of every record of the result."""
@@ -171,7 +171,7 @@ class Watched:
                 yield float(row[0]), read
             if time.monotonic() > look:
                 look += LOOK_S
-                status = self.service.client.status(self.name)
+                status = self.service.client.query(self.name).status()
                 if status["state"] == "failed" or time.monotonic() > deadline:
                     raise RuntimeError(f"{status['state']} after {read:,} of {rows:,} records: {status['error']}")
             time.sleep(POLL_S)

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 import httpx
 import psutil
+from slackwater import Client
 
-from app.client import Client
 from app.demo.service import running_service
 from app.store.embedded_postgres import EmbeddedPostgres
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 from rich.table import Table
+from slackwater import Client
 
-from app.client import Client
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM
 from tests.bench.service import api_alone
@@ -120,5 +120,5 @@ def _quantile(waits: Sequence[float], share: float) -> float:
 
 def _prepare(port: int) -> None:
     with Client(f"http://127.0.0.1:{port}") as client:
-        client.register("streams", "departures", STREAM)
-        client.put_query(TOTALS)
+        client.stream("departures").register(STREAM)
+        client.queries.put(TOTALS)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import psutil
+from slackwater import Json
 
-from app.client import Json
 from engine.connectors.links import LinkedConnection
 from tests.bench.meter import Cpu, TreeMeter
 from tests.bench.service import Service, await_driver
@@ -148,8 +148,8 @@ def run_query(service: Service, query: Json, records: int, beside: Sequence[int]
         postmaster = psutil.Process(connection.info.backend_pid).parent()
         with TreeMeter(service.pid, *([] if postmaster is None else [postmaster.pid]), *beside) as meter:
             posted = time.time()
-            service.client.put_query(query)
-            service.client.status(query["name"], wait_for="running", timeout=60)
+            service.client.queries.put(query)
+            service.client.query(query["name"]).status(wait_for="running", timeout=60)
             running = time.time()
             commits: list[Commit] = []
             look = time.monotonic() + LOOK_SECONDS
@@ -159,10 +159,12 @@ def run_query(service: Service, query: Json, records: int, beside: Sequence[int]
                     commits.append(Commit(row[0], int(row[1]), row[2], meter.cpu()))
                 if time.monotonic() > look:
                     look += LOOK_SECONDS
-                    status = service.client.status(query["name"])
+                    status = service.client.query(query["name"]).status()
                     if status["state"] == "failed" or time.time() - posted > JOB_SECONDS:
                         raise RuntimeError(
                             f"{status['state']} after {status['read_rows']} of {records} records: {status['error']}"
                         )
                 time.sleep(POLL_SECONDS)
-    return Run(records, posted, running, tuple(commits), meter.peak_bytes, meter.before, service.client.status(query["name"]))
+    return Run(
+        records, posted, running, tuple(commits), meter.peak_bytes, meter.before, service.client.query(query["name"]).status()
+    )

@@ -64,7 +64,7 @@ def upsert_rows(size: str, work: Path) -> Upserts:
     with fresh_service(work) as service:
         bare_seconds = _bare(service.dsn, rows)
         definition = {"key": ["id"], "columns": COLUMNS, "event_time": "ts", "connector": {"type": "log", "partitions": 1}}
-        service.client.register("tables", "rows", definition)
+        service.client.table("rows").register(definition)
         _append(service.dsn, rows)
         query = {
             "name": "kept", "from": {"table": "rows"}, "tasks": 4,

@@ -14,7 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.client import Client, Json
+from slackwater import Client, Json
+
 from tests.faults.service import Body
 
 START_MS = 1_700_000_000_000
@@ -129,9 +130,9 @@ def query(name: str) -> Json:
 def register(client: Client, queries: Sequence[str]) -> None:
     """Register the sources and start queries over them."""
     for name, (kind, definition) in SOURCES.items():
-        client.register(kind, name, definition)
+        client.relation(kind, name).register(definition)
     for name in queries:
-        client.put_query(query(name))
+        client.queries.put(query(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from app.client import Client, Json
+from slackwater import Client, Json
+
 from tests.faults.audited import FINALS, LATE, QUERIES, Group, Oracle, kind_of
 
 FAULTS = ("missing", "duplicate", "wrong value", "wrong version", "wrong class", "out of order", "wrong count")
@@ -87,7 +88,7 @@ def _copies(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
 
 def _totals(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     expected = oracle.totals()
-    rows = list(client.rows(query))
+    rows = list(client.table(query).each_row())
     changes = list(_changes(made, client, query))
     _compare(made, query, {row["key"]: (row["n"], row["total"]) for row in rows}, expected)
     _unique(made, query, (row["key"] for row in rows))
@@ -98,7 +99,7 @@ def _totals(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
 
 def _finals(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     expected = oracle.finals(kind_of(query))
-    rows = list(client.rows(query))
+    rows = list(client.table(query).each_row())
     changes = list(_changes(made, client, query))
     _compare(made, query, {_group(query, row): (row["n"], row["total"]) for row in rows}, expected)
     _unique(made, query, (_group(query, row) for row in rows))
@@ -125,10 +126,12 @@ def _late(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     if LATE.get(kind, ("", ""))[1] == "late_diverted" and oracle.nameless():
         wanted[LATE[kind][0], "null_key"] = oracle.nameless()
     counters = {
-        (each["input"], each["reason"]): each["count"] for each in client.status(query)["counters"] if each["reason"] != UNCUT
+        (each["input"], each["reason"]): each["count"]
+        for each in client.query(query).status()["counters"]
+        if each["reason"] != UNCUT
     }
     made.note(query, "wrong count", [f"{counters} instead of {wanted}"] if counters != wanted else [])
-    read = client.status(query)["read_rows"]
+    read = client.query(query).status()["read_rows"]
     inputs = len(oracle.orders) + (oracle.changes if "joins" in QUERIES[kind] else 0)
     made.note(query, "wrong count", [f"{read} records read instead of {inputs}"] if read != inputs else [])
 
@@ -170,7 +173,7 @@ def _records(made: Audit, client: Client, stream: str) -> Iterator[tuple[int, Js
     """Yield the records of all partitions; their offsets are without a gap."""
     for part in client.call("GET", f"/v1/streams/{stream}")["partitions"]:
         offset = 0
-        for record in client.records(stream, partition=part["partition"]):
+        for record in client.stream(stream).records(partition=part["partition"]):
             made.note(stream, "missing", [f"offset {offset} of {part}"] if record["$offset"] != offset else [])
             offset = record["$offset"] + 1
             made.compared[stream] += 1

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import polars as pl
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from app.testing.workbench import Workbench
 from engine.core.frames import OP, TS
 from engine.definition.queries import QueryDefinition
@@ -169,10 +169,10 @@ def _record(chance: random.Random, now_ms: int) -> Json:
 def feed(client: Client, made: Mapping[str, list[Json]]) -> None:
     """Register the sources and append everything."""
     for name, (kind, definition) in SOURCES.items():
-        client.register(kind, name, definition)
+        client.relation(kind, name).register(definition)
         for first in range(0, len(made[name]), PER_REQUEST):
             lines = map(json.dumps, made[name][first : first + PER_REQUEST])
-            client.append(kind, name, "\n".join(lines).encode())
+            client.relation(kind, name).append("\n".join(lines).encode())
 
 
 def in_one_process(made: Mapping[str, list[Json]], pipelines: Iterable[Sequence[Json]]) -> Workbench:
@@ -202,10 +202,10 @@ def _of_query(client: Client, bench: Workbench, query: str) -> Iterator[str]:
     columns = output.columns.names
     if output.kind == "stream":
         wanted = [_shown(row, columns) for frame in bench.outcome(query).changes for row in frame.to_dicts()]
-        found = [_shown(row, columns) for row in client.records(query)]
+        found = [_shown(row, columns) for row in client.stream(query).records()]
     else:
         wanted = [_shown(row, columns) for row in _latest(bench, query)]
-        found = [_shown(row, columns) for row in client.rows(query)]
+        found = [_shown(row, columns) for row in client.table(query).each_row()]
     missing, extra = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
     if missing or extra:
         examples = f"missing {sorted(missing)[:3]}, extra {sorted(extra)[:3]}"
@@ -214,7 +214,7 @@ def _of_query(client: Client, bench: Workbench, query: str) -> Iterator[str]:
         first = next(place for place, (left, right) in enumerate(zip(found, wanted, strict=True)) if left != right)
         yield f"{query}: another order from place {first} of {len(wanted)} on: {found[first]} instead of {wanted[first]}"
     counted = Counter[str]()
-    for each in client.status(query)["counters"]:
+    for each in client.query(query).status()["counters"]:
         counted[each["reason"]] += each["count"]
     expected = Counter[str]()
     for (_, reason), count in bench.outcome(query).counters.items():

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from app.client import Client
+from slackwater import Client
+
 from tests.faults.service import Feeder, Service, until
 
 RECOVERED_S = 600.0
@@ -100,7 +101,7 @@ def second_of(chance: random.Random) -> str | None:
 def has_read(client: Client, queries: Sequence[str], ends: Mapping[tuple[str, int], int]) -> bool:
     """Whether these queries run and have read up to these ends."""
     for name in queries:
-        status = client.status(name)
+        status = client.query(name).status()
         if status["state"] != "running":
             return False
         for feed in status["progress"]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from app.client import Client, Json
+from slackwater import Client, Json
+
 from tests.faults.audited import LOG, QUERIES, Script
 from tests.faults.service import Body
 
@@ -34,24 +35,20 @@ _TEXTS_MADE = {
 
 def register_others(client: Client) -> None:
     """Register what the heavy and the poisonous queries read, and start them."""
-    client.register("streams", "bulk", {"key": ["k"], "columns": _COLUMNS, "event_time": "at", "connector": LOG})
+    client.stream("bulk").register({"key": ["k"], "columns": _COLUMNS, "event_time": "at", "connector": LOG})
     for name in HEAVY:
-        client.put_query(
-            {
+        client.queries.put({
                 "name": name, "from": {"stream": "bulk"}, "group_by": ["k"], "tasks": 2,
                 "aggregate": {"n": "count(*)", "total": "sum(n)"}, "into": {"table": name},
-            }
-        )  # fmt: skip
+            })  # fmt: skip
     for side in ("asked", "answers"):
-        client.register("streams", side, {"key": ["k"], "columns": _TEXTS, "event_time": "at", "connector": LOG})
+        client.stream(side).register({"key": ["k"], "columns": _TEXTS, "event_time": "at", "connector": LOG})
     near: Json = {"before": "1h", "after": "1h", "grace": "1h"}
     join: Json = {"stream": "answers", "as": "r", "type": "inner", "on": "l.k = r.k", "within": near}
-    client.put_query(
-        {
+    client.queries.put({
             "name": POISONOUS, "from": {"stream": "asked", "as": "l"}, "joins": [join],
             "select": {"k": "l.k", "n": "r.n", **_TEXTS_MADE}, "into": {"stream": POISONOUS},
-        }
-    )  # fmt: skip
+        })  # fmt: skip
 
 
 def poison() -> list[Body]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from app.client import Client
+from slackwater import Client
+
 from tests.faults.audited import Oracle, Script, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import RECOVERED_S, SETTINGS, has_read
@@ -36,7 +37,7 @@ class Disturbed:
         return took_s
 
     def epochs(self) -> list[int]:
-        return [self.client.status(name)["epoch"] for name in self.queries]
+        return [self.client.query(name).status()["epoch"] for name in self.queries]
 
 
 def is_audited_clean(

@@ -6,7 +6,7 @@ import random
 import threading
 from itertools import islice
 
-from app.client import Client, Event, Json
+from slackwater import Change, Client, Json
 
 
 class Follower(threading.Thread):
@@ -15,10 +15,11 @@ class Follower(threading.Thread):
     def __init__(self, url: str, kind: str, name: str, start_at: str, seed: int) -> None:
         super().__init__(daemon=True)
         self._client = Client(url)
-        self._what = kind, name, start_at
+        self._what = self._client.relation(kind, name)
+        self._start_at = start_at
         self._chance = random.Random(seed)
         self._is_over = threading.Event()
-        self.events: list[Event] = []
+        self.events: list[Change] = []
 
     def close(self) -> None:
         """End, at the latest when the connection that is open now does."""
@@ -29,9 +30,9 @@ class Follower(threading.Thread):
         cursor = None
         try:
             while True:
-                for event in islice(self._client.changes(*self._what, cursor=cursor), self._chance.randrange(1, 300)):
+                for event in islice(self._what.changes(self._start_at, cursor=cursor), self._chance.randrange(1, 300)):
                     self.events.append(event)
-                    cursor = event.id
+                    cursor = event.cursor
         except RuntimeError:
             if not self._is_over.is_set():
                 raise

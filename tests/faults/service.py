@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-import httpx
 import psutil
+from slackwater import Client, ServiceError, Unreachable
 
 import app.testing.service
-from app.client import Client, ServiceError
 from app.driver.process_group import end_session, session_members
 from app.testing.service import STOP_S, command_of, kill
 
@@ -40,7 +39,7 @@ def until(what: str, condition: Callable[[], T], seconds: float) -> T:
     """Return the first truthy answer of a condition; a service that is down or starting answers nothing."""
     deadline = time.monotonic() + seconds
     while True:
-        with suppress(httpx.TransportError, ServiceError):
+        with suppress(Unreachable, ServiceError):
             if answer := condition():
                 return answer
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
@@ -246,13 +245,14 @@ class Feeder(threading.Thread):
 
     def _sent(self, client: Client, number: int, body: Body) -> bool:
         try:
-            answer = client.append(*body, idempotency_key=f"body-{number}")
-        except httpx.TransportError:
+            kind, name, records = body
+            appended = client.relation(kind, name).append(records, idempotency_key=f"body-{number}", attempts=1)
+        except Unreachable:
             return False
         except ServiceError as error:
             if error.status < 500:
                 raise
             return False
-        for part in answer["offsets"]:
+        for part in appended.offsets:
             self.ends[body[1], part["partition"]] = part["last_offset"] + 1
         return True

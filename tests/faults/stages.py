@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 
 import polars as pl
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from app.testing.workbench import Workbench
 from engine.core.frames import OP, TS
 from engine.definition.queries import QueryDefinition
@@ -179,7 +179,7 @@ def _rows(bench: Workbench, query: str) -> set[str]:
 
 def found(client: Client) -> dict[str, set[str]]:
     """Return the rows of every result as the service has them."""
-    return {name: {shown(name, row) for row in client.rows(name)} for name in NAMES}
+    return {name: {shown(name, row) for row in client.table(name).each_row()} for name in NAMES}
 
 
 COMPARED = {

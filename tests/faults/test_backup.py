@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from slackwater import ChangesReset, Client, Json
 
-from app.client import ChangesReset, Client, Json
 from engine.python_processes import python_command
 from tests.faults.service import Service, service, until
 
@@ -70,7 +70,7 @@ def has_read_all(client: Client) -> bool:
 
 
 def counts(client: Client) -> tuple[int, int] | None:
-    rows = list(client.rows("counts"))
+    rows = list(client.table("counts").each_row())
     return (rows[0]["orders"], rows[0]["quantity"]) if rows else None
 
 
@@ -111,7 +111,7 @@ def test_a_backup_put_back_goes_on_exactly_and_a_database_beside_newer_files_doe
         append(client, 100)
         until("the order behind them", lambda: counts(client) == (kept + 1, kept + 100), PATIENCE_S)
         with pytest.raises(ChangesReset, match="put back"):
-            next(client.changes("tables", "counts", cursor=cursor))
+            next(client.table("counts").changes(cursor=cursor))
         running.stop()
 
         # The old database beside the newer files: it goes on from those it names, or says which is missing; and the request that helps works.

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pytest
+from slackwater import Client
 
-from app.client import Client
 from tests.faults.audited import QUERIES, Oracle, Script, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import HEADER, PARTS, RECOVERED_S, SETTINGS, Chaos, has_read, second_of

@@ -10,8 +10,8 @@ from functools import partial
 from itertools import islice
 
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from tests.faults.audited import QUERIES, SOURCES, Oracle, Script, query
 from tests.faults.auditor import audit
 from tests.faults.chaos import has_read
@@ -39,13 +39,13 @@ Ends = dict[tuple[str, int], int]
 
 
 def append(client: Client, bodies: Iterator[Body], ends: Ends) -> None:
-    for body in bodies:
-        for part in client.append(*body)["offsets"]:
-            ends[body[1], part["partition"]] = part["last_offset"] + 1
+    for kind, name, records in bodies:
+        for part in client.relation(kind, name).append(records).offsets:
+            ends[name, part["partition"]] = part["last_offset"] + 1
 
 
 def timed(client: Client) -> dict[str, tuple[int, int]]:
-    return {row["key"]: (row["n"], row["total"]) for row in client.rows("timed")}
+    return {row["key"]: (row["n"], row["total"]) for row in client.table("timed").each_row()}
 
 
 def move(running: Service) -> None:
@@ -61,13 +61,13 @@ def move(running: Service) -> None:
 def assert_holds_as_undisturbed(client: Client, oracle: Oracle) -> None:
     """Each order once, with its version, by event time per task, then arrival."""
     partitions = client.call("GET", "/v1/streams/held")["partitions"]
-    records = [record for part in partitions for record in client.records("held", partition=part["partition"])]
+    records = [record for part in partitions for record in client.stream("held").records(partition=part["partition"])]
     wanted = [order for order in oracle.orders.values() if order.item is not None and order.at < oracle.flush_ms]
     assert len(records) == len(wanted)
     assert {record["id"]: record["version"] for record in records} == {order.id: oracle.as_of(order)[0] for order in wanted}
     for part in partitions:
         by_item: dict[str, list[int]] = {}
-        for record in client.records("held", partition=part["partition"]):
+        for record in client.stream("held").records(partition=part["partition"]):
             by_item.setdefault(record["item"], []).append(record["at"])
         assert all(times == sorted(times) for times in by_item.values())
 
@@ -77,15 +77,15 @@ def test_buffers_windows_sessions_and_timers_go_on_from_checkpoint_and_database_
     bodies, ends = script.bodies(), Ends()
     with service() as running, Client(running.url, timeout=60) as client:
         for name, (kind, definition) in SOURCES.items():
-            client.register(kind, name, definition)
+            client.relation(kind, name).register(definition)
         for definition in (*map(query, AUDITED), HELD, TIMED):
-            client.put_query(definition)
+            client.queries.put(definition)
         append(client, islice(bodies, 2 * ROUNDS + 1), ends)
         until("everything was read", partial(has_read, client, NAMES, ends), PATIENCE_S)
         append(client, islice(bodies, 2), ends)
         fed_at = time.monotonic()
         until("the rest was read", partial(has_read, client, NAMES, ends), PATIENCE_S)
-        buffered = sum(client.status("held")["buffered"].values())
+        buffered = sum(client.query("held").status()["buffered"].values())
         assert buffered >= BUFFERED
         running.stop()
         is_down_before_due = time.monotonic() - fed_at < LIMIT_S

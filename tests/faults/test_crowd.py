@@ -10,8 +10,8 @@ import statistics
 from functools import partial
 
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from tests.faults.audited import Oracle, Script, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import HEADER, RECOVERED_S, Chaos, has_read
@@ -40,10 +40,10 @@ def test_forty_queries_lose_nothing_and_only_the_poisonous_one_is_failed() -> No
         feeder.start()
         begun = {(relation, partition): 1 for relation in ("orders", "bulk") for partition in (0, 1)}
         until("every query has read something", partial(has_read, client, innocent, begun), RECOVERED_S)
-        for body in poison():
-            client.append(*body)
-        until("the poisonous query is failed", lambda: client.status(POISONOUS)["state"] == "failed", RECOVERED_S)
-        assert "exhausts_its_worker" in client.status(POISONOUS)["error"]["detail"]
+        for kind, name, records in poison():
+            client.relation(kind, name).append(records)
+        until("the poisonous query is failed", lambda: client.query(POISONOUS).status()["state"] == "failed", RECOVERED_S)
+        assert "exhausts_its_worker" in client.query(POISONOUS).status()["error"]["detail"]
         client.call("POST", f"/v1/queries/{POISONOUS}/restart")
         chaos = Chaos(running, client, feeder, innocent, random.Random(seed + 2))
         print(HEADER)
@@ -62,14 +62,14 @@ def test_forty_queries_lose_nothing_and_only_the_poisonous_one_is_failed() -> No
         assert found.is_clean, str(found)
         for name in HEAVY:
             assert totals(client, name) == bulk.totals, name
-        until("the poisonous query is failed again", lambda: client.status(POISONOUS)["state"] == "failed", RECOVERED_S)
-        statuses = {name: client.status(name) for name in innocent}
+        until("the poisonous query is failed again", lambda: client.query(POISONOUS).status()["state"] == "failed", RECOVERED_S)
+        statuses = {name: client.query(name).status() for name in innocent}
         assert {name: status["attempt"] for name, status in statuses.items() if status["attempt"]} == {}
         assert [name for name in innocent if given_up(client, name)] == []
 
 
 def totals(client: Client, name: str) -> dict[str, tuple[int, int]]:
-    return {row["k"]: (row["n"], row["total"]) for row in client.rows(name)}
+    return {row["k"]: (row["n"], row["total"]) for row in client.table(name).each_row()}
 
 
 def given_up(client: Client, name: str) -> list[Json]:

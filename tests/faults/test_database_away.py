@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from slackwater import Client
 
-from app.client import Client
 from app.store.embedded_postgres import EmbeddedPostgres
 from tests.faults.disturbed import Disturbed, is_audited_clean
 from tests.faults.proxy import Proxy, proxy_before
@@ -115,5 +115,5 @@ def test_queries_go_on_by_themselves_from_a_database_that_was_put_back_under_the
         until("the results of then", lambda: counts(client) == (3, 3), PATIENCE_S)
         append(client, 100)
         until("the order behind them", lambda: counts(client) == (4, 103), PATIENCE_S)
-        status = client.status("counts")
+        status = client.query("counts").status()
         assert (status["state"], status["error"]) == ("running", None)

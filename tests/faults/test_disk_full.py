@@ -81,7 +81,7 @@ class DatabaseOnSmallDisk(_OnSmallDisk):
 
 def errors_of(given: Disturbed) -> set[str]:
     """Return the codes of the queries' errors; all of them say what is the matter."""
-    errors = [error for name in given.queries if (error := given.client.status(name)["error"]) is not None]
+    errors = [error for name in given.queries if (error := given.client.query(name).status()["error"]) is not None]
     unclear = [error for error in errors if error["code"] == "internal_error"]
     assert unclear == []
     return {error["code"] for error in errors}

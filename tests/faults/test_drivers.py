@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import psycopg
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from tests.faults.service import Feeder, SecondDriver, Service, second_driver, service, until
 from tests.faults.workload import COPIES, COUNTS, STREAM, bodies, expected_counts, found_copies, found_counts, records
 
@@ -37,10 +37,10 @@ QUERIES = [*TABLES, "copies"]
 def begin(running: Service, client: Client, chance: random.Random) -> tuple[Feeder, list[Json]]:
     """Register everything and begin to send."""
     sent = records(chance)
-    client.register("streams", "events", STREAM)
+    client.stream("events").register(STREAM)
     for name in TABLES:
-        client.put_query({**COUNTS, "name": name, "into": {"table": name}})
-    client.put_query(COPIES)
+        client.queries.put({**COUNTS, "name": name, "into": {"table": name}})
+    client.queries.put(COPIES)
     feeder = Feeder(running.url, bodies(sent), pause_s=0.3)
     feeder.start()
     return feeder, sent
@@ -53,20 +53,24 @@ def run_of(client: Client, query: str) -> Json:
 
 def held_by(client: Client, driver: SecondDriver) -> list[str]:
     """Return the queries that a driver runs."""
-    statuses = {name: client.status(name) for name in QUERIES}
+    statuses = {name: client.query(name).status() for name in QUERIES}
     runs = {name: run_of(client, name) for name in QUERIES if statuses[name]["state"] == "running"}
     return [name for name, run in runs.items() if run["driver_id"] == str(driver.id) and run["epoch"] == statuses[name]["epoch"]]
 
 
 def run_elsewhere(client: Client, queries: Iterable[str], driver: SecondDriver) -> bool:
     held = held_by(client, driver)
-    return all(client.status(name)["state"] == "running" and name not in held for name in queries)
+    return all(client.query(name).status()["state"] == "running" and name not in held for name in queries)
 
 
 def shared(client: Client, driver: SecondDriver) -> list[str]:
     """Return the driver's queries once it has half of them and all run."""
     held = held_by(client, driver)
-    return held if len(held) == len(QUERIES) // 2 and all(client.status(name)["state"] == "running" for name in QUERIES) else []
+    return (
+        held
+        if len(held) == len(QUERIES) // 2 and all(client.query(name).status()["state"] == "running" for name in QUERIES)
+        else []
+    )
 
 
 def has_windows(client: Client, table: str, number: int) -> bool:
@@ -96,14 +100,14 @@ def assert_one_story(client: Client) -> None:
 
 
 def restart_all(client: Client) -> None:
-    epochs = {name: client.status(name)["epoch"] for name in QUERIES}
+    epochs = {name: client.query(name).status()["epoch"] for name in QUERIES}
     for name in QUERIES:
         client.call("POST", f"/v1/queries/{name}/restart")
     until("everything was restarted", partial(restarted, client, epochs), QUIET_S)
 
 
 def restarted(client: Client, epochs: dict[str, int]) -> bool:
-    statuses = [client.status(name) for name in QUERIES]
+    statuses = [client.query(name).status() for name in QUERIES]
     return all(status["state"] == "running" and status["epoch"] > epochs[status["name"]] for status in statuses)
 
 
@@ -158,4 +162,4 @@ def test_a_frozen_driver_that_wakes_up_commits_nothing_and_harms_nothing() -> No
         assert_exact(client, feeder, sent)
         assert_one_story(client)
         runs = [path.name.rpartition("-")[0] for path in running.data_dir.glob("checkpoints/*/*/run-*")]
-        assert sorted(runs) == sorted(f"run-{client.status(name)['epoch']:010d}" for name in QUERIES)
+        assert sorted(runs) == sorted(f"run-{client.query(name).status()['epoch']:010d}" for name in QUERIES)

@@ -8,8 +8,8 @@ import time
 from functools import partial
 
 import pytest
+from slackwater import Client
 
-from app.client import Client
 from tests.faults.service import Feeder, Service, service, until
 from tests.faults.stages import NAMES, QUERIES, SOURCES, body, found, requests, undisturbed
 
@@ -19,19 +19,19 @@ QUIET_S = 90.0
 
 
 def epochs(client: Client) -> dict[str, int]:
-    return {name: client.status(name)["epoch"] for name in NAMES}
+    return {name: client.query(name).status()["epoch"] for name in NAMES}
 
 
 def run_again(client: Client, above: dict[str, int], how_many: int) -> bool:
     """Whether all queries run, so many of them in a later launch than before."""
-    statuses = [client.status(name) for name in NAMES]
+    statuses = [client.query(name).status() for name in NAMES]
     later = [status for status in statuses if status["epoch"] > above[status["name"]]]
     return all(status["state"] == "running" for status in statuses) and len(later) >= how_many
 
 
 def is_read(client: Client) -> bool:
     """Whether every query has read everything, what the ones before it wrote included."""
-    feeds = [feed for name in NAMES for feed in client.status(name)["progress"]]
+    feeds = [feed for name in NAMES for feed in client.query(name).status()["progress"]]
     return not any(partition["lag"] for feed in feeds for partition in feed["partitions"])
 
 
@@ -67,9 +67,9 @@ def test_queries_of_several_stages_are_exact_whatever_is_killed() -> None:
     sent = requests(chance)
     with service() as running, Client(running.url, timeout=20) as client:
         for name, (kind, definition) in SOURCES.items():
-            client.register(kind, name, definition)
+            client.relation(kind, name).register(definition)
         for query in QUERIES:
-            client.put_query(query)
+            client.queries.put(query)
         until("all queries run", partial(run_again, client, dict.fromkeys(NAMES, 0), len(NAMES)), QUIET_S)
         feeder = Feeder(running.url, [(SOURCES[name][0], name, body(records)) for name, records in sent], pause_s=0.15)
         feeder.start()

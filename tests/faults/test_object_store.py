@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from engine.state import objects
 from engine.state.objects import Objects
 from engine.state.segment_cache import SegmentCache
@@ -52,7 +52,7 @@ class Orders:
                 self.number += 1
                 self._sent[key].append((self.number, note := self._chance.randbytes(NOTE_BYTES // 2).hex()))
                 records.append({"k": key, "n": self.number, "note": note, "at": 1_000 + self.number})
-            client.append("streams", "orders", b"\n".join(_line(record) for record in records))
+            client.stream("orders").append(b"\n".join(_line(record) for record in records))
 
     @property
     def totals(self) -> Totals:
@@ -66,7 +66,7 @@ def _line(record: Json) -> bytes:
 
 
 def shown(client: Client) -> Totals:
-    return {row["k"]: (row["orders"], row["total"], row["note"]) for row in client.rows("totals")}
+    return {row["k"]: (row["orders"], row["total"], row["note"]) for row in client.table("totals").each_row()}
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_a_query_goes_on_exactly_from_objects_alone(server: ObjectServer, tmp_pa
     orders = Orders(random.Random(seeded()))
     settings = {"SLACKWATER_STATE_URL": URL, "SLACKWATER_STATE_RETENTION": "0s"}
     with service(settings) as running, Client(running.url, timeout=60) as client:
-        client.register("streams", "orders", {name: value for name, value in SOURCE.items() if name != "name"})
-        client.put_query(QUERY)
+        client.stream("orders").register({name: value for name, value in SOURCE.items() if name != "name"})
+        client.queries.put(QUERY)
         orders.send(client, 20)
         until("the first orders are counted", lambda: shown(client) == orders.totals, PATIENCE_S)
         assert names(tmp_path)
@@ -102,7 +102,7 @@ def test_a_query_goes_on_exactly_from_objects_alone(server: ObjectServer, tmp_pa
 
         server.trouble = Trouble(is_away=True)
         orders.send(client, 10)
-        error = until("the store is missed", lambda: client.status("totals")["error"], PATIENCE_S)
+        error = until("the store is missed", lambda: client.query("totals").status()["error"], PATIENCE_S)
         assert error["code"] == "state_unavailable"
         assert URL in error["detail"]
         server.trouble = Trouble(delay_s=0.1, failures=5, cut_answers=3)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from app.store.embedded_postgres import EmbeddedPostgres
 from tests.faults.chained import PIPELINES, faults, feed, in_one_process, names, records
 from tests.faults.service import Driverless, seeded, service_of, until
@@ -70,13 +70,13 @@ class Scene:
         return ShortBatchesDriver(self._running, self._dsn, BATCH_ROWS)
 
     def _is_read(self, name: str) -> bool:
-        status = self._client.status(name)
+        status = self._client.query(name).status()
         assert status["state"] != "failed", status
         lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
         return bool(lags) and not any(lags)
 
     def _read_rows(self, name: str) -> int:
-        return int(self._client.status(name)["read_rows"])
+        return int(self._client.query(name).status()["read_rows"])
 
 
 def give_what_one_process_gives(
@@ -87,7 +87,7 @@ def give_what_one_process_gives(
         feed(client, made)
         for definitions in pipelines:
             for definition in definitions:
-                client.put_query(definition)
+                client.queries.put(definition)
         begun = time.monotonic()
         scene = Scene(running, client, EmbeddedPostgres(running.data_dir / "postgres").start(), queries, longest_s)
         try:
@@ -120,7 +120,7 @@ def disturb(scene: Scene, pipelines: Sequence[Sequence[Json]], chance: random.Ra
 
 
 def sizes(client: Client, queries: Sequence[str]) -> list[str]:
-    statuses = [client.status(name) for name in queries]
+    statuses = [client.query(name).status() for name in queries]
     lags = [[part["lag"] for feed in status["progress"] for part in feed["partitions"]] for status in statuses]
     return [
         f"{status['name']:4}{status['state']:>10}{status['read_rows']:>8} records read, {lag} unread, epoch {status['epoch']}"

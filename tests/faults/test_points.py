@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from slackwater import Client, Json, ServiceError
 
-from app.client import Client, Json, ServiceError
 from app.driver.process_group import end_session
 from app.store.drivers import forget_driver
 from app.store.embedded_postgres import EmbeddedPostgres
@@ -91,7 +91,7 @@ class Scene:
 
     def die_at(self, point: str, passage: int, action: str | None = None) -> None:
         """Run a driver until it dies at a point, which an action brings it to if need be."""
-        begun, before = time.monotonic(), {name: self.client.status(name)["epoch"] for name in QUERIES}
+        begun, before = time.monotonic(), {name: self.client.query(name).status()["epoch"] for name in QUERIES}
         driver = ArmedDriver(self.running, self.dsn, point, passage)
         try:
             if action is not None:
@@ -111,17 +111,17 @@ class Scene:
         driver = ArmedDriver(self.running, self.dsn)
         try:
             if action == "stop":
-                until("the query is stopped", lambda: self.client.status("regions")["state"] == "stopped", PASSED_S)
+                until("the query is stopped", lambda: self.client.query("regions").status()["state"] == "stopped", PASSED_S)
                 self.client.call("PUT", "/v1/queries/regions/desired-state", {"state": "running"})
             else:
                 until("the query is gone", partial(is_gone, self.client, "copies"), PASSED_S)
-                self.client.put_query(query("copies"))
+                self.client.queries.put(query("copies"))
         finally:
             driver.end()
 
     def _run_above(self, epochs: dict[str, int]) -> bool:
         """Whether all run in a later launch; what a dead driver has left says running, too."""
-        statuses = [self.client.status(name) for name in QUERIES]
+        statuses = [self.client.query(name).status() for name in QUERIES]
         return all(status["state"] == "running" and status["epoch"] > epochs[status["name"]] for status in statuses)
 
     def _edit(self) -> None:
@@ -129,7 +129,7 @@ class Scene:
         self._grace_s = 21 - self._grace_s
         definition: Json = query("regions")
         definition["joins"] = [{**definition["joins"][0], "grace": f"{self._grace_s}s"}]
-        self.client.put_query(definition)
+        self.client.queries.put(definition)
 
     def _restart(self) -> None:
         self.client.call("POST", "/v1/queries/regions/restart")
@@ -143,7 +143,7 @@ class Scene:
 
 def is_gone(client: Client, name: str) -> bool:
     try:
-        client.status(name)
+        client.query(name).status()
     except ServiceError as error:
         if error.status == 404:
             return True

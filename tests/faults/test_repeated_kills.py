@@ -6,10 +6,9 @@ import threading
 import time
 from contextlib import suppress
 
-import httpx
 import pytest
+from slackwater import Client, Json, ServiceError, Unreachable
 
-from app.client import Client, Json, ServiceError
 from tests.faults.service import Service, service_of, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -44,7 +43,7 @@ def test_eight_queries_are_calm_half_a_minute_after_the_last_of_many_kills() -> 
         feeding.start()
         try:
             for name in names:
-                until(f"{name} to begin", lambda name=name: list(client.rows(name)), 180)  # type: ignore[misc]
+                until(f"{name} to begin", lambda name=name: list(client.table(name).each_row()), 180)  # type: ignore[misc]
             for _ in range(KILLS):
                 time.sleep(EVERY_S)
                 running.kill_driver()
@@ -60,7 +59,7 @@ def test_eight_queries_are_calm_half_a_minute_after_the_last_of_many_kills() -> 
         for name in names:
             status = client.call("GET", f"/v1/queries/{name}/status")
             assert (status["state"], status["attempt"], status["error"]) == ("running", 0, None), status
-            until(f"{name} to count all", lambda name=name: next(iter(client.rows(name)))["orders"] == sent[0], 60)  # type: ignore[misc]
+            until(f"{name} to count all", lambda name=name: next(iter(client.table(name).each_row()))["orders"] == sent[0], 60)  # type: ignore[misc]
     assert calm_s < CALM_S
 
 
@@ -73,6 +72,6 @@ def feed(running: Service, is_over: threading.Event, sent: list[int]) -> None:
     """Append an order at a time, so that nearly always a batch is under way."""
     with Client(running.url) as client:
         while not is_over.wait(0.05):
-            with suppress(httpx.TransportError, ServiceError):
+            with suppress(Unreachable, ServiceError):
                 client.call("POST", "/v1/streams/orders/records", [{"item": "tea", "quantity": 1, "at": "2025-06-01T12:00:00Z"}])
                 sent[0] += 1

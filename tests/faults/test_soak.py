@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-import httpx
 import psycopg
 import pytest
+from slackwater import Client, Json, ServiceError, Unreachable
 
-from app.client import Client, Json, ServiceError
 from tests.faults.growth import Samples, of_service
 from tests.faults.service import Service, service, until
 
@@ -73,7 +72,7 @@ class Load(threading.Thread):
         chance = random.Random(5)
         with Client(self._url, timeout=20) as client:
             while not self._is_over.wait(0.4):
-                with suppress(httpx.TransportError, ServiceError):
+                with suppress(Unreachable, ServiceError):
                     self._append(client, chance)
 
     def _append(self, client: Client, chance: random.Random) -> None:
@@ -89,8 +88,8 @@ class Load(threading.Thread):
             }
             for number in range(100)
         ]
-        client.append("tables", "prices", _lines(prices + old))
-        client.append("streams", "orders", _lines(orders), idempotency_key=f"{now}")
+        client.table("prices").append(_lines(prices + old))
+        client.stream("orders").append(_lines(orders), idempotency_key=f"{now}")
         self.sent += len(orders)
 
     def stop(self) -> None:
@@ -110,25 +109,29 @@ def running() -> Iterator[Service]:
 
 def change_something(client: Client, number: int) -> None:
     """Restart a query, and let another one come and go."""
-    with suppress(httpx.TransportError, ServiceError):
+    with suppress(Unreachable, ServiceError):
         client.call("POST", f"/v1/queries/{QUERIES[number % len(QUERIES)]['name']}/restart")
         if number > 1:
             client.call("DELETE", f"/v1/queries/extra{number - 2}")
-        client.put_query({**EXTRA, "name": f"extra{number}", "into": {"table": f"extra{number}"}})
+        client.queries.put({**EXTRA, "name": f"extra{number}", "into": {"table": f"extra{number}"}})
 
 
 def test_nothing_keeps_growing(running: Service) -> None:
     samples = Samples()
     with Client(running.url, timeout=60) as client:
-        client.register("streams", "orders", {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": LOG})
-        client.register(
-            "tables", "prices",
-            {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": LOG, "versioned": {"history_retention": "30s"}},
-        )  # fmt: skip
+        client.stream("orders").register({"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": LOG})
+        prices = {
+            "key": ["k"],
+            "columns": COLUMNS,
+            "event_time": "at",
+            "connector": LOG,
+            "versioned": {"history_retention": "30s"},
+        }
+        client.table("prices").register(prices)
         for query in QUERIES:
-            client.put_query({**query, "tasks": 2})
+            client.queries.put({**query, "tasks": 2})
         for query in QUERIES:
-            until(f"{query['name']} runs", lambda name=query["name"]: client.status(name)["state"] == "running", START_S)
+            until(f"{query['name']} runs", lambda name=query["name"]: client.query(name).status()["state"] == "running", START_S)
         dsn = running.driver().environ()["SLACKWATER_DATABASE_URL"]
         load = Load(running.url)
         load.start()
@@ -154,4 +157,4 @@ def test_nothing_keeps_growing(running: Service) -> None:
 
 
 def _lag(client: Client, query: str) -> int:
-    return sum(partition["lag"] for feed in client.status(query)["progress"] for partition in feed["partitions"])
+    return sum(partition["lag"] for feed in client.query(query).status()["progress"] for partition in feed["partitions"])

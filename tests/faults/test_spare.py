@@ -8,8 +8,8 @@ import signal
 from typing import Any
 
 import pytest
+from slackwater import Client
 
-from app.client import Client
 from tests.faults.service import Service, service_of, until
 from tests.faults.test_repeated_kills import ORDERS, count
 
@@ -32,8 +32,12 @@ def test_spares_take_over_one_after_another_and_results_stay_exact() -> None:
         client.call("PUT", "/v1/streams/orders", ORDERS)
         client.call("POST", "/v1/queries", count("counts"))
         for number in range(1, KILLS + 2):
-            client.append("streams", "orders", b'{"item":"a","quantity":1,"at":"2026-01-01T00:00:00Z"}')
-            until("all is counted", lambda number=number: [row["orders"] for row in client.rows("counts")] == [number], 180)  # type: ignore[misc]
+            client.stream("orders").append(b'{"item":"a","quantity":1,"at":"2026-01-01T00:00:00Z"}')
+            until(
+                "all is counted",
+                lambda number=number: [row["orders"] for row in client.table("counts").each_row()] == [number],
+                180,
+            )  # type: ignore[misc]
             if number <= KILLS:
                 until("a spare is ready", lambda number=number: len(running.told("spare_ready")) == number, 120)  # type: ignore[misc]
                 os.kill(running.told("driver_spawned")[-1]["pid"], signal.SIGKILL)

@@ -11,7 +11,8 @@ import random
 from collections import Counter, defaultdict
 from datetime import datetime
 
-from app.client import Client, Json
+from slackwater import Client, Json
+
 from tests.faults.service import Body
 
 START_MS = 1_700_000_000_000
@@ -71,7 +72,7 @@ def expected_counts(sent: list[Json]) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def found_counts(client: Client, table: str = "counts") -> dict[tuple[str, int], tuple[int, int]]:
-    rows = list(client.rows(table))
+    rows = list(client.table(table).each_row())
     found = {(row["key"], milliseconds(row["window_start"])): (row["n"], row["total"]) for row in rows}
     assert len(found) == len(rows), "a window is there twice"
     return found
@@ -83,7 +84,7 @@ def milliseconds(text: str) -> int:
 
 def found_copies(client: Client) -> Counter[int]:
     partitions = client.call("GET", "/v1/streams/copies")["partitions"]
-    return Counter(record["id"] for part in partitions for record in client.records("copies", partition=part["partition"]))
+    return Counter(record["id"] for part in partitions for record in client.stream("copies").records(partition=part["partition"]))
 
 
 def bodies(sent: list[Json]) -> list[Body]:

@@ -20,8 +20,8 @@ import httpx
 import psycopg
 import pytest
 from pydantic import SecretStr
+from slackwater import Client, Event
 
-from app.client import Client, Event
 from app.domain.change_cursors import ChangeCursor
 from app.main import create_app
 from app.settings import Settings
@@ -216,4 +216,4 @@ def test_followers_lose_their_connections_while_drivers_are_killed(dsn: str, url
             assert held == expected[offset]
         assert follower.held[-1][0] == end
     with Client(url) as client:
-        assert {row["origin"]: row["flights"] for row in client.rows("totals")} == expected[end]
+        assert {row["origin"]: row["flights"] for row in client.table("totals").each_row()} == expected[end]

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr, ValidationError
+from slackwater import Client, ServiceError
 from typer.testing import CliRunner, Result
 
 from app.cli.commands import cli
 from app.cli.doctor import examine
-from app.client import Client, ServiceError
 from app.settings import Settings
 from tests.integration.test_api_serve import environment, run, serving, url
 
@@ -71,7 +71,7 @@ def test_neither_a_password_nor_a_key_shows_up_anywhere(with_password: dict[str,
         with pytest.raises(ServiceError, match="api_key_missing"), Client(base, api_key="") as nobody:
             nobody.call("GET", "/v1/streams")
         with Client(base, api_key=key) as client:
-            client.register("streams", "numbers", STREAM)
+            client.stream("numbers").register(STREAM)
         headers = {"authorization": f"Bearer {key}"}
         wrong = {"authorization": f"Bearer {key[:-1]}"}
         for method, path, given in (

@@ -23,6 +23,7 @@ import venv
 import zipfile
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,13 +48,22 @@ QUERY = {"name": "doubled", "from": {"stream": "numbers"}, "select": {"n": "n * 
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the wheel and the source distribution."""
     directory = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", directory], cwd=ROOT, check=True, capture_output=True)
+    for project in (ROOT, ROOT / "client"):
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-d", directory], cwd=project, check=True, capture_output=True
+        )
     return directory
 
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    (path,) = built.glob("*.whl")
+    (path,) = built.glob("slackwater-[0-9]*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def client_wheel(built: Path) -> Path:
+    (path,) = built.glob("slackwater_client-*.whl")
     return path
 
 
@@ -61,7 +71,9 @@ def wheel(built: Path) -> Path:
     scope="module",
     params=["dependencies from here", pytest.param("all from the index", marks=[pytest.mark.slow, pytest.mark.timeout(1_200)])],
 )
-def programs(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def programs(
+    request: pytest.FixtureRequest, wheel: Path, client_wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """The directory of programs of an environment in which the wheel is installed."""
     place = tmp_path_factory.mktemp("environment")
     venv.create(place, with_pip=False)
@@ -69,9 +81,9 @@ def programs(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pyte
     install = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "--quiet"]
     if request.param == "all from the index":
         wanted = f"slackwater[embedded,java] @ {wheel.as_uri()}"
-        subprocess.run([*install, "--constraint", str(ROOT / "constraints.txt"), wanted], check=True)
+        subprocess.run([*install, "--constraint", str(ROOT / "constraints.txt"), str(client_wheel), wanted], check=True)
     else:
-        subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True)
+        subprocess.run([*install, "--no-deps", "--no-index", str(wheel), str(client_wheel)], check=True)
         (packages,) = place.glob("lib/python*/site-packages")
         (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     yield place / "bin"
@@ -110,7 +122,7 @@ def test_a_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> Non
 
 
 def test_the_source_distribution_makes_the_same_wheel_and_holds_its_tests(built: Path, wheel: Path, tmp_path: Path) -> None:
-    (path,) = built.glob("*.tar.gz")
+    (path,) = built.glob("slackwater-*.tar.gz")
     unpack(path, tmp_path)
     (source,) = tmp_path.iterdir()
     subprocess.run(
@@ -126,8 +138,54 @@ def test_the_source_distribution_makes_the_same_wheel_and_holds_its_tests(built:
         "Makefile",
         "LICENSE",
         "CHANGELOG.md",
+        "client/pyproject.toml",
+        "client/slackwater/py.typed",
     ):
         assert (source / name).exists(), name
+
+
+def test_the_client_s_wheel_has_its_package_alone_and_works_with_httpx_alone(client_wheel: Path, tmp_path: Path) -> None:
+    """Where it is installed there is no server, no PySpark and none of the libraries for frames."""
+    package = ROOT / "client" / "slackwater"
+    files = {
+        str(path.relative_to(ROOT / "client"))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert contents(client_wheel) == files
+    assert "slackwater/py.typed" in files
+    venv.create(tmp_path / "environment", with_pip=False)
+    python = tmp_path / "environment" / "bin" / "python"
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
+    subprocess.run([*install, str(client_wheel)], check=True)
+    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
+    for name in ("httpx", "httpcore", "h11", "anyio", "sniffio", "idna", "certifi", "typing_extensions"):
+        found = find_spec(name)
+        if found is not None and found.origin is not None:
+            place = Path(found.origin)
+            where = place.parent if place.name == "__init__.py" else place
+            (packages / where.name).symlink_to(where)
+    code = (
+        "import slackwater, importlib.util as u\n"
+        "assert not [n for n in ('app', 'engine', 'pyspark', 'pyarrow') if u.find_spec(n)]\n"
+        "try: slackwater.Client('http://x').stream('s').append(type('F', (), {'__arrow_c_stream__': 1})())\n"
+        "except slackwater.ExtraMissing as error: print(error)"
+    )
+    done = subprocess.run(
+        [python, "-P", "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "this needs pyarrow: pip install 'slackwater-client[arrow]'\n", done.stderr
 
 
 def test_whatever_is_imported_is_declared() -> None:
@@ -136,8 +194,9 @@ def test_whatever_is_imported_is_declared() -> None:
     optional = project["optional-dependencies"]
     texts = [*project["dependencies"], *(text for extra in EXTRAS for text in optional[extra])]
     declared = {name for text in texts for name in _names(Requirement(text))}
+    assert "slackwater-client" in declared
     providers = metadata.packages_distributions()
-    ours = {*PACKAGES, *sys.stdlib_module_names}
+    ours = {*PACKAGES, "slackwater", *sys.stdlib_module_names}
     imported = {module: path for path in tracked() if path.endswith(".py") for module in _imported(ROOT / path) - ours}
     missing = {
         module: path

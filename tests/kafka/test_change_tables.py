@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from slackwater import Client
 
-from app.client import Client
 from tests.faults.service import service, until
 from tests.kafka.broker import Broker
 from tests.kafka.changes import delivered, described, lived, names_as_of
@@ -23,11 +23,11 @@ def test_a_table_of_change_events_is_the_databases(broker: Broker) -> None:
     value = {"format": "debezium"}
     source = {"type": "kafka", "bootstrap": broker.bootstrap, "topic": topic, "value": value}
     with service() as running, Client(running.url) as client:
-        registered = client.register("tables", "shop", {"columns": "infer", "materialize": True, "connector": source})
+        registered = client.table("shop").register({"columns": "infer", "materialize": True, "connector": source})
         assert (registered["key"], registered["columns"]) == (["id"], {"id": "bigint", "name": "string", "at": "timestamp"})
 
         def names() -> dict[int, str | None]:
-            return {row["id"]: row["name"] for row in client.rows("shop")}
+            return {row["id"]: row["name"] for row in client.table("shop").each_row()}
 
         until("the first half is read", lambda: names() == names_as_of(log[: max(sent[:half]) + 1]), 120)
         cluster.send(topic, [Sent(described(log[place])) for place in [*sent[half:], *sent[:half]]])

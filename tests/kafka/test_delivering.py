@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Message
+from slackwater import Client
 
-from app.client import Client
 from tests.faults.chaos import SETTINGS
 from tests.faults.service import Body, Feeder, Service, seeded, service, until
 from tests.kafka.broker import Broker
@@ -56,25 +56,25 @@ def made(client: Client, running: Service, broker: Broker, cluster: Cluster) -> 
     """Register what is read, and the queries that deliver."""
     connection = {"type": "kafka", "bootstrap": broker.bootstrap}
     httpx.put(f"{running.url}/v1/connections/broker", json=connection, timeout=30).raise_for_status()
-    client.register("streams", "prices", {"key": ["item"], "columns": COLUMNS, "event_time": "at"})
-    client.register("tables", "latest_prices", {"key": ["item"], "columns": COLUMNS, "event_time": "at"})
+    client.stream("prices").register({"key": ["item"], "columns": COLUMNS, "event_time": "at"})
+    client.table("latest_prices").register({"key": ["item"], "columns": COLUMNS, "event_time": "at"})
     kafka = {"type": "kafka", "connection": "broker"}
     cluster.topic(3, name="copies")
     cluster.topic(3, name="repeated")
-    client.put_query(query("copies", {"stream": "prices"}, {"stream": "copies", "connector": {**kafka, "topic": "copies"}}))
+    client.queries.put(query("copies", {"stream": "prices"}, {"stream": "copies", "connector": {**kafka, "topic": "copies"}}))
     often = {**kafka, "topic": "repeated", "guarantee": "at_least_once"}
-    client.put_query(query("repeated", {"stream": "prices"}, {"stream": "repeated", "connector": often}))
+    client.queries.put(query("repeated", {"stream": "prices"}, {"stream": "repeated", "connector": often}))
     table = {
         **kafka,
         "topic": "latest",
         "create": {"partitions": 3, "replication": 1, "cleanup_policy": "delete"},
         "value": {"format": "json", "has_key": False},
     }
-    client.put_query(query("latest", {"table": "latest_prices"}, {"table": "latest", "connector": table}))
+    client.queries.put(query("latest", {"table": "latest_prices"}, {"table": "latest", "connector": table}))
 
 
 def is_delivered(client: Client, name: str, least: int) -> bool:
-    found = client.status(name)["delivery"]
+    found = client.query(name).status()["delivery"]
     assert found["state"] != "stopped", found
     return bool(found["lag_rows"] == 0 and found["position"] >= least)
 
@@ -87,7 +87,7 @@ def test_a_reader_sees_each_result_once_and_in_order_past_kills_of_everything(ow
         is_enough = threading.Event()
         feeder = Feeder(running.url, bodies(is_enough), 0.2)
         feeder.start()
-        until("something is delivered", lambda: client.status("copies")["delivery"]["position"] > 0, 400)
+        until("something is delivered", lambda: client.query("copies").status()["delivery"]["position"] > 0, 400)
         kills: dict[str, Callable[[], None]] = {
             "delivering": running.kill_delivering,
             "driver": running.kill_driver,
@@ -112,7 +112,7 @@ def test_a_reader_sees_each_result_once_and_in_order_past_kills_of_everything(ow
         until("latest is delivered", lambda: is_delivered(client, "latest", 1), 300)
         time.sleep(1)
         until("latest is delivered", lambda: is_delivered(client, "latest", 1), 300)
-        position = client.status("latest")["delivery"]["position"]
+        position = client.query("latest").status()["delivery"]["position"]
         changes = changes_of(running, "latest", position)
         metrics = httpx.get(f"{running.url}/metrics", timeout=30).text
     assert f'slackwater_delivered_rows_total{{query="copies"}} {float(rows)}' in metrics
@@ -122,7 +122,7 @@ def test_a_reader_sees_each_result_once_and_in_order_past_kills_of_everything(ow
 
 
 def client_position(client: Client) -> int:
-    return int(until("the status is there", lambda: client.status("copies"), 400)["delivery"]["position"])
+    return int(until("the status is there", lambda: client.query("copies").status(), 400)["delivery"]["position"])
 
 
 def changes_of(running: Service, table: str, wanted: int) -> dict[str, list[int | None]]:

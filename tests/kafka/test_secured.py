@@ -12,8 +12,8 @@ import httpx
 import psutil
 import psycopg
 import pytest
+from slackwater import Client, ServiceError
 
-from app.client import Client, ServiceError
 from engine.connectors.connector_kinds import control_of, open_feed
 from engine.connectors.feeds import ReadRequest, Split
 from engine.definition.relations import StreamDefinition
@@ -49,7 +49,7 @@ def stream(connection: str, topic: str) -> dict[str, Any]:
 
 def refusal(client: Client, name: str, definition: dict[str, Any]) -> tuple[int, str]:
     with pytest.raises(ServiceError) as caught:
-        client.register("streams", name, definition)
+        client.stream(name).register(definition)
     return caught.value.status, json.dumps(caught.value.problem)
 
 
@@ -65,12 +65,14 @@ def test_a_secured_broker_is_read_and_its_secrets_are_seen_nowhere(broker: Secur
         for mechanism, topic in topics.items():
             name = mechanism.lower().replace("-", "_")
             seen[f"connection {name}"] = json.dumps(client.call("PUT", f"/v1/connections/{name}", broker.connection(mechanism)))
-            client.register("streams", name, stream(name, topic))
-            client.put_query(total(name))
+            client.stream(name).register(stream(name, topic))
+            client.queries.put(total(name))
         for mechanism in topics:
             name = mechanism.lower().replace("-", "_")
-            until(f"{name} is read", lambda name=name: sum(row["n"] for row in client.rows(f"n_{name}")) == 1_000, 120)
-            seen[f"status {name}"] = json.dumps(client.status(f"n_{name}"))
+            until(
+                f"{name} is read", lambda name=name: sum(row["n"] for row in client.table(f"n_{name}").each_row()) == 1_000, 120
+            )
+            seen[f"status {name}"] = json.dumps(client.query(f"n_{name}").status().raw)
 
         code, text = refusal(client, "denied", stream("plain", denied))
         assert (code, "topic_not_allowed" in text or "topic_missing" in text) == (422, True), text

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from slackwater import Client, ServiceError
 
-from app.client import Client, ServiceError
 from tests.faults.service import service, until
 from tests.kafka.broker import Broker
 from tests.kafka.topics import Cluster, Sent
@@ -67,7 +67,7 @@ def totals(sent: Sequence[int]) -> dict[str, tuple[int, int]]:
 
 
 def found(client: Client) -> dict[str, tuple[int, int]]:
-    return {row["customer"]: (row["orders"], row["amount"]) for row in client.rows("totals")}
+    return {row["customer"]: (row["orders"], row["amount"]) for row in client.table("totals").each_row()}
 
 
 def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker) -> None:
@@ -75,18 +75,22 @@ def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker
     topic = cluster.topic(PARTITIONS, flush_messages="1")
     cluster.send(topic, orders(0, 1_000))
     with service(PATIENT) as running, Client(running.url) as client:
-        client.register("streams", "orders", {**ORDERS, "connector": connector(own_broker, topic)})
-        client.put_query(TOTALS)
+        client.stream("orders").register({**ORDERS, "connector": connector(own_broker, topic)})
+        client.queries.put(TOTALS)
         until("what was there is counted", lambda: found(client) == totals(range(1_000)), 90)
 
         cluster.commit(topic, orders(5_000, 5_050), aborts=True)
         cluster.commit(topic, orders(1_000, 1_500))
         own_broker.kill()
-        until("the status tells that the source is away", lambda: "source" in json.dumps(client.status("totals")["error"]), 60)
+        until(
+            "the status tells that the source is away",
+            lambda: "source" in json.dumps(client.query("totals").status().raw["error"]),
+            60,
+        )
         own_broker.start()
         cluster.send(topic, orders(1_500, 2_000))
         until("what came before and after the kill is counted", lambda: found(client) == totals(range(2_000)), 120)
-        status = client.status("totals")
+        status = client.query("totals").status()
     assert status["state"] == "running", status
 
 
@@ -98,7 +102,7 @@ def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) 
 
         def refusal(**changed: Any) -> tuple[int, list[tuple[str, str]]]:
             with pytest.raises(ServiceError) as caught:
-                client.register("streams", "orders", {**ORDERS, "connector": {**connector(own_broker, topic), **changed}})
+                client.stream("orders").register({**ORDERS, "connector": {**connector(own_broker, topic), **changed}})
             body = caught.value.problem
             return caught.value.status, [(each["pointer"], each["code"]) for each in body["errors"]]
 
@@ -107,7 +111,7 @@ def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) 
         assert refusal(connection="nobody", bootstrap=None) == (422, [("/connector/connection", "connection_missing")])
         own_broker.kill()
         with pytest.raises(ServiceError) as caught:
-            client.register("streams", "orders", {**ORDERS, "connector": connector(own_broker, topic)})
+            client.stream("orders").register({**ORDERS, "connector": connector(own_broker, topic)})
         assert (caught.value.status, caught.value.problem["code"]) == (503, "source_unavailable")
 
 
@@ -115,8 +119,8 @@ def test_partitions_that_come_records_that_go_and_an_end_that_recedes(own_broker
     cluster = Cluster(own_broker.bootstrap)
     topic = cluster.topic(flush_messages="1")
     with service(PATIENT) as running, Client(running.url) as client:
-        client.register("streams", "orders", {**ORDERS, "connector": {**connector(own_broker, topic), "on_lost": "skip"}})
-        client.put_query(TOTALS)
+        client.stream("orders").register({**ORDERS, "connector": {**connector(own_broker, topic), "on_lost": "skip"}})
+        client.queries.put(TOTALS)
         cluster.send(topic, in_partition(0, range(100)))
         until("what was there is counted", lambda: found(client) == totals(range(100)), 180)
 
@@ -130,14 +134,14 @@ def test_partitions_that_come_records_that_go_and_an_end_that_recedes(own_broker
         running.start()
         kept = [*range(200), *range(250, 300)]
         until("what retention has left is counted", lambda: found(client) == totals(kept), 180)
-        counters = client.status("totals")["counters"]
+        counters = client.query("totals").status()["counters"]
         assert [each["count"] for each in counters if each["reason"] == "records_lost"] == [50], counters
 
         own_broker.stop()
         own_broker.lose(topic)
         own_broker.start()
-        until("the query says that its records are gone", lambda: client.status("totals")["state"] == "failed", 180)
-        status = client.status("totals")
+        until("the query says that its records are gone", lambda: client.query("totals").status()["state"] == "failed", 180)
+        status = client.query("totals").status()
         assert "unclean election" in status["error"]["detail"], status
         assert found(client) == totals(kept)
 

@@ -14,7 +14,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from app.client import Client, Json
+from slackwater import Client, Json
+
 from engine.definition.relations import TableDefinition
 from tests.conformance.corpus import CORPORA, Scenario, read
 from tests.conformance.queries import INTERNAL_AGGREGATES, Case, case_of
@@ -74,9 +75,9 @@ def start(client: Client, scenario: Scenario, prefix: str, chance: random.Random
         body = definition.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         body["columns"] = {**body["columns"], "side": "string", "at": "bigint"}
         body["connector"] = {"type": "log", "feed": prefix, "partitions": 1, "where": f"side = '{name}'"}
-        client.register(kind, f"{prefix}_{name}", {**body, "event_time": "at"})
+        client.relation(kind, f"{prefix}_{name}").register({**body, "event_time": "at"})
     for query in case.queries:
-        client.put_query(_renamed(query, prefix))
+        client.queries.put(_renamed(query, prefix))
     places = range(1, len(scenario.steps))
     cuts = sorted(chance.sample(places, min(chance.randint(0, MOST_CUTS), len(places))))
     return Running(scenario, case, prefix, [*cuts, len(scenario.steps)])
@@ -103,7 +104,7 @@ def append(client: Client, running: Running, start: int, end: int) -> None:
     for relation, found in groupby(steps, key=lambda item: item[0]):
         kind = "tables" if isinstance(running.case.sources[relation], TableDefinition) else "streams"
         records = [_record(running.case, relation, step) for _, step in found]
-        client.append(kind, f"{running.prefix}_{relation}", "\n".join(map(json.dumps, records)).encode())
+        client.relation(kind, f"{running.prefix}_{relation}").append("\n".join(map(json.dumps, records)).encode())
 
 
 def _record(case: Case, relation: str, step: Json) -> Json:
@@ -117,8 +118,8 @@ def wait_until_read(client: Client, running: list[Running]) -> None:
     deadline = time.monotonic() + READ_SECONDS
     for each in running:
         for query in each.queries:
-            while not _is_read(client.status(query)):
-                assert time.monotonic() < deadline, f"{query} did not read everything: {client.status(query)}"
+            while not _is_read(client.query(query).status()):
+                assert time.monotonic() < deadline, f"{query} did not read everything: {client.query(query).status()}"
                 time.sleep(POLL_SECONDS)
 
 
@@ -132,9 +133,9 @@ def found(client: Client, running: Running) -> Any:
     """Read the result: a stream's values in order, a table's by key."""
     into = running.case.queries[-1]["into"]
     if "stream" in into:
-        records = client.records(f"{running.prefix}_{into['stream']}")
+        records = client.stream(f"{running.prefix}_{into['stream']}").records()
         return [(record["key"], record["value"]) for record in records]
-    rows = list(client.rows(f"{running.prefix}_{into['table']}"))
+    rows = list(client.table(f"{running.prefix}_{into['table']}").each_row())
     return {_key(row): row["value"] for row in rows}
 
 

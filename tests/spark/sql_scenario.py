@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+from slackwater import Client, Json, ServiceError, Status, Unreachable
+from slackwater.errors import error_of
 
-from app.client import Client, Json, ServiceError
 from app.testing.documents import find_files, read_documents
 
 DIRECTORY: Final = Path(__file__).with_name("sql_scenarios")
@@ -115,7 +116,7 @@ class Running:
 
         Raises:
             Unlike: something is not as expected.
-            ServiceError, httpx.TransportError: a script is refused that should not be, or the service does not answer.
+            ServiceError, Unreachable: a script is refused that should not be, or the service does not answer.
         """
         for step in scenario.steps:
             try:
@@ -129,7 +130,7 @@ class Running:
         paths = [f"queries/{query}" for query in reversed(self._queries)]
         paths += [f"{kind}/{name}" for name in reversed(self._relations) for kind in ("streams", "tables")]
         for path in paths:
-            with suppress(ServiceError, httpx.TransportError):
+            with suppress(ServiceError, Unreachable):
                 self._client.call("DELETE", f"/v1/{path}")
 
     def _take(self, step: Step) -> None:
@@ -186,7 +187,7 @@ class Running:
         with httpx.stream("POST", self._url + PATH, json=body, headers=headers, timeout=REQUEST_S) as response:
             if response.is_error:
                 response.read()
-                raise ServiceError(response)
+                raise error_of(response)
             for line in response.iter_lines():
                 if time.monotonic() > deadline:
                     raise Unlike(f"the SELECT did not end; it gave {found}")
@@ -208,7 +209,7 @@ class Running:
     def _counted(self, wanted: dict[str, dict[str, dict[str, int]]]) -> Json:
         found: Json = {}
         for query, inputs in wanted.items():
-            counters = {(each["input"], each["reason"]): each["count"] for each in self._client.status(query)["counters"]}
+            counters = {(each["input"], each["reason"]): each["count"] for each in self._client.query(query).status()["counters"]}
             found[query] = {
                 name: {reason: counters.get((name, reason), 0) for reason in reasons} for name, reasons in inputs.items()
             }
@@ -221,9 +222,9 @@ class Running:
         deadline = time.monotonic() + PATIENCE_S
         for query in list(self._queries):
             try:
-                while not _is_settled(status := self._client.status(query)):
+                while not _is_settled(status := self._client.query(query).status()):
                     if time.monotonic() > deadline:
-                        raise Unlike(f"{query} did not read everything: {json.dumps(status)}")
+                        raise Unlike(f"{query} did not read everything: {json.dumps(status.raw)}")
                     time.sleep(POLL_S)
             except ServiceError as error:
                 if error.status != httpx.codes.NOT_FOUND:
@@ -232,7 +233,7 @@ class Running:
         self._is_settled = True
 
 
-def _is_settled(status: Json) -> bool:
+def _is_settled(status: Status) -> bool:
     if status["state"] == "failed":
         raise Unlike(f"the query failed: {json.dumps(status['error'])}")
     if status["state"] != status["desired_state"] or status["observed_generation"] != status["generation"]:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from app.driver.process_group import end_session, session_members
 from app.testing.service import command_of
 from tests.faults.service import Feeder, Service, service, until
@@ -60,32 +60,32 @@ def settings(standalone: Cluster, shared: Path, **more: str) -> dict[str, str]:
 
 def runs(client: Client, above: dict[str, int]) -> bool:
     """Whether every query runs in a later launch than before."""
-    statuses = [client.status(name) for name in NAMES]
+    statuses = [client.query(name).status() for name in NAMES]
     return all(status["state"] == "running" and status["epoch"] > above[status["name"]] for status in statuses)
 
 
 def epochs(client: Client) -> dict[str, int]:
-    return {name: client.status(name)["epoch"] for name in NAMES}
+    return {name: client.query(name).status()["epoch"] for name in NAMES}
 
 
 def newest(client: Client) -> dict[str, tuple[int, int]]:
     """Return launch and newest batch of every query, -1 before the first."""
-    statuses = map(client.status, NAMES)
+    statuses = (client.query(name).status() for name in NAMES)
     return {each["name"]: (each["epoch"], -1 if each["batch_id"] is None else each["batch_id"]) for each in statuses}
 
 
 def is_read(client: Client) -> bool:
     """Whether every query has read everything, what the ones before it wrote included."""
-    feeds = [feed for name in NAMES for feed in client.status(name)["progress"]]
+    feeds = [feed for name in NAMES for feed in client.query(name).status()["progress"]]
     return not any(partition["lag"] for feed in feeds for partition in feed["partitions"])
 
 
 def start(running: Service, client: Client, sent: list[Request]) -> Feeder:
     """Register everything and begin to send."""
     for name, (kind, definition) in SOURCES.items():
-        client.register(kind, name, definition)
+        client.relation(kind, name).register(definition)
     for query in QUERIES:
-        client.put_query(query)
+        client.queries.put(query)
     until("all queries run", partial(runs, client, dict.fromkeys(NAMES, 0)), QUIET_S)
     feeder = Feeder(running.url, [(SOURCES[name][0], name, body(records)) for name, records in sent], pause_s=0.1)
     feeder.start()
@@ -157,17 +157,15 @@ def test_workers_that_share_no_directory_keep_state_in_objects(tmp_path: Path) -
         given = {name: value for name, value in settings(standalone, tmp_path).items() if name != "SLACKWATER_CHECKPOINT_URL"}
         with service({**given, **own}) as running, Client(running.url, timeout=20) as client:
             log = {"type": "log", "partitions": 2}
-            client.register("streams", "notes", {"key": ["k"], "columns": NOTES, "event_time": "at", "connector": log})
-            client.put_query(NOTED)
+            client.stream("notes").register({"key": ["k"], "columns": NOTES, "event_time": "at", "connector": log})
+            client.queries.put(NOTED)
             expected: dict[str, tuple[int, int, str]] = {}
             for number in range(400):
                 key, note = f"k{chance.randrange(40)}", chance.randbytes(1_000).hex()
                 count, total, longest = expected.get(key, (0, 0, ""))
                 expected[key] = count + 1, total + number, max(longest, note)
-                client.append(
-                    "streams", "notes", json.dumps({"k": key, "n": number, "note": note, "at": 1_000 + number}).encode()
-                )
-            rows = lambda: {row["k"]: (row["notes"], row["total"], row["note"]) for row in client.rows("noted")}  # noqa: E731
+                client.stream("notes").append(json.dumps({"k": key, "n": number, "note": note, "at": 1_000 + number}).encode())
+            rows = lambda: {row["k"]: (row["notes"], row["total"], row["note"]) for row in client.table("noted").each_row()}  # noqa: E731
             until("everything is counted", lambda: rows() == expected, QUIET_S)
             assert {path.name for path in (running.data_dir / "checkpoints").rglob("*") if path.is_file()} <= {
                 "root.json", "database.json", "planned"
@@ -181,9 +179,9 @@ COPY: Json = {"name": "copy", "from": {"stream": "orders"}, "into": {"stream": "
 def error_of_a_launch(standalone: Cluster, shared: Path, **more: str) -> Json:
     """Return why a query is being retried."""
     with service(settings(standalone, shared, **more)) as running, Client(running.url, timeout=20) as client:
-        client.register("streams", "orders", SOURCES["orders"][1])
-        client.put_query(COPY)
-        error: Json | None = until("a launch has failed", lambda: client.status("copy")["error"], QUIET_S)
+        client.stream("orders").register(SOURCES["orders"][1])
+        client.queries.put(COPY)
+        error: Json | None = until("a launch has failed", lambda: client.query("copy").status()["error"], QUIET_S)
         assert error is not None
         return error
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from tests.faults.service import service, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -45,12 +45,12 @@ def client() -> Iterator[Client]:
 
 def append(client: Client, kind: str, name: str, records: list[tuple[str, int, int]]) -> None:
     lines = [json.dumps({"k": k, "n": n, "at": START_MS + at}) for k, n, at in records]
-    client.append(kind, name, "\n".join(lines).encode())
+    client.relation(kind, name).append("\n".join(lines).encode())
 
 
 def is_running(client: Client, query: str, epoch: int = 0) -> bool:
     """Whether a launch behind ``epoch`` runs. A new beginning takes an epoch itself, while the old launch still runs."""
-    status = client.status(query)
+    status = client.query(query).status()
     assert status["state"] != "failed", status
     runs = client.call("GET", f"/v1/queries/{query}/runs", params={"limit": 1})["items"]
     return any(run["epoch"] > epoch and run["running_at"] is not None and run["ended_at"] is None for run in runs)
@@ -58,30 +58,30 @@ def is_running(client: Client, query: str, epoch: int = 0) -> bool:
 
 def is_read(client: Client, query: str, epoch: int = 0) -> bool:
     """Whether a launch behind ``epoch`` runs, and everything was read."""
-    lags = [partition["lag"] for feed in client.status(query)["progress"] for partition in feed["partitions"]]
+    lags = [partition["lag"] for feed in client.query(query).status()["progress"] for partition in feed["partitions"]]
     return is_running(client, query, epoch) and bool(lags) and not any(lags)
 
 
 def priced(client: Client) -> list[tuple[int, int | None]]:
     partitions = client.call("GET", "/v1/streams/priced")["partitions"]
-    records = [each for part in partitions for each in client.records("priced", partition=part["partition"])]
+    records = [each for part in partitions for each in client.stream("priced").records(partition=part["partition"])]
     return sorted((record["n"], record["price"]) for record in records)
 
 
 def test_a_shorter_grace_lets_go_at_once_of_what_is_due_and_only_once(client: Client) -> None:
-    client.register(
-        "streams", "orders", {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": {"type": "log", "partitions": 1}}
+    client.stream("orders").register(
+        {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": {"type": "log", "partitions": 1}}
     )
-    client.register(
-        "tables", "prices", {"key": ["k"], "columns": COLUMNS, "event_time": "at", "versioned": {"history_retention": "1d"}}
+    client.table("prices").register(
+        {"key": ["k"], "columns": COLUMNS, "event_time": "at", "versioned": {"history_retention": "1d"}}
     )
-    client.put_query(PRICED)
+    client.queries.put(PRICED)
     append(client, "tables", "prices", [("a", 10, 0), ("b", 20, 0), ("a", 11, 30_000)])
     append(client, "streams", "orders", [(k, 100 * (k == "b") + s, s * 1_000) for s in (1, 20, 40, 58, 60) for k in "ab"])
     until("the orders are read", partial(is_read, client, "priced"), SECONDS)
-    assert client.status("priced")["buffered"] == {"p": 10}
+    assert client.query("priced").status()["buffered"] == {"p": 10}
     shorter = {**PRICED, "joins": [{**PRICED["joins"][0], "grace": "10s"}]}
-    epoch = client.status("priced")["epoch"]
+    epoch = client.query("priced").status()["epoch"]
     begun = time.monotonic()
     answer = client.call("PUT", "/v1/queries/priced", shorter, {"release": "now"})
     assert answer["definition"]["joins"][0]["grace"] == "10s"
@@ -90,8 +90,8 @@ def test_a_shorter_grace_lets_go_at_once_of_what_is_due_and_only_once(client: Cl
     print(f"let go after {time.monotonic() - begun:.1f} s")
     assert priced(client) == due
     until("it runs under the new grace", partial(is_read, client, "priced", epoch), SECONDS)
-    assert client.status("priced")["buffered"] == {"p": 4}
-    epoch = client.status("priced")["epoch"]
+    assert client.query("priced").status()["buffered"] == {"p": 4}
+    epoch = client.query("priced").status()["epoch"]
     client.call("POST", "/v1/queries/priced/restart")
     until("it was restarted", partial(is_read, client, "priced", epoch), SECONDS)
     append(client, "streams", "orders", [("a", 70, 70_000), ("b", 170, 70_000)])
@@ -101,7 +101,7 @@ def test_a_shorter_grace_lets_go_at_once_of_what_is_due_and_only_once(client: Cl
 
 
 def counted(client: Client) -> dict[str, tuple[int, int]]:
-    return {row["k"]: (row["n"], row["total"]) for row in client.rows("counts")}
+    return {row["k"]: (row["n"], row["total"]) for row in client.table("counts").each_row()}
 
 
 def assert_counts(client: Client, sent: list[tuple[str, int, int]]) -> None:
@@ -114,13 +114,13 @@ def assert_counts(client: Client, sent: list[tuple[str, int, int]]) -> None:
 
 
 def test_a_new_beginning_reads_from_a_time_and_then_from_the_earliest(client: Client) -> None:
-    client.register(
-        "streams", "clicks", {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": {"type": "log", "partitions": 2}}
+    client.stream("clicks").register(
+        {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": {"type": "log", "partitions": 2}}
     )
     sent = [("ab"[number % 2], number, number * 1_000) for number in range(100)]
     for first in range(0, len(sent), 7):
         append(client, "streams", "clicks", sent[first : first + 7])
-    client.put_query(COUNTS)
+    client.queries.put(COUNTS)
     assert_counts(client, sent)
     since = datetime.fromtimestamp((START_MS + 41_000) / 1000, UTC).isoformat().replace("+00:00", "Z")
     begin_anew(client, since)
@@ -135,7 +135,7 @@ def test_a_new_beginning_reads_from_a_time_and_then_from_the_earliest(client: Cl
 
 
 def begin_anew(client: Client, begin: str) -> None:
-    epoch = client.status("counts")["epoch"]
+    epoch = client.query("counts").status()["epoch"]
     begun = time.monotonic()
     client.call("PUT", "/v1/queries/counts", COUNTS, {"state": "discard", "from": begin})
     until("it runs anew", partial(is_running, client, "counts", epoch), SECONDS)
@@ -144,32 +144,32 @@ def begin_anew(client: Client, begin: str) -> None:
 
 def test_sources_and_results_get_further_columns_while_queries_go_on(client: Client) -> None:
     source = {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": {"type": "log", "partitions": 1}}
-    client.register("streams", "visits", source)
+    client.stream("visits").register(source)
     totals = {**COUNTS, "name": "totals", "from": {"stream": "visits"}, "into": {"table": "totals"}}
     totals["select"] = {"k": "k", "n": "n"}
     copied = {"name": "copied", "from": {"stream": "visits"}, "into": {"stream": "copied"}, "tasks": 1}
     for query in (totals, copied):
-        client.put_query(query)
+        client.queries.put(query)
     append(client, "streams", "visits", [("a", 1, 1_000), ("b", 2, 2_000)])
     for name in ("totals", "copied"):
         until(f"{name} has read", partial(is_read, client, name), SECONDS)
-    epochs = {name: client.status(name)["epoch"] for name in ("totals", "copied")}
-    client.register("streams", "visits", {**source, "columns": {"page": "string", **COLUMNS}})
-    client.put_query({**totals, "select": {**totals["select"], "more": "total + 1"}})
-    client.append("streams", "visits", json.dumps({"k": "a", "n": 4, "at": START_MS + 3_000, "page": "home"}).encode())
+    epochs = {name: client.query(name).status()["epoch"] for name in ("totals", "copied")}
+    client.stream("visits").register({**source, "columns": {"page": "string", **COLUMNS}})
+    client.queries.put({**totals, "select": {**totals["select"], "more": "total + 1"}})
+    client.stream("visits").append(json.dumps({"k": "a", "n": 4, "at": START_MS + 3_000, "page": "home"}).encode())
     for name, epoch in epochs.items():
         until(f"{name} has read on", partial(is_read, client, name, epoch), SECONDS)
-    rows = sorted((row["k"], row["n"], row["more"]) for row in client.rows("totals"))
+    rows = sorted((row["k"], row["n"], row["more"]) for row in client.table("totals").each_row())
     assert rows == [("a", 2, 6), ("b", 1, None)]
-    records = client.records("copied", partition=0)
+    records = client.stream("copied").records(partition=0)
     assert [(record["k"], record["n"], "page" in record) for record in records] == [
         ("a", 1, False),
         ("b", 2, False),
         ("a", 4, False),
     ]
-    epoch = client.status("copied")["epoch"]
-    client.put_query({**copied, "select": {"k": "visits.k", "n": "visits.n", "at": "visits.at", "page": "visits.page"}})
+    epoch = client.query("copied").status()["epoch"]
+    client.queries.put({**copied, "select": {"k": "visits.k", "n": "visits.n", "at": "visits.at", "page": "visits.page"}})
     until("it runs with the page", partial(is_running, client, "copied", epoch), SECONDS)
-    client.append("streams", "visits", json.dumps({"k": "c", "n": 5, "at": START_MS + 4_000, "page": "news"}).encode())
-    until("the page is read", lambda: len(list(client.records("copied", partition=0))) == 4, SECONDS)
-    assert [record["page"] for record in client.records("copied", partition=0)] == [None, None, None, "news"]
+    client.stream("visits").append(json.dumps({"k": "c", "n": 5, "at": START_MS + 4_000, "page": "news"}).encode())
+    until("the page is read", lambda: len(list(client.stream("copied").records(partition=0))) == 4, SECONDS)
+    assert [record["page"] for record in client.stream("copied").records(partition=0)] == [None, None, None, "news"]

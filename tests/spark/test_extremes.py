@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from tests.faults.service import service, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
@@ -116,7 +116,7 @@ def by_id(rows: list[Json]) -> list[Json]:
 
 
 def is_read(client: Client, query: str) -> bool:
-    status = client.status(query)
+    status = client.query(query).status()
     assert status["state"] != "failed", status
     assert status["error"] is None, status
     return bool(status["read_rows"] == len(TIMES))
@@ -126,14 +126,14 @@ def is_read(client: Client, query: str) -> bool:
 def url() -> Iterator[str]:
     """A service whose queries have read what was sent."""
     with service({}) as running, Client(running.url, timeout=60) as made:
-        made.register("streams", "src", SOURCE)
-        made.register("tables", "versions", {**SOURCE, "key": ["id"], "versioned": {"history_retention": "1d"}})
+        made.stream("src").register(SOURCE)
+        made.table("versions").register({**SOURCE, "key": ["id"], "versioned": {"history_retention": "1d"}})
         for query in QUERIES:
-            made.put_query({"tasks": 1, **query})
+            made.queries.put({"tasks": 1, **query})
         body = "\n".join(map(json.dumps, sent())).encode()
         for kind, name in (("streams", "src"), ("tables", "versions")):
-            answer = made.append(kind, name, body)
-            assert (answer["appended"], answer["rejected_count"]) == (len(TIMES), 0), answer
+            answer = made.relation(kind, name).append(body)
+            assert (answer.count, answer.rejected_count) == (len(TIMES), 0), answer
         for query in QUERIES:
             until(f"{query['name']} has read everything", partial(is_read, made, query["name"]), WAIT_S)
         yield running.url

@@ -8,8 +8,8 @@ import secrets
 from functools import partial
 
 import pytest
+from slackwater import Client, Json, ServiceError
 
-from app.client import Client, Json, ServiceError
 from tests.faults.service import Body, Feeder, Service, service, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -72,18 +72,18 @@ def line(chance: random.Random, at: int, n: int) -> bytes:
 
 def is_read(client: Client, name: str) -> bool:
     """Whether a query runs and has read everything."""
-    status = client.status(name)
+    status = client.query(name).status()
     assert status["state"] != "failed", status
     lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
     return status["state"] == "running" and bool(lags) and not any(lags)
 
 
 def has_committed(client: Client, name: str) -> bool:
-    return client.status(name)["batch_id"] is not None
+    return client.query(name).status()["batch_id"] is not None
 
 
 def is_running(client: Client, name: str) -> bool:
-    return bool(client.status(name)["state"] == "running")
+    return bool(client.query(name).status()["state"] == "running")
 
 
 def named(definition: Json, suffix: str, **changes: object) -> Json:
@@ -97,9 +97,9 @@ def result(client: Client, definition: Json) -> list[Json]:
     """Return what a query has written: rows of a table with its open windows, records of a stream in their order."""
     name = definition["name"]
     if "stream" in definition["into"]:
-        return list(client.records(name))
+        return list(client.stream(name).records())
     shown = {"state": "any"} if "window" in definition else {}
-    return sorted(client.rows(name, **shown), key=json.dumps)
+    return sorted(client.table(name).each_row(**shown), key=json.dumps)
 
 
 def late(client: Client, name: str) -> list[str]:
@@ -108,10 +108,10 @@ def late(client: Client, name: str) -> list[str]:
 
 
 def start(client: Client) -> None:
-    client.register("streams", "orders", ORDERS)
-    client.register("tables", "prices", PRICES)
+    client.stream("orders").register(ORDERS)
+    client.table("prices").register(PRICES)
     for definition in QUERIES:
-        client.put_query(definition)
+        client.queries.put(definition)
 
 
 def assert_equal(client: Client, one: Json, other: Json) -> None:
@@ -124,15 +124,15 @@ def assert_equal(client: Client, one: Json, other: Json) -> None:
 def fork_all(client: Client, suffix: str) -> None:
     """Fork every query as it is at this moment."""
     for definition in QUERIES:
-        answer = client.fork(definition["name"], definition["name"] + suffix)
+        answer = client.query(definition["name"]).fork(definition["name"] + suffix)
         assert answer["fork_of"]["batch_id"] is not None
         print(f"{answer['name']} of batch {answer['fork_of']['batch_id']}")
 
 
 def kill(running: Service, client: Client) -> None:
-    epoch = client.status("worth")["epoch"]
+    epoch = client.query("worth").status()["epoch"]
     running.kill_driver()
-    until("it is launched again", lambda: client.status("worth")["epoch"] > epoch, SECONDS)
+    until("it is launched again", lambda: client.query("worth").status()["epoch"] > epoch, SECONDS)
 
 
 def test_forks_under_load_give_what_queries_give_that_ran_from_the_beginning() -> None:
@@ -154,7 +154,7 @@ def test_forks_under_load_give_what_queries_give_that_ran_from_the_beginning() -
         until("everything was acknowledged", lambda: feeder.is_done, SECONDS)
         suffixes = ("", "_one", "_two", "_anew")
         for definition in QUERIES:
-            client.put_query(named(definition, "_anew"))
+            client.queries.put(named(definition, "_anew"))
         for definition in QUERIES:
             for suffix in suffixes:
                 until(f"{definition['name']}{suffix} has read", partial(is_read, client, definition["name"] + suffix), SECONDS)
@@ -168,19 +168,19 @@ def test_forks_under_load_give_what_queries_give_that_ran_from_the_beginning() -
 def swap(client: Client) -> None:
     """Put an edited fork in the place of its original, and go on."""
     edited = named(SUMS, "_three", select={"k": "k", "orders": "orders", "total": "total", "mean": "total / orders"}, tasks=3)
-    answer = client.fork("sums", "sums_three", edited)
+    answer = client.query("sums").fork("sums_three", definition=edited)
     assert {change["pointer"] for change in answer["changes"]} == {"/select", "/tasks"}
     with pytest.raises(ServiceError, match="relation_in_use"):
-        client.take_over("priced", "priced_one")
+        client.query("priced").take_over("priced_one")
     until("the fork has read", partial(is_read, client, "sums_three"), SECONDS)
-    client.take_over("sums", "sums_three")
-    client.take_over("worth", "worth_two")
+    client.query("sums").take_over("sums_three")
+    client.query("worth").take_over("worth_two")
     more = [{"k": "k1", "n": 7, "at": START_MS + at} for at in (230_000, 240_000)]
     for kind, name in (("streams", "orders"), ("tables", "prices")):
-        client.append(kind, name, b"\n".join(json.dumps(each).encode() for each in more))
+        client.relation(kind, name).append(b"\n".join(json.dumps(each).encode() for each in more))
     for name in ("worth", "worth_anew", "sums", "sums_anew"):
         until(f"{name} has read", partial(is_read, client, name), SECONDS)
     assert_equal(client, WORTH, named(WORTH, "_anew"))
-    totals = {row["k"]: (row["orders"], row["total"]) for row in client.rows("sums")}
-    assert totals == {row["k"]: (row["orders"], row["total"]) for row in client.rows("sums_anew")}
-    assert all(("mean" in row) for row in client.rows("sums"))
+    totals = {row["k"]: (row["orders"], row["total"]) for row in client.table("sums").each_row()}
+    assert totals == {row["k"]: (row["orders"], row["total"]) for row in client.table("sums_anew").each_row()}
+    assert all(("mean" in row) for row in client.table("sums").each_row())

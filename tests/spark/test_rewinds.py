@@ -10,10 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-import httpx
 import pytest
+from slackwater import Client, Json, ServiceError, Unreachable
 
-from app.client import Client, Json, ServiceError
 from tests.faults.service import Feeder, Service, service, until
 from tests.spark.test_forks import ORDERS, PRICED, PRICES, WORTH, assert_equal, batches, is_read, late, named
 
@@ -36,35 +35,35 @@ QUERIES = (PRICED, FINALS, TOTALS)
 
 
 def is_paused(client: Client, name: str) -> bool:
-    return bool(client.status(name)["state"] == "paused")
+    return bool(client.query(name).status()["state"] == "paused")
 
 
 def can_go_back(client: Client, name: str, batches: int) -> bool:
     """Whether a commit is retained that lies so far behind the newest one."""
-    listed = client.commits(name)
+    listed = client.query(name).commits()
     return any(listed["newest"]["batch_id"] - each["batch_id"] >= batches for each in listed["items"])
 
 
 def rewind_while(client: Client, url: str, name: str, batch_id: int, strike: Callable[[], None]) -> None:
     """Ask for a rewind, and let something strike in a moment of it; the query is then where it was, or there."""
-    before = client.status(name)["batch_id"]
+    before = client.query(name).status()["batch_id"]
 
     def ask() -> None:
-        with Client(url, timeout=60) as other, suppress(httpx.TransportError, ServiceError):
-            other.rewind(name, batch_id)
+        with Client(url, timeout=60) as other, suppress(Unreachable, ServiceError):
+            other.query(name).rewind(batch_id)
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     time.sleep(random.uniform(0, 0.12))
     strike()
     asking.join(60)
-    until("it answers again", lambda: client.status(name), SECONDS)
-    found = client.status(name)["batch_id"]
+    until("it answers again", lambda: client.query(name).status(), SECONDS)
+    found = client.query(name).status()["batch_id"]
     print(f"{name}: {before}, asked for {batch_id}, found {found}")
     assert found in (before, batch_id)
     if found != batch_id:
         until("it is at rest", partial(is_paused, client, name), SECONDS)
-        client.rewind(name, batch_id)
+        client.query(name).rewind(batch_id)
 
 
 def back_and_on(client: Client, running: Service, chance: random.Random, strikes: list[Callable[[], None]], batches: int) -> None:
@@ -74,7 +73,7 @@ def back_and_on(client: Client, running: Service, chance: random.Random, strikes
         until("it has something to go back to", partial(can_go_back, client, name, batches), SECONDS)
         client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": "paused"})
         until("it is paused", partial(is_paused, client, name), SECONDS)
-        possible = [each["batch_id"] for each in client.commits(name)["items"] if each["can_rewind"]]
+        possible = [each["batch_id"] for each in client.query(name).commits()["items"] if each["can_rewind"]]
         assert possible
         rewind_while(client, running.url, name, chance.choice(possible), strike)
         client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": "running"})
@@ -85,17 +84,17 @@ def test_rewound_queries_give_what_queries_give_that_ran_from_the_beginning() ->
     print(f"seed {seed}")
     chance = random.Random(seed)
     with service({"SLACKWATER_RETAINED_COMMITS_EVERY": "10s"}) as running, Client(running.url, timeout=60) as client:
-        client.register("streams", "orders", ORDERS)
-        client.register("tables", "prices", PRICES)
+        client.stream("orders").register(ORDERS)
+        client.table("prices").register(PRICES)
         for definition in QUERIES:
-            client.put_query(definition)
+            client.queries.put(definition)
         feeder = Feeder(running.url, batches(chance), pause_s=0.5)
         feeder.start()
         back_and_on(client, running, chance, [running.kill_backend, running.kill_everything, lambda: None], 4)
         back_and_on(client, running, chance, [lambda: None, lambda: None, running.kill_driver], 0)
         until("everything was acknowledged", lambda: feeder.is_done, SECONDS)
         for definition in QUERIES:
-            client.put_query(named(definition, "_anew"))
+            client.queries.put(named(definition, "_anew"))
         for definition in QUERIES:
             for suffix in ("", "_anew"):
                 until(f"{definition['name']}{suffix} has read", partial(is_read, client, definition["name"] + suffix), SECONDS)

@@ -6,8 +6,8 @@ import random
 import secrets
 
 import pytest
+from slackwater import Client
 
-from app.client import Client
 from tests.conformance.corpus import Scenario
 from tests.faults.service import service
 from tests.spark.service_scenarios import append, expected, found, sample, start, wait_until_read

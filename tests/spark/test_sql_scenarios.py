@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import httpx
 import pytest
+from slackwater import Client, ServiceError, Unreachable
 
-from app.client import Client, ServiceError
 from app.testing.service import Service, service_of
 from tests.spark.sql_scenario import Running, Scenario, Unlike, scenarios
 
@@ -41,7 +40,7 @@ def outcome(client: Client, url: str, scenario: Scenario) -> str | None:
         running.run(scenario)
     except Unlike as unlike:
         return str(unlike)
-    except (ServiceError, httpx.HTTPError, LookupError):
+    except (ServiceError, Unreachable, LookupError):
         return traceback.format_exc()
     finally:
         running.clean()

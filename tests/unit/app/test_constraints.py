@@ -19,9 +19,10 @@ def constraints() -> dict[str, Version]:
 
 
 def test_what_is_declared_is_pinned_within_its_bounds() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
-    declared = [each for each in map(Requirement, texts) if each.name != "slackwater"]
+    projects = [tomllib.loads((ROOT / place / "pyproject.toml").read_text())["project"] for place in (".", "client")]
+    texts = [text for project in projects for text in project["dependencies"]]
+    texts += [text for project in projects for extra in project["optional-dependencies"].values() for text in extra]
+    declared = [each for each in map(Requirement, texts) if each.name not in ("slackwater", "slackwater-client")]
     pinned = constraints()
     missing = sorted({canonicalize_name(each.name) for each in declared} - pinned.keys())
     assert missing == [], "run `make constraints`"

@@ -62,7 +62,10 @@ def test_the_layer_of_dependencies_has_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     # The embedded Postgres brings the programs that make backups.
-    assert listed == [*project["dependencies"], *extras["otel"], *extras["embedded"]]
+    foreign = [
+        each for each in project["dependencies"] if each != "slackwater-client"
+    ]  # a wheel of its own, beside the service's
+    assert listed == [*foreign, *extras["otel"], *extras["embedded"]]
 
 
 def test_it_runs_as_nobody_special_with_the_settings_that_compose_builds_on() -> None:
@@ -96,6 +99,8 @@ def test_the_health_check_asks_the_service_itself(status: int, exit_code: int) -
     assert done.returncode == exit_code
 
 
-@pytest.mark.parametrize("name", ["app", "engine", "migrations", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"])
+@pytest.mark.parametrize(
+    "name", ["app", "client", "engine", "migrations", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"]
+)
 def test_what_the_image_is_made_of_is_in_the_build_s_context(name: str) -> None:
     assert f"!{name}" in (ROOT / ".dockerignore").read_text().splitlines()

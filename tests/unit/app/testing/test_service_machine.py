@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from slackwater import Client, Json
 
-from app.client import Client, Json
 from app.testing.case import Append, Case
 from app.testing.documents import FileInvalid
 from app.testing.running import run_case
@@ -56,26 +58,30 @@ class RecordingClient(Client):
     """Answers as a service would whose queries run and have read everything; keeps what it was asked."""
 
     def __init__(self) -> None:
-        super().__init__("http://nowhere.invalid")
+        super().__init__("http://localhost", transport=httpx.MockTransport(self._answer))
         self.calls: list[tuple[str, str, Any]] = []
         self.shown: list[Json] = []
 
-    def call(self, method: str, path: str, body: Any = None, params: Mapping[str, str | int] | None = None) -> Json:
-        self.calls.append((method, path, body))
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        if request.method == "GET" and path.endswith("/records"):
+            assert "partition" not in request.url.params
+            count = len(self.shown)
+            return httpx.Response(200, json={"records": self.shown, "next_offset": count, "end_offset": count})
+        if request.method == "GET" and "/queries/" not in path:
+            return httpx.Response(200, json={"origin": "derived", "rows": self.shown, "next": None})
+        is_json = request.headers.get("content-type") == "application/json"
+        self.calls.append((request.method, path, json.loads(request.content) if is_json else None))
         progress = [{"partitions": [{"lag": 0}]}]
-        return {"state": "running", "epoch": 1, "progress": progress, "rejected": []}
-
-    def rows(self, table: str, **params: str | int) -> Iterator[Json]:
-        return iter(self.shown)
-
-    def records(self, stream: str, partition: int | None = None, offset: int = 0, limit: int = 5000) -> Iterator[Json]:
-        assert partition is None
-        return iter(self.shown)
+        answer = {"state": "running", "epoch": 1, "progress": progress, "generation": 1, "observed_generation": 1}
+        refused = {"appended": 1, "offsets": [], "rejected": [], "rejected_count": 0, "older_count": 0, "warnings": []}
+        return httpx.Response(200, json={**answer, **refused})
 
 
 @pytest.fixture
-def client() -> RecordingClient:
-    return RecordingClient()
+def client() -> Iterator[RecordingClient]:
+    with RecordingClient() as client:
+        yield client
 
 
 def case(tmp_path: Path, text: str) -> Case:

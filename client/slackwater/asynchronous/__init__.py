@@ -1,0 +1,1 @@
+"""The client that awaits; ``slackwater.blocking`` is made of it."""

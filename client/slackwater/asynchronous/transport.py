@@ -1,0 +1,150 @@
+"""Sends requests, again where that is safe, and opens event streams. All that knows httpx's clients."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from slackwater.errors import Json, ServiceError, Unreachable, error_of
+from slackwater.event_streams import Event, EventParser, Following, LineParser
+from slackwater.requests import Params, Request, Retries, is_unsent, request
+
+
+class AsyncTransport:
+    """Connections to one service.
+
+    Args:
+        http: with the base URL and the headers of every request.
+        retries: how often a request is sent.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, retries: Retries) -> None:
+        self._http = http
+        self.retries = retries
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def send(self, wanted: Request, retries: Retries | None = None) -> httpx.Response:
+        """Send a request, several times if need be.
+
+        Raises:
+            ServiceError: the last answer was a problem.
+            Unreachable: there was no answer.
+        """
+        rule = retries or self.retries
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = await self._http.send(self._built(wanted))
+            except httpx.TransportError as error:
+                wait = rule.after_loss(wanted, error, attempt, random.random())  # noqa: S311 - spreads waits
+                if wait is None:
+                    raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
+            else:
+                if response.status_code < httpx.codes.BAD_REQUEST:
+                    return response
+                problem = error_of(response)
+                wait = rule.after_error(wanted, problem, attempt, random.random())  # noqa: S311 - spreads waits
+                if wait is None:
+                    raise problem
+            await asyncio.sleep(wait)
+
+    async def json(self, wanted: Request) -> Any:
+        """Send a request; return its answer's JSON, ``{}`` of an empty one."""
+        response = await self.send(wanted)
+        return response.json() if response.content else {}
+
+    @asynccontextmanager
+    async def opened(self, wanted: Request) -> AsyncIterator[httpx.Response]:
+        """Send a request once; its answer is read while the block lasts.
+
+        Raises:
+            ServiceError: it is refused.
+            Unreachable: there is no answer, or it ends early.
+        """
+        try:
+            response = await self._http.send(self._built(wanted), stream=True)
+            try:
+                if response.status_code >= httpx.codes.BAD_REQUEST:
+                    await response.aread()
+                    raise error_of(response)
+                yield response
+            finally:
+                await response.aclose()
+        except httpx.TransportError as error:
+            raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
+
+    @asynccontextmanager
+    async def events(self, wanted: Request) -> AsyncIterator[AsyncIterator[Event]]:
+        """Open one connection to an event stream; its events end with it."""
+        async with self.opened(wanted) as response:
+            yield _events(response)
+
+    @asynccontextmanager
+    async def lines(self, wanted: Request) -> AsyncIterator[AsyncIterator[str]]:
+        """Open an answer of lines."""
+        async with self.opened(wanted) as response:
+            yield _lines(response)
+
+    async def followed(self, following: Following) -> AsyncGenerator[Event, None]:
+        """Yield the events of a stream that goes on for ever, across connections; see ``Following``."""
+        while True:
+            refused: ServiceError | None = None
+            try:
+                async with self.events(following.request()) as events:
+                    async for event in events:
+                        shown = following.take(event)
+                        if shown is not None:
+                            yield shown
+            except Unreachable:
+                pass  # the cursor is all that is needed
+            except ServiceError as error:
+                refused = error
+            await asyncio.sleep(following.wait_s(refused))
+
+    async def pages(self, path: str, params: Params, member: str = "items") -> AsyncGenerator[Json, None]:
+        """Yield the items of all pages, each as JSON."""
+        cursor: Mapping[str, str] = {}
+        while True:
+            page = await self.json(request("GET", path, params={**params, **cursor}))
+            for item in page[member]:
+                yield item
+            if page["next"] is None:
+                return
+            cursor = {"cursor": page["next"]}
+
+    def _built(self, wanted: Request) -> httpx.Request:
+        read_s = wanted.read_timeout_s
+        given = self._http.timeout
+        timeout = given if read_s is None else httpx.Timeout(given.connect, read=read_s, write=given.write, pool=given.pool)
+        return self._http.build_request(
+            wanted.method,
+            wanted.path,
+            params=list(wanted.params) or None,
+            json=wanted.body,
+            content=wanted.content,
+            headers=dict(wanted.headers),
+            timeout=timeout,
+        )
+
+
+async def _events(response: httpx.Response) -> AsyncGenerator[Event, None]:
+    parser = EventParser()
+    async for chunk in response.aiter_bytes():
+        for event in parser.feed(chunk):
+            yield event
+
+
+async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
+    parser = LineParser()
+    async for chunk in response.aiter_bytes():
+        for line in parser.feed(chunk):
+            yield line

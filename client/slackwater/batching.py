@@ -1,0 +1,196 @@
+"""What is appended, cut into the bodies of requests: frames as Arrow IPC streams, everything else as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slackwater.errors import Fault, Json, RecordsRejected
+from slackwater.frames import FRAME_FILES, file_frame, frame_batches, is_frame
+from slackwater.parameters import json_text
+from slackwater.requests import ARROW_TYPE, NDJSON_TYPE
+
+BATCH_ROWS: Final = 5_000
+FRAME_ROWS: Final = 50_000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+"""A body of lines ends with the line that reaches it."""
+
+_LINE_FILES: Final = frozenset({".ndjson", ".jsonl"})
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One request's worth of records.
+
+    Attributes:
+        first: place of its first record in what is appended, from 0.
+        count: how many they are.
+    """
+
+    body: bytes
+    media_type: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that was refused. It is kept, and can be read with ``rejects()``.
+
+    Attributes:
+        index: its place in what was appended, from 0.
+        code: why.
+        detail: what is wrong with it.
+    """
+
+    index: int
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of what was appended.
+
+    Attributes:
+        count: records that were appended, and are durable.
+        offsets: where they are: partition, first and last offset, count; of each batch.
+        rejected_count: records that were refused.
+        rejected: these, each with its index and reason; of each batch at most the first thousand.
+        older_count: of change events: how many were left out since a newer one of their key was there.
+        warnings: what is strange about those that were appended.
+        batches: requests that were sent.
+    """
+
+    count: int = 0
+    offsets: tuple[Json, ...] = ()
+    rejected_count: int = 0
+    rejected: tuple[Rejected, ...] = ()
+    older_count: int = 0
+    warnings: tuple[Json, ...] = ()
+    batches: int = 0
+
+    def with_answer(self, batch: Batch, answer: Mapping[str, Any]) -> Appended:
+        """Return it with a batch that was answered."""
+        refused = (Rejected(batch.first + each["index"], each["code"], each["detail"]) for each in answer["rejected"])
+        news = [warning for warning in answer["warnings"] if warning not in self.warnings]
+        return Appended(
+            self.count + answer["appended"],
+            (*self.offsets, *answer["offsets"]),
+            self.rejected_count + answer["rejected_count"],
+            (*self.rejected, *refused),
+            self.older_count + answer["older_count"],
+            (*self.warnings, *news),
+            self.batches + 1,
+        )
+
+    def with_refusal(self, batch: Batch, error: RecordsRejected) -> Appended:
+        """Return it with a batch of which every record was refused."""
+        refused = (_rejected(batch.first, fault) for fault in error.errors)
+        return Appended(
+            self.count,
+            self.offsets,
+            self.rejected_count + batch.count,
+            (*self.rejected, *refused),
+            self.older_count,
+            self.warnings,
+            self.batches + 1,
+        )
+
+    @property
+    def position(self) -> dict[int, int]:
+        """Partition → the offset behind the last record, for ``min_position``."""
+        found: dict[int, int] = {}
+        for part in self.offsets:
+            found[part["partition"]] = max(found.get(part["partition"], 0), part["last_offset"] + 1)
+        return found
+
+    def _repr_html_(self) -> str:
+        from slackwater.displays.tables import table
+
+        head = f"{self.count:,} appended, {self.rejected_count:,} refused"
+        return table(head, ("index", "code", "detail"), [(each.index, each.code, each.detail) for each in self.rejected[:20]])
+
+
+def _rejected(first: int, fault: Fault) -> Rejected:
+    return Rejected(first + int(fault.pointer.removeprefix("/").partition("/")[0]), fault.code, fault.detail)
+
+
+def batches(source: Any, columns: Mapping[str, str] | None, max_rows: int | None = None) -> Iterator[Batch]:
+    """Cut what is appended into batches.
+
+    Args:
+        source: a frame (pyarrow, Polars, pandas); an iterable of mappings; one mapping; lines of JSON as bytes; or the path of a file:
+            ``.ndjson``, ``.jsonl``, ``.json``, ``.csv``, ``.parquet``, ``.arrow``, ``.feather``, ``.ipc``.
+        columns: of the relation; read for CSV alone.
+        max_rows: of a batch; None: 5,000 of lines, 50,000 of a frame.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: a file of another kind.
+    """
+    if max_rows is not None and max_rows < 1:
+        raise ValueError(f"a batch has at least one record, not {max_rows}")
+    if isinstance(source, str | Path):
+        yield from _file_batches(Path(source), columns, max_rows)
+    elif is_frame(source):
+        yield from _frame_batches(source, max_rows)
+    elif isinstance(source, bytes):
+        yield from _line_batches(iter(source.splitlines(keepends=True)), max_rows)
+    elif isinstance(source, Mapping):
+        yield from _line_batches(iter([_line(source)]), max_rows)
+    elif isinstance(source, Iterable):
+        yield from _line_batches(map(_line, source), max_rows)
+    else:
+        raise TypeError(f"a {type(source).__name__} cannot be appended: give a frame, mappings, lines of JSON, or a path")
+
+
+def needs_columns(source: Any) -> bool:
+    """Whether ``batches`` wants to know the relation's columns."""
+    return isinstance(source, str | Path) and Path(source).suffix.lower() == ".csv"
+
+
+def _file_batches(path: Path, columns: Mapping[str, str] | None, max_rows: int | None) -> Iterator[Batch]:
+    kind = path.suffix.lower()
+    if kind in FRAME_FILES:
+        yield from _frame_batches(file_frame(path, columns), max_rows)
+    elif kind in _LINE_FILES:
+        with path.open("rb") as lines:
+            yield from _line_batches(iter(lines), max_rows)
+    elif kind == ".json":
+        found = json.loads(path.read_bytes())
+        yield from _line_batches(map(_line, [found] if isinstance(found, dict) else found), max_rows)
+    else:
+        known = ", ".join(sorted({*FRAME_FILES, *_LINE_FILES, ".json"}))
+        raise ValueError(f"{path.name}: its name does not say what is in it; known are {known}")
+
+
+def _frame_batches(frame: Any, max_rows: int | None) -> Iterator[Batch]:
+    first = 0
+    for body, count in frame_batches(frame, max_rows or FRAME_ROWS):
+        yield Batch(body, ARROW_TYPE, first, count)
+        first += count
+
+
+def _line_batches(lines: Iterator[bytes], max_rows: int | None) -> Iterator[Batch]:
+    most = max_rows or BATCH_ROWS
+    first, held, size = 0, [], 0
+    for line in lines:
+        if not line.strip():
+            continue
+        held.append(line if line.endswith(b"\n") else line + b"\n")
+        size += len(line)
+        if len(held) == most or size >= BATCH_BYTES:
+            yield Batch(b"".join(held), NDJSON_TYPE, first, len(held))
+            first, held, size = first + len(held), [], 0
+    if held:
+        yield Batch(b"".join(held), NDJSON_TYPE, first, len(held))
+
+
+def _line(record: Any) -> bytes:
+    if not isinstance(record, Mapping):
+        raise TypeError(f"a record is a mapping of columns, not a {type(record).__name__}: {record!r}")
+    return json_text(record).encode() + b"\n"

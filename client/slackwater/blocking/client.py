@@ -1,0 +1,222 @@
+# Made from slackwater/asynchronous by `make client`: change it there.
+"""The client: where everything begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from slackwater.answer_list import RelationAnswer
+from slackwater.blocking.administration import ApiKeys, Connections, Errors, System
+from slackwater.blocking.queries import Queries, Query
+from slackwater.blocking.relations import Relation, Stream, Table
+from slackwater.blocking.transport import Transport
+from slackwater.errors import PushFailed
+from slackwater.event_streams import SILENCE_SECONDS, Event, line_of
+from slackwater.requests import EVENT_STREAM, NDJSON_TYPE, Params, Retries, path_of, request
+from slackwater.rows import PushedRow, SqlResult, sql_body
+from slackwater.settings import API_KEY_VARIABLE, TIMEOUT_SECONDS
+
+
+class Client:
+    """Speaks to one service. Use as a context manager, or ``close`` it.
+
+    Its methods may be used by several tasks or threads at once.
+
+    >>> client = Client(url)
+    >>> fares = client.table("fares")
+    >>> made = fares.register(TableDefinition(key=["city"], columns={"city": "string", "price": "double"}))
+    >>> done = fares.append([{"city": "Rome", "price": 79.0}, {"city": "Oslo", "price": "cheap"}])
+    >>> done.count, done.rejected[0].code
+    (1, 'wrong_type')
+    >>> query = QueryDefinition(name="cheap", from_=From(table="fares"), where="price < 100", into=Into(table="cheap"))
+    >>> made = client.queries.create(query)
+    >>> len(client.sql("SHOW QUERIES;"))
+    1
+    >>> rows = client.table("cheap").rows(where={"price.lt": 80})
+    >>> client.query("cheap").delete()
+    >>> fares.delete()
+    >>> try:
+    ...     made = fares.info()
+    ... except NotFound as error:
+    ...     print(error.code)
+    relation_not_found
+    >>> client.close()
+
+    Attributes:
+        queries: all queries.
+        connections: how brokers, registries, buckets and databases are reached.
+        api_keys: API keys.
+        errors: the list of error codes.
+        system: versions, readiness, metrics, functions, the audit log.
+
+    Args:
+        base_url: such as ``http://127.0.0.1:8080``.
+        api_key: a key, or a token of the service's issuer; None: what the environment variable SLACKWATER_API_KEY says, if anything.
+        timeout: seconds a request may take.
+        retries: how often a request is sent that is refused for the moment, or not answered.
+        headers: sent with every request.
+        transport: httpx's, instead of connections.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        retries: Retries | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        key = os.environ.get(API_KEY_VARIABLE) if api_key is None else api_key
+        sent = {**({"authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+        http = httpx.Client(base_url=base_url, timeout=timeout, headers=sent, transport=transport)
+        self._transport = Transport(http, retries or Retries())
+        self.queries = Queries(self._transport)
+        self.connections = Connections(self._transport)
+        self.api_keys = ApiKeys(self._transport)
+        self.errors = Errors(self._transport)
+        self.system = System(self._transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Whoever still uses the client gets a RuntimeError from httpx."""
+        self._transport.close()
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream; nothing is asked of the service yet."""
+        return Stream(self._transport, name)
+
+    def table(self, name: str) -> Table:
+        """Return a table; nothing is asked of the service yet."""
+        return Table(self._transport, name)
+
+    def relation(self, kind: Literal["streams", "tables"], name: str) -> Relation:
+        """Return a stream or a table, for code that does the same to both.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if kind not in ("streams", "tables"):
+            raise ValueError(f"{kind!r} is neither `streams` nor `tables`")
+        return Relation(self._transport, kind, name)
+
+    def query(self, name: str) -> Query:
+        """Return a query; nothing is asked of the service yet."""
+        return Query(self._transport, name)
+
+    def streams(self) -> Generator[RelationAnswer, None, None]:
+        """Yield all streams, by name."""
+        for item in self._transport.pages(path_of("streams"), {}):
+            yield RelationAnswer(item)
+
+    def tables(self) -> Generator[RelationAnswer, None, None]:
+        """Yield all tables, by name."""
+        for item in self._transport.pages(path_of("tables"), {}):
+            yield RelationAnswer(item)
+
+    def sql(
+        self,
+        text: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        properties: Mapping[str, str | int | float | bool] | None = None,
+        variables: Mapping[str, str] | None = None,
+        validate: bool = False,
+    ) -> SqlResult:
+        """Carry statements out; what they give is in rows, Arrow, Polars or pandas.
+
+        Args:
+            text: one statement or several. A SELECT with EMIT goes on: see ``push``.
+            parameters: values of ``?`` in order, or of ``:name`` by name; never read as SQL.
+            properties: what SET would say before the first statement.
+            variables: what DEFINE would say: values of ``${name}``.
+            validate: say what would happen, and do nothing.
+
+        Raises:
+            ServiceError: a statement is refused. Those before it stay carried out; it is not sent again, unless the service was busy before
+                it began.
+        """
+        body, headers = sql_body(text, parameters, properties, variables)
+        params = {"validate": validate or None}
+        wanted = request("POST", path_of("statements"), content=body, headers=headers, params=params, is_repeatable=validate)
+        return SqlResult(self._transport.json(wanted))
+
+    def push(
+        self,
+        text: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        properties: Mapping[str, str | int | float | bool] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Generator[PushedRow, None, None]:
+        """Yield the rows of a SELECT with EMIT as they come, until its LIMIT or for ever.
+
+        A push query has no place to go on from: it ends with its connection. ``changes`` of a table or stream goes on by itself.
+
+        Args:
+            text: the SELECT; statements before it are carried out first.
+            parameters: see ``sql``.
+            properties: see ``sql``.
+            variables: see ``sql``.
+
+        Raises:
+            PushFailed: it ended with an error, or because the service stops (``stopping``).
+            Unreachable: the connection broke.
+        """
+        body, headers = sql_body(text, parameters, properties, variables)
+        asked = {**headers, "accept": NDJSON_TYPE}
+        wanted = request("POST", path_of("statements"), content=body, headers=asked, read_timeout_s=SILENCE_SECONDS)
+        columns: Sequence[Mapping[str, str]] = ()
+        with self._transport.lines(wanted) as lines:
+            for text_line in lines:
+                kind, content = line_of(text_line) or ("quiet", {})
+                if kind == "header":
+                    columns = content["columns"]
+                elif kind == "row":
+                    yield PushedRow.of(columns, content)
+                elif kind == "error":
+                    raise PushFailed(content)
+                elif kind == "end" and content["reason"] == "limit":
+                    return
+                elif kind == "end":
+                    raise PushFailed({"code": content["reason"], "detail": "the service ended it; ask again"})
+        raise PushFailed({"code": "ended_early", "detail": "the answer ended before the query did; ask again"})
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Send JSON and return JSON, for whatever has no method here; ``{}`` of an empty answer.
+
+        Args:
+            method: GET and PUT are sent again where their answer was lost; others with an ``idempotency-key`` among ``headers`` alone.
+            path: such as ``/v1/streams``.
+            body: sent as JSON; None: there is none.
+            params: of the query string.
+            headers: of the request.
+        """
+        return self._transport.json(request(method, path, body=body, params=params, headers=headers))
+
+    @contextmanager
+    def follow(self, path: str, params: Params | None = None, last_event_id: str | None = None) -> Iterator[Iterator[Event]]:
+        """Open one connection to any event stream, with all of its events; they end with it."""
+        headers = {"accept": EVENT_STREAM, "last-event-id": last_event_id}
+        wanted = request("GET", path, params=params, headers=headers, read_timeout_s=SILENCE_SECONDS)
+        with self._transport.events(wanted) as events:
+            yield events

@@ -1,0 +1,151 @@
+# Made from slackwater/asynchronous by `make client`: change it there.
+"""Sends requests, again where that is safe, and opens event streams. All that knows httpx's clients."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from slackwater.errors import Json, ServiceError, Unreachable, error_of
+from slackwater.event_streams import Event, EventParser, Following, LineParser
+from slackwater.requests import Params, Request, Retries, is_unsent, request
+
+
+class Transport:
+    """Connections to one service.
+
+    Args:
+        http: with the base URL and the headers of every request.
+        retries: how often a request is sent.
+    """
+
+    def __init__(self, http: httpx.Client, retries: Retries) -> None:
+        self._http = http
+        self.retries = retries
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def send(self, wanted: Request, retries: Retries | None = None) -> httpx.Response:
+        """Send a request, several times if need be.
+
+        Raises:
+            ServiceError: the last answer was a problem.
+            Unreachable: there was no answer.
+        """
+        rule = retries or self.retries
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = self._http.send(self._built(wanted))
+            except httpx.TransportError as error:
+                wait = rule.after_loss(wanted, error, attempt, random.random())  # noqa: S311 - spreads waits
+                if wait is None:
+                    raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
+            else:
+                if response.status_code < httpx.codes.BAD_REQUEST:
+                    return response
+                problem = error_of(response)
+                wait = rule.after_error(wanted, problem, attempt, random.random())  # noqa: S311 - spreads waits
+                if wait is None:
+                    raise problem
+            time.sleep(wait)
+
+    def json(self, wanted: Request) -> Any:
+        """Send a request; return its answer's JSON, ``{}`` of an empty one."""
+        response = self.send(wanted)
+        return response.json() if response.content else {}
+
+    @contextmanager
+    def opened(self, wanted: Request) -> Iterator[httpx.Response]:
+        """Send a request once; its answer is read while the block lasts.
+
+        Raises:
+            ServiceError: it is refused.
+            Unreachable: there is no answer, or it ends early.
+        """
+        try:
+            response = self._http.send(self._built(wanted), stream=True)
+            try:
+                if response.status_code >= httpx.codes.BAD_REQUEST:
+                    response.read()
+                    raise error_of(response)
+                yield response
+            finally:
+                response.close()
+        except httpx.TransportError as error:
+            raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
+
+    @contextmanager
+    def events(self, wanted: Request) -> Iterator[Iterator[Event]]:
+        """Open one connection to an event stream; its events end with it."""
+        with self.opened(wanted) as response:
+            yield _events(response)
+
+    @contextmanager
+    def lines(self, wanted: Request) -> Iterator[Iterator[str]]:
+        """Open an answer of lines."""
+        with self.opened(wanted) as response:
+            yield _lines(response)
+
+    def followed(self, following: Following) -> Generator[Event, None, None]:
+        """Yield the events of a stream that goes on for ever, across connections; see ``Following``."""
+        while True:
+            refused: ServiceError | None = None
+            try:
+                with self.events(following.request()) as events:
+                    for event in events:
+                        shown = following.take(event)
+                        if shown is not None:
+                            yield shown
+            except Unreachable:
+                pass  # the cursor is all that is needed
+            except ServiceError as error:
+                refused = error
+            time.sleep(following.wait_s(refused))
+
+    def pages(self, path: str, params: Params, member: str = "items") -> Generator[Json, None, None]:
+        """Yield the items of all pages, each as JSON."""
+        cursor: Mapping[str, str] = {}
+        while True:
+            page = self.json(request("GET", path, params={**params, **cursor}))
+            for item in page[member]:
+                yield item
+            if page["next"] is None:
+                return
+            cursor = {"cursor": page["next"]}
+
+    def _built(self, wanted: Request) -> httpx.Request:
+        read_s = wanted.read_timeout_s
+        given = self._http.timeout
+        timeout = given if read_s is None else httpx.Timeout(given.connect, read=read_s, write=given.write, pool=given.pool)
+        return self._http.build_request(
+            wanted.method,
+            wanted.path,
+            params=list(wanted.params) or None,
+            json=wanted.body,
+            content=wanted.content,
+            headers=dict(wanted.headers),
+            timeout=timeout,
+        )
+
+
+def _events(response: httpx.Response) -> Generator[Event, None, None]:
+    parser = EventParser()
+    for chunk in response.iter_bytes():
+        for event in parser.feed(chunk):
+            yield event
+
+
+def _lines(response: httpx.Response) -> Generator[str, None, None]:
+    parser = LineParser()
+    for chunk in response.iter_bytes():
+        for line in parser.feed(chunk):
+            yield line

@@ -1,0 +1,89 @@
+"""Rows, statuses, explanations and validations as HTML tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from slackwater.displays.style import FONT, LAND, LATE, WATER, moment_text, shown
+
+if TYPE_CHECKING:
+    from slackwater.rows import Rows
+    from slackwater.statuses import Explanation, Status, Validation
+
+SHOWN_ROWS = 20
+_CELL = "padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid rgba(127,127,127,.3);vertical-align:top"
+_COLOURS = {"running": LAND, "failed": LATE, "backoff": LATE}
+
+
+def table(head: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], total: int | None = None) -> str:
+    """Return a table.
+
+    Args:
+        head: what it is, a line above it.
+        columns: their names.
+        rows: values in the order of the columns.
+        total: of how many rows these are the first; None: these are all.
+    """
+    body = ["<tr>" + "".join(f'<td style="{_CELL}">{shown(value)}</td>' for value in row) + "</tr>" for row in rows]
+    names = "".join(f'<th style="{_CELL};font-weight:600">{escape(name)}</th>' for name in columns)
+    more = "" if total is None or total <= len(body) else f"<div>… {total - len(body):,} more rows</div>"
+    grid = f'<table style="border-collapse:collapse"><thead><tr>{names}</tr></thead><tbody>{"".join(body)}</tbody></table>'
+    return f'<div style="{FONT}"><div><b>{escape(head)}</b></div>{grid if columns else ""}{more}</div>'
+
+
+def row_table(rows: Rows) -> str:
+    """Show rows of a table, and how far it was."""
+    columns = list(dict.fromkeys(name for row in rows.rows[:SHOWN_ROWS] for name in row))
+    head = f"{rows.table}: {len(rows):,} rows{' and more' if rows.has_more else ''}"
+    if rows.stream_time_ms is not None:
+        head += f", stream time {moment_text(rows.stream_time_ms)}"
+    values = [[row.get(name) for name in columns] for row in rows.rows[:SHOWN_ROWS]]
+    return table(head + (", stale: its query does not run" if rows.stale else ""), columns, values, len(rows))
+
+
+def status_table(status: Status) -> str:
+    """Show a query's state, how far it is, what waits and what was counted."""
+    colour = _COLOURS.get(status.state, WATER)
+    waiting = ", ".join(f"{count:,} in {operator}" for operator, count in status.buffered.items() if count) or "nothing"
+    facts = [
+        ("stream time", None if status.stream_time_ms is None else moment_text(status.stream_time_ms)),
+        ("behind", "not known" if status.lag is None else f"{status.lag:,} records"),
+        ("read, emitted", f"{status.read_rows:,}, {status.emitted_rows:,}"),
+        ("waiting", waiting),
+        ("limited by", status.limited_by),
+        *((f"{counter.input}: {counter.reason}", counter.count) for counter in status.counters),
+    ]
+    if status.reason is not None:
+        facts.insert(0, (status.reason.code, status.reason.detail))
+    dot = f'<span style="color:{colour}">●</span>'
+    head = f'<div style="{FONT}">{dot} <b>{escape(status.name)}</b> {escape(status.state)}{_in_brackets(status.phase)}</div>'
+    return head + table("", ("", ""), facts).replace("<div><b></b></div>", "", 1)
+
+
+def explanation_table(explanation: Explanation) -> str:
+    """Show the answer and the steps to it."""
+    steps = [(step.operator or step.kind, step.code, step.sentence) for step in explanation.steps]
+    return table(explanation.sentence, ("where", "code", ""), steps)
+
+
+def validation_table(validation: Validation) -> str:
+    """Show faults, warnings, and what an edit would do."""
+    rows: list[tuple[str, str, str]] = [(fault.pointer, fault.code, fault.detail) for fault in validation.problems]
+    rows += [(warned.pointer, f"warning: {warned.code}", f"{warned.detail} {warned.cure}") for warned in validation.warnings]
+    head = "valid" if validation.valid else "not valid"
+    if validation.edit is not None:
+        head += f"; an edit: {validation.edit.kind}"
+        rows += [(change.pointer, change.kind, change.reason) for change in validation.edit.changes]
+        rows += [(effect.pointer, effect.effect, _count(effect.at_least, effect.at_most)) for effect in validation.edit.effects]
+    statement = "" if validation.sql is None else f"<pre>{escape(validation.sql)}</pre>"
+    return table(head, ("where", "what", "") if rows else (), rows) + statement
+
+
+def _count(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _in_brackets(text: str | None) -> str:
+    return "" if text is None else f" ({escape(text)})"

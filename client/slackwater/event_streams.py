@@ -1,0 +1,175 @@
+"""Server-sent events, and how one follows them across connections. Bytes in, events out; knows no connection."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from slackwater.errors import ChangesReset, Json, ServiceError
+from slackwater.requests import EVENT_STREAM, Params, Request, request
+
+RECONNECT_SECONDS: Final = (0.1, 0.3, 1.0, 3.0)
+"""Waits between connections that brought no event; the last one is repeated."""
+
+SILENCE_SECONDS: Final = 45.0
+"""Longer than the service's heartbeat: silence beyond it is a dead connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event.
+
+    Attributes:
+        kind: such as ``change``, ``snapshot``, ``snapshot_end``, ``position``, ``reconnect``, ``reset``, ``row``.
+        id: the cursor behind it; empty: there is none to come back with.
+        data: its JSON.
+    """
+
+    kind: str
+    id: str
+    data: Json
+
+
+class EventParser:
+    """Cuts chunks of bytes into events, wherever the chunks end. Comments are signs of life only."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take a chunk; return the events that are complete with it."""
+        *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
+        return [event for block in blocks if (event := _event(block)) is not None]
+
+
+def _event(block: bytes) -> Event | None:
+    fields: dict[str, str] = {}
+    for line in block.decode().split("\n"):
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        fields[name] = f"{fields[name]}\n{value}" if name == "data" and "data" in fields else value
+    if "data" not in fields:
+        return None
+    return Event(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))
+
+
+@dataclass(slots=True)
+class Following:
+    """The way through an event stream that goes on for ever: what to ask for, what to give on, when to come back.
+
+    A connection that breaks, a service that restarts (``reconnect``) or that has no room now are no news: the next request has the last
+    event's id as ``Last-Event-ID``, so nothing is missed and nothing comes twice.
+
+    Attributes:
+        path: of the events.
+        params: of the first request, where there is no cursor yet.
+        cursor: id of the last event.
+    """
+
+    path: str
+    params: Params = field(default_factory=dict)
+    cursor: str | None = None
+    _attempts: int = 0
+
+    def request(self) -> Request:
+        """Return the request of the next connection."""
+        first = {} if self.cursor else self.params
+        headers = {"accept": EVENT_STREAM, "last-event-id": self.cursor or None}
+        kept = {name: value for name, value in self.params.items() if name != "from"}
+        return request("GET", self.path, params=first or kept, headers=headers, read_timeout_s=SILENCE_SECONDS)
+
+    def take(self, event: Event) -> Event | None:
+        """Note an event; return it where it is for the user.
+
+        Raises:
+            ChangesReset: it cannot go on.
+        """
+        self._attempts = 0
+        if event.kind == "reset":
+            raise ChangesReset(event.data)
+        self.cursor = event.id
+        return None if event.kind in ("position", "reconnect") else event
+
+    def wait_s(self, error: ServiceError | None = None) -> float:
+        """Return what to wait before the next connection.
+
+        Args:
+            error: what the last one was refused with; None: it ended or broke.
+
+        Raises:
+            ChangesReset: the cursor leads nowhere any more.
+            ServiceError: the same one, where the same request cannot succeed later.
+        """
+        if error is not None and error.status == 410:
+            raise ChangesReset({"code": error.code, "detail": error.detail}) from error
+        if error is not None and error.status < 500 and error.status != 429:
+            raise error
+        wait = RECONNECT_SECONDS[min(self._attempts, len(RECONNECT_SECONDS) - 1)]
+        self._attempts += 1
+        return max(wait, (error.retry_after_s if error is not None else None) or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to a row, a row of a snapshot, or a record.
+
+    Attributes:
+        kind: ``change``, ``snapshot``, or ``snapshot_end``, which has no row.
+        op: ``upsert``, ``delete``, or ``append`` of a stream.
+        key: the key's columns.
+        row: the row; None of a delete.
+        event_time_ms: the time of the result; None at ``snapshot_end``.
+        partition: where in the log; None of a row of a snapshot.
+        offset: the place in the partition.
+        is_replayed: it came of a replayed late record.
+        cursor: give it to ``changes(cursor=…)`` to go on behind it, in another process too.
+        data: all of it as JSON.
+    """
+
+    kind: str
+    op: str | None
+    key: Json
+    row: Json | None
+    event_time_ms: int | None
+    partition: int | None
+    offset: int | None
+    is_replayed: bool
+    cursor: str
+    data: Json
+
+    @classmethod
+    def of(cls, kind: str, data: Json, cursor: str) -> Change:
+        """Read one that came as an event or in a page."""
+        return cls(
+            kind=kind,
+            op=data.get("op"),
+            key=data.get("key", {}),
+            row=data.get("row"),
+            event_time_ms=data.get("event_time_ms"),
+            partition=data.get("partition"),
+            offset=data.get("offset"),
+            is_replayed=bool(data.get("$replayed", False)),
+            cursor=cursor,
+            data=data,
+        )
+
+
+def line_of(text: str) -> tuple[str, Any] | None:
+    """Read a line of a push query: its kind and content; None: a sign of life."""
+    if not text.strip():
+        return None
+    ((kind, content),) = json.loads(text).items()
+    return kind, content
+
+
+class LineParser:
+    """Cuts chunks of bytes into lines, wherever the chunks end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take a chunk; return the lines that are complete with it."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line.decode() for line in lines]

@@ -1,0 +1,162 @@
+"""Answers about queries that say more than their JSON: what they mean for waiting, and pictures of them in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slackwater.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, ValidationAnswer
+from slackwater.errors import Json
+
+
+class Status(StatusAnswer):
+    """A query's status."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the driver has the definition in force."""
+        return self.observed_generation == self.generation
+
+    def has_reached(self, wanted: str) -> bool:
+        """Whether it has this state, for the definition in force and heard of."""
+        if self.state != wanted or (wanted == "running" and "unreachable" in self.conditions):
+            return False
+        return self.is_current or wanted in ("stopped", "stopping")
+
+    @property
+    def lag(self) -> int | None:
+        """Records that it has not read yet; None where it is not known: before its first look, and of files."""
+        lags = [partition.lag for feed in self.progress for partition in feed.partitions]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it runs and has read everything that there is."""
+        return self.state == "running" and self.is_current and self.lag == 0
+
+    @property
+    def late_count(self) -> int:
+        """Records that were counted as late, whatever became of them."""
+        return sum(counter.count for counter in self.counters if "late" in counter.reason or counter.reason.endswith("_closed"))
+
+    @property
+    def summary(self) -> str:
+        """Its state in a sentence."""
+        parts = [self.state if self.phase is None else f"{self.state} ({self.phase})"]
+        if self.reason is not None:
+            parts.append(f"{self.reason.code}: {self.reason.detail}")
+        if self.lag:
+            parts.append(f"{self.lag:,} records behind")
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<status of {self.name}: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        from slackwater.displays.tables import status_table
+
+        return status_table(self)
+
+
+class Lateness(LatenessAnswer):
+    """How late records came, and what other graces would have done."""
+
+    def __repr__(self) -> str:
+        return f"<lateness of {self.query}: {len(self.inputs)} inputs, {len(self.settings)} settings>"
+
+    def svg(self) -> str:
+        """Return the lateness curve of each setting: the share that would have been late over the grace, the one in force marked."""
+        from slackwater.displays.lateness import lateness_curves
+
+        return lateness_curves(self)
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+class Explanation(ExplainAnswer):
+    """Why there is no row yet, or why this one."""
+
+    @property
+    def sentence(self) -> str:
+        """The answer for people to read."""
+        return self.answer.sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __repr__(self) -> str:
+        return f"<{self.query}: {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        from slackwater.displays.tables import explanation_table
+
+        return explanation_table(self)
+
+
+class Validation(ValidationAnswer):
+    """What the service thinks of a definition."""
+
+    def __bool__(self) -> bool:
+        return self.valid
+
+    def __repr__(self) -> str:
+        if not self.valid:
+            return f"<not valid: {'; '.join(f'{each.pointer}: {each.detail}' for each in self.problems)}>"
+        kind = "" if self.edit is None else f", an edit: {self.edit.kind}"
+        return f"<valid{kind}, {len(self.warnings)} warnings>"
+
+    def _repr_html_(self) -> str:
+        from slackwater.displays.tables import validation_table
+
+        return validation_table(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TideChart:
+    """Where time stands in each task of a query; in notebooks a picture.
+
+    Attributes:
+        query: its definition, as it is stored.
+        status: with ``tasks``.
+        lateness: whose settings say how far behind stream time the boundary is.
+    """
+
+    query: Json
+    status: Status
+    lateness: Lateness
+
+    def svg(self) -> str:
+        """Return the picture: stream time, the boundary, what waits between the two, and what was late."""
+        from slackwater.displays.tide import tide_chart
+
+        return tide_chart(self.status, self.lateness)
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+@dataclass(frozen=True, slots=True)
+class LateRecordFilter:
+    """Which late records: those that fit every part that is given."""
+
+    reason: str | None
+    input: str | None
+    from_: str | None
+    to: str | None
+    key: Mapping[str, Any] | None
+
+    def params(self) -> list[tuple[str, str]]:
+        """Return it as parameters of a list."""
+        from slackwater.parameters import conditions
+
+        named = {"reason": self.reason, "input": self.input, "from": self.from_, "to": self.to}
+        return [(name, value) for name, value in named.items() if value is not None] + list(conditions(self.key, "key"))
+
+    def json(self) -> Json:
+        """Return it as the body of a replay has it."""
+        named = {"reason": self.reason, "input": self.input, "from": self.from_, "to": self.to}
+        found: Json = {name: value for name, value in named.items() if value is not None}
+        return found if self.key is None else {**found, "key": dict(self.key)}

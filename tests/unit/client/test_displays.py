@@ -1,0 +1,142 @@
+"""Pictures for notebooks: whole, escaped, and with the numbers of what they show."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from slackwater import Explanation, Lateness, Rows, SqlResult, Status, TideChart, Validation
+from slackwater.batching import Appended, Rejected
+from slackwater.displays.style import moment_text, span_text
+
+NOW = 1_357_041_600_000
+HOUR = 3_600_000
+EVIL = "<script>alert('x')</script>&\""
+
+
+def status(**more: Any) -> Status:
+    return Status(
+        {
+            "name": "q", "state": "running", "phase": None, "reason": None, "conditions": [], "generation": 1, "observed_generation": 1,
+            "stream_time_ms": NOW, "progress": [], "read_rows": 27_004, "emitted_rows": 1_743, "buffered": {"w": 46, "x": 0},
+            "limited_by": "input", "counters": [{"input": "w", "reason": "late_joined", "count": 1_234}], "tasks": None, **more,
+        }
+    )  # fmt: skip
+
+
+def lateness(**more: Any) -> Lateness:
+    advice = [
+        {"value_ms": value, "late_count": late, "late_share": late / 100, "added_wait_ms": value, "exact": True, "current": value == HOUR}
+        for value, late in ((0, 25), (1_000, 9), (HOUR, 1), (4 * HOUR, 0))
+    ]  # fmt: skip
+    setting = {
+        "pointer": "/joins/0/grace", "relation": None, "operator": "w", "input": "s", "rule": "J3", "current_ms": HOUR, "count": 100,
+        "exact": True, "advice": advice, **more,
+    }  # fmt: skip
+    return Lateness({"query": "q", "inputs": [], "settings": [setting], "committed_at": None, "stale": False})
+
+
+def task(number: int, clock: int | None, waiting: int = 0) -> dict[str, Any]:
+    spans = [{"from_ms": NOW - HOUR // 2, "to_ms": NOW, "at_least": waiting - 1, "at_most": waiting}] if waiting else []
+    return {"operator": "w", "task": number, "stream_time_ms": clock, "buffered": waiting, "waiting": spans}
+
+
+def _parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg)  # noqa: S314 - our own
+
+
+def texts(svg: str) -> list[str]:
+    """Parse a picture; return what is written in it."""
+    return [each.text or "" for each in _parsed(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_tide_chart_has_a_row_for_each_task_with_clock_boundary_and_what_waits() -> None:
+    chart = TideChart({}, status(tasks=[task(0, NOW, 7), task(1, NOW - 600_000), task(2, None)]), lateness())
+    written = texts(chart.svg())
+    assert {"w, task 0", "w, task 1", "7 waiting", "0 waiting", "1,234 late"} <= set(written)
+    assert "w, task 2" not in written, "it has no clock"
+    assert "stream time 2013-01-01 12:00:00, boundary 2013-01-01 11:00:00 (1 h behind), 7 waiting" in chart.svg()
+    assert "6 to 7 wait" in chart.svg()
+
+
+def test_in_a_tide_chart_what_waits_lies_between_boundary_and_stream_time() -> None:
+    tree = _parsed(TideChart({}, status(tasks=[task(0, NOW, 7)]), lateness()).svg())
+    lines = [
+        float(each.get("x1", 0)) for each in tree.iter("{http://www.w3.org/2000/svg}line") if each.get("x1") == each.get("x2")
+    ]
+    boundary, clock = lines
+    (waiting,) = [
+        each
+        for each in tree.iter("{http://www.w3.org/2000/svg}rect")
+        if each.get("fill-opacity") == "0.75" and "wait" in "".join(each.itertext())
+    ]
+    left, right = float(waiting.get("x", 0)), float(waiting.get("x", 0)) + float(waiting.get("width", 0))
+    assert boundary < left < right <= clock + 0.1
+    assert left == pytest.approx((boundary + clock) / 2, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (TideChart({}, status(tasks=[]), lateness()), "no operator with a grace has read a record yet"),
+        (TideChart({}, status(tasks=[task(0, NOW)]), Lateness({"query": "q", "settings": []})), "nothing in it has a grace"),
+        (lateness(count=0), "no record has been measured yet"),
+    ],
+)
+def test_where_there_is_nothing_to_draw_it_is_said(given: TideChart | Lateness, said: str) -> None:
+    assert said in given.svg()
+
+
+def test_a_lateness_curve_marks_the_grace_in_force() -> None:
+    svg = lateness().svg()
+    written = texts(svg)
+    assert "in force: 1 h: 1 late (1.00%), waits 1 h" in written
+    assert {"0", "1 s", "grace", "25.0%"} <= set(written)
+    assert "late (9.00%)" in svg
+
+
+def test_tables_show_counts_and_escape_what_users_wrote() -> None:
+    head = {"table": EVIL, "position": {}, "stream_time_ms": NOW, "committed_at": None, "stale": True}
+    rows = Rows([{"item": EVIL, "n": number} for number in range(30)], head, has_more=True)
+    step = {"kind": "source", "code": "x", "sentence": EVIL, "operator": None}
+    fault = {"pointer": "/x", "code": "y", "detail": EVIL}
+    shown = [
+        rows._repr_html_(),
+        SqlResult({"results": [{"message": EVIL, "columns": [{"name": EVIL, "type": "string"}], "rows": [[EVIL]]}]})._repr_html_(),
+        status(name=EVIL, reason={"code": "x", "detail": EVIL})._repr_html_(),
+        Explanation({"answer": {"sentence": EVIL}, "steps": [step]})._repr_html_(),
+        Validation({"valid": False, "problems": [fault], "warnings": [], "edit": None, "sql": EVIL})._repr_html_(),
+        Appended(rejected=(Rejected(1, "wrong_type", EVIL),))._repr_html_(),
+        TideChart({}, status(name=EVIL, tasks=[]), lateness()).svg(),
+        Lateness({**lateness().raw, "query": EVIL}).svg(),
+    ]  # fmt: skip
+    for html in shown:
+        assert "<script" not in html
+        assert "&lt;script&gt;" in html
+    assert "10 more rows" in rows._repr_html_()
+    assert "stream time 2013-01-01 12:00:00, stale" in rows._repr_html_()
+    assert "46 in w" in status()._repr_html_()
+    assert "27,004, 1,743" in status()._repr_html_()
+
+
+def test_an_edit_s_effects_are_shown() -> None:
+    effect = {
+        "pointer": "/window/grace",
+        "effect": "late",
+        "operator": None,
+        "at_least": 3,
+        "at_most": 5,
+        "from_ms": None,
+        "to_ms": None,
+    }
+    edit = {"kind": "in_place", "changes": [{"pointer": "/window/grace", "kind": "in_place", "reason": "r"}], "effects": [effect]}
+    shown = Validation({"valid": True, "problems": [], "warnings": [], "edit": edit, "sql": None})._repr_html_()
+    assert "an edit: in_place" in shown
+    assert "3 to 5" in shown
+
+
+def test_times_are_written_for_people() -> None:
+    assert [moment_text(NOW), moment_text(NOW + 5), span_text(5), span_text(90_000), span_text(2 * 86_400_000)] == [
+        "2013-01-01 12:00:00", "2013-01-01 12:00:00.005", "5 ms", "1.5 min", "2 d",
+    ]  # fmt: skip
