@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults kafka soak lint bench reference client jar constraints clean
+.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client jar constraints clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/python-ok: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Slackwater needs Python 3.11 or newer; found $$($(PYTHON) --version). Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -47,6 +47,9 @@ faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two
 
 kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker (Java and Maven; its jars are fetched once)
 	@$(BIN)/python -m pytest -m kafka tests/kafka $(ARGS)
+
+cdc-example: $(VENV)/classes-ok ## run docs/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
+	@$(BIN)/python -m examples.change_data
 
 soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing
 	@$(BIN)/python -m pytest -s tests/faults/test_soak.py $(ARGS)

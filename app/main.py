@@ -13,7 +13,7 @@ from fastapi_offline import FastAPIOffline
 from app import __version__
 from app.api.access import guards, note_refusal
 from app.api.browsers import BrowserGuard
-from app.api.deps import Services
+from app.api.deps import OUTSIDE, Services
 from app.api.edge import BodyLimits, Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
@@ -68,6 +68,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
         asyncio.Semaphore(settings.limits.planning),
+        asyncio.Semaphore(OUTSIDE),
         Registries(database, settings.surroundings),
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
@@ -123,6 +124,7 @@ def _lifespan(
                         services.settings.trim_interval_s,
                         Kept(
                             services.settings.changes_retention_ms,
+                            services.settings.undelivered_retention_ms,
                             services.settings.history_rows,
                             services.settings.audit_retention_ms,
                             services.settings.audit_rows,

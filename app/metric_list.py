@@ -95,6 +95,20 @@ COUNTED = Metric(
     "Records that were late, dropped, expired or rejected, by reason",
     ("query", "input", "reason"),
 )
+DELIVERY_LAG = Metric(
+    "slackwater_delivery_lag_rows", "gauge", "Rows of a result that are not delivered yet (into.connector)", ("query",)
+)
+DELIVERY_LAG_SECONDS = Metric(
+    "slackwater_delivery_lag_seconds",
+    "gauge",
+    "Time since the oldest row that is not delivered was written; 0: all are",
+    ("query",),
+)
+DELIVERED = Metric("slackwater_delivered_rows_total", "counter", "Rows that a delivery has delivered since it began", ("query",))
+DELIVERY_FAILURES = Metric(
+    "slackwater_delivery_failures_total", "counter", "Attempts of a delivery that failed since it began", ("query",)
+)
+DELIVERY_STATE = Metric("slackwater_delivery_state", "gauge", "1 for the state a delivery is in", ("query", "state"))
 STATE_BYTES = Metric(
     "slackwater_query_state_bytes", "gauge", "Size of a query's checkpoint and state, where this machine holds them", ("query",)
 )
@@ -110,7 +124,8 @@ DRIVER_HEARTBEAT = Metric(
 
 OF_FACTS = (
     QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, BUSY, READ, EMITTED, LAG, LAG_SECONDS, STREAM_TIME, CLOCK, BUFFERED,
-    BUFFERED_BYTES, OLDEST, COUNTED, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
+    BUFFERED_BYTES, OLDEST, COUNTED,
+    DELIVERY_LAG, DELIVERY_LAG_SECONDS, DELIVERED, DELIVERY_FAILURES, DELIVERY_STATE, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
 )  # fmt: skip
 """Told by the database: the same from every process of a service, so take one of them."""
 

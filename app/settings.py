@@ -115,6 +115,9 @@ class Settings(BaseSettings):
             does.
         retained_commits_every: least time between two commits of a query that are retained, so that it can be rewound to them, ``10s`` or
             more; they thin out with age to some forty, and go after ``state_retention``. ``0s``: none are.
+        delivery_root: results are delivered as files to directories below it only (``into.connector``); None: to none.
+        undelivered_retention_ms: how long results wait in the log for a target that is away, whatever their retention; what is older goes by
+            its retention, and the delivery stops (``delivery_overtaken``).
         secret_key: encrypts the secrets of connections in the database, 32 characters or more; ``new,old`` encrypts with the first and decrypts
             with every one. None: connections have references alone (``env:``, ``file:``). The same for all services, drivers and workers.
         secrets_dir: ``file:PATH`` of connections reads below it only; None: it reads nothing. There on every host that runs queries.
@@ -158,6 +161,8 @@ class Settings(BaseSettings):
     state_retention: str = "24h"
     state_retained_bytes: int = Field(default=4 * 1024**3, ge=0)
     retained_commits_every: str = "1m"
+    delivery_root: Path | None = None
+    undelivered_retention_ms: int = Field(default=7 * 86_400_000, ge=0)
     secret_key: SecretStr | None = None
     secrets_dir: Path | None = None
     connection_hosts: str = ""

@@ -119,6 +119,13 @@ def dsn(postgres_dsn: str, template_database: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def empty_migrated(postgres_dsn: str, template_database: str) -> Iterator[str]:
+    """A fresh, migrated database of the test's own."""
+    with database(postgres_dsn, "own", template_database) as dsn:
+        yield dsn
+
+
+@pytest.fixture
 def empty(postgres_dsn: str) -> Iterator[str]:
     """An empty database of the test's own."""
     with database(postgres_dsn, "empty") as dsn:

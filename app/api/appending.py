@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from app.api.access import recheck_of
 from app.api.bodies import media_type_of, refuse_encoding
@@ -13,6 +13,8 @@ from app.api.conditions import IdempotencyKey
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
+from app.api.negotiation import JSON_TYPE
+from app.api.plain_route import PlainRoute
 from app.api.schemas import AppendAnswer, AppendedRange, RejectedRecord
 from app.api.warned import shown_warnings
 from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
@@ -22,7 +24,22 @@ from engine.connectors.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
 from engine.connectors.formats.posted import Asked
 from engine.connectors.json_records import BodyMalformed
 
-router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParameters])
+
+class AppendRoute(PlainRoute):
+    """Appends the body of a request without an idempotency key."""
+
+    def is_plain(self, request: Request) -> bool:
+        """See ``PlainRoute``."""
+        return super().is_plain(request) and "idempotency-key" not in request.headers
+
+    async def answer(self, request: Request) -> Response:
+        """See ``PlainRoute``."""
+        kind = "stream" if self.path_format.startswith("/v1/streams/") else "table"
+        answer = await _append(kind, request.path_params["name"], request, request.app.state.services, None, None)
+        return Response(answer.model_dump_json(), media_type=JSON_TYPE)
+
+
+router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParameters], route_class=AppendRoute)
 
 # Fault pointers of a wholly refused request; the answer of a partly refused one lists more.
 LISTED_FAULTS = 100

@@ -61,6 +61,22 @@ DecimalForm = Annotated[
         "`text` (string); absent: such an event is refused.",
     ),
 ]
+Absent = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: columns that changes may lack, with commas: they were dropped in the database, and are null from then "
+        "on. Without it, a change without a column that earlier changes had is refused (`column_gone`).",
+    ),
+]
+SourceTable = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: which tables of the database the rows are of, with their schemas and commas between (`public.orders`); "
+        "absent: that of the first change. Changes of others are refused (`other_table`).",
+    ),
+]
 
 
 async def _asked(
@@ -73,10 +89,12 @@ async def _asked(
     encoding: Encoding = None,
     time_unit: TimeUnit = None,
     decimals: DecimalForm = None,
+    absent: Absent = None,
+    source_table: SourceTable = None,
 ) -> Asked | None:
     given = {
         "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
-        "time_unit": time_unit, "decimals": decimals,
+        "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
     }  # fmt: skip
     options = tuple((name, value) for name, value in given.items() if value is not None)
     if format is None:

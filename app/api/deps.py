@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import sqlalchemy as sa
 from anyio import to_thread
@@ -36,6 +36,9 @@ Found = TypeVar("Found")
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
+OUTSIDE: Final = 8
+"""So many sources are looked at outside of the database at once: a fifth of the threads that serve requests."""
+
 MAX_KEY_LENGTH = 4_096
 
 
@@ -45,6 +48,7 @@ class Services:
 
     Attributes:
         planning: turns of checking definitions. It is Python's work alone, and more threads at it would only keep the others waiting.
+        outside: turns of asking other systems, each in a thread: those that are away leave threads and turns of planning to others.
     """
 
     settings: Settings
@@ -56,6 +60,7 @@ class Services:
     tails: Tails
     gates: Gates
     planning: asyncio.Semaphore
+    outside: asyncio.Semaphore
     registries: Registries
 
 
@@ -129,6 +134,24 @@ async def planned(services: Services, work: Callable[[], Found]) -> Found:
     """
     async with planning_turn(services):
         return await to_thread.run_sync(work)
+
+
+async def looked_outside(services: Services, work: Callable[[], Found]) -> Found:
+    """Ask other systems in a thread, bounded in their number; nobody who asks nothing of them waits for it.
+
+    Raises:
+        Unavailable: ``sources_busy``.
+    """
+    try:
+        async with asyncio.timeout(services.settings.limits.planning_wait_s):
+            await services.outside.acquire()
+    except TimeoutError as error:
+        detail = f"{OUTSIDE} sources are being looked at, and what they name answers slowly; try again in a moment"
+        raise Unavailable("sources_busy", detail, headers={"Retry-After": "1"}) from error
+    try:
+        return await to_thread.run_sync(work)
+    finally:
+        services.outside.release()
 
 
 class _Deadline:

@@ -262,6 +262,22 @@ STATUS: dict[str, Any] = {
     "carrier": {"kind": "shared", "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
     "limited_by": "input",
     "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
+    "delivery": {
+        "id": "0b6f6f0e-6f8f-4b62-9d0e-0f6f0b1c2d3e",
+        "type": "kafka",
+        "state": "delivering",
+        "since": _AT,
+        "reason": None,
+        "position": 1740,
+        "end_position": 1743,
+        "lag_rows": 3,
+        "lag_ms": 60000,
+        "delivered_rows": 1740,
+        "delivered_at": _AT,
+        "failures": 0,
+        "attempt": 0,
+        "next_attempt_at": None,
+    },
     "restorable_since": "2026-03-01T08:00:00Z",
 }
 EVENTS: dict[str, Any] = {

@@ -19,11 +19,13 @@ from app.api.examples import FORK, FORK_WISH
 from app.api.fork_schemas import ForkAnswer, ForkBody
 from app.api.idempotent import created_once
 from app.api.query_answers import stored_answer
+from app.api.targets import look_at_target, within
 from app.domain.access import refuse_beyond_scope
-from app.domain.forks import ForkWish, forked_definition, place_in_body
+from app.domain.forks import DEFINITION, ForkWish, forked_definition, place_in_body
 from app.domain.preconditions import Preconditions
-from app.domain.scopes import names_in
+from app.domain.scopes import named_in, names_in
 from app.store.catalog import load_visible_catalog
+from app.store.delivery_targets import Target, asked_target
 from app.store.forks import Forking, at_one_commit, fork_query, in_body
 from app.store.queries import QueryRow, find_query, get_query
 from app.store.sql.functions import with_functions
@@ -98,7 +100,9 @@ async def post_fork(
     """
     asked = validated(ForkBody, body)
     async with services.database.inspection_turns.taken():
-        definition = await planned(services, partial(_definition, services, name, asked))
+        definition, target = await planned(services, partial(_definition, services, name, asked))
+    with within(DEFINITION):
+        await look_at_target(services, target)
     work = partial(_forked, services, name, definition, conditions, idempotency_key, body, response)
     async with services.database.control_turns.taken(is_long=True):
         return await to_thread.run_sync(at_one_commit, services.database.control, _files(services), work)
@@ -108,8 +112,8 @@ def _files(services: Services) -> StateFiles:
     return state_files_of(services.settings)
 
 
-def _definition(services: Services, name: str, asked: ForkBody) -> QueryDefinition:
-    """Read the definition of the fork that is wanted."""
+def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDefinition, Target | None]:
+    """Read the definition of the fork that is wanted; returns it, and where it delivers to."""
     wish = ForkWish(asked.name, asked.into, asked.definition, asked.desired_state)
     with services.database.inspection.begin() as connection:
         stored = get_query(connection, name)
@@ -119,8 +123,12 @@ def _definition(services: Services, name: str, asked: ForkBody) -> QueryDefiniti
             definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
         except DefinitionInvalid as error:
             raise in_body(error) from error
-        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in names_in(definition))
-        return with_functions(connection, definition, functions)
+        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
+        definition = with_functions(connection, definition, functions)
+        try:
+            return definition, asked_target(connection, definition)
+        except DefinitionInvalid:
+            return definition, None  # told where the fork is made
 
 
 def _forked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -116,7 +117,7 @@ async def _when_reached(
     if reading.table.query_id is None:
         raise _not_reached(reading.head, 0.0)
     head = reading.head
-    with services.bell.listening(reading.table.query_id) as event:
+    with services.bell.listening(reading.table.query_id, asyncio.Event()) as event:
         while True:
             left = deadline - time.monotonic()
             try:

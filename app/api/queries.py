@@ -36,6 +36,7 @@ from app.api.documented import answered, body_examples, problems
 from app.api.examples import JOIN_DEFINITION, ONE_QUERY, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
 from app.api.forks import BodyOfPut, FromFork, taken_over_from
 from app.api.idempotent import created_once
+from app.api.looked_at import TargetOfPost, TargetOfPut
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.query_answers import checked, query_answer, stored_answer, wish_answer
 from app.api.schemas import DesiredStateBody, OneQueryAnswer, QueryPage, StoredQueryAnswer, WishAnswer
@@ -119,11 +120,15 @@ EditParameters = Annotated[Replacement, Depends(_edit_parameters)]
     summary="Create a query",
     status_code=201,
     response_model=StoredQueryAnswer,
-    responses={201: answered(STORED_QUERY, "Created; a driver will start it.", _HEADERS), **problems(400, 409, 413, 415, 422)},
+    responses={
+        201: answered(STORED_QUERY, "Created; a driver will start it.", _HEADERS),
+        **problems(400, 409, 413, 415, 422, 503),
+    },
     openapi_extra=_BODY,
 )
 def post_query(
     body: JsonBody,
+    _looked_at: TargetOfPost,
     _turn: PlanningTurn,
     transaction: Transaction,
     services: ServicesOf,
@@ -154,13 +159,14 @@ def _created(body: Any, connection: sa.Connection, services: Services, response:
     responses={
         200: answered(STORED_QUERY, "Replaced, or equal to what was there.", {"ETag": "The version."}),
         201: {"model": StoredQueryAnswer, **answered(STORED_QUERY, "Created.", _HEADERS)},
-        **problems(400, 409, 412, 413, 415, 422),
+        **problems(400, 409, 412, 413, 415, 422, 503),
     },
     openapi_extra=_BODY_OF_PUT,
 )
 def put_query(
     name: Name,
     body: BodyOfPut,
+    _looked_at: TargetOfPut,
     _turn: PlanningTurn,
     transaction: Transaction,
     services: ServicesOf,

@@ -14,7 +14,7 @@ from app.api.warned import shown_reasons, shown_warnings
 from app.domain.access import refuse_beyond_scope, visible
 from app.domain.forks import Fork
 from app.domain.internal_queries import is_internal
-from app.domain.scopes import names_in
+from app.domain.scopes import named_in
 from app.store.catalog import load_visible_catalog
 from app.store.fleet import warning_of_no_room
 from app.store.queries import QueryRow
@@ -29,7 +29,7 @@ from engine.plan.build import read_query
 def checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
     """Read a definition, with the functions that it calls, and refuse what it names outside of the caller's scope."""
     definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
-    refuse_beyond_scope(names_in(definition))
+    refuse_beyond_scope(named_in(definition))
     return definition
 
 

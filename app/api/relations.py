@@ -19,8 +19,11 @@ from app.api.deps import (
     Name,
     OnlyKnownParameters,
     PlanningTurn,
+    Services,
     ServicesOf,
     Transaction,
+    looked_outside,
+    planned,
 )
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import (
@@ -34,6 +37,7 @@ from app.api.examples import (
     TABLE_DEFINITION,
     TABLE_FILES,
 )
+from app.api.inferring import asked_columns, inferred, spelled_out, warnings_of
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from app.api.warned import shown_warnings
@@ -41,7 +45,6 @@ from app.domain.access import refuse_beyond_scope, visible
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in
 from app.domain.sources import read_source, source_warnings
-from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.page_bounds import Most
 from app.store.parts import parts_of
@@ -55,6 +58,7 @@ from engine.definition.names import NAME_PATTERN
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
+from engine.plan.warnings import DefinitionWarning
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
@@ -72,28 +76,51 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> SourceDefinition:
+@dataclass(frozen=True, slots=True)
+class _LookedAt:
+    """A definition that a PUT asks for, and what may surprise of it."""
+
+    definition: SourceDefinition
+    warnings: list[DefinitionWarning]
+
+
+def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
+
+
+def _read(model: type[SourceDefinition], body: Any) -> SourceDefinition:
     definition = read_source(model, body)
     refuse_beyond_scope(feeds_in(definition))
-    feed = feed_of(name, definition)
-    control_of(feed).check(feed, site_of(settings), relation_schema(name, definition))
     return definition
 
 
-def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
-    return _checked(name, StreamDefinition, body, services.settings)
+async def _looked_at(name: str, model: type[SourceDefinition], body: Any, services: Services) -> _LookedAt:
+    _check_name(name)
+    site = site_of(services.settings)
+    warnings: list[DefinitionWarning] = []
+    asked = await planned(services, lambda: asked_columns(model, body))
+    if asked is not None:
+        found = await looked_outside(services, lambda: inferred(name, asked, site))
+        body, warnings = spelled_out(body, found), warnings_of(found)
+    definition = await planned(services, lambda: _read(model, body))
+    feed = feed_of(name, definition)
+    await looked_outside(services, lambda: control_of(feed).check(feed, site, relation_schema(name, definition)))
+    return _LookedAt(definition, [*warnings, *source_warnings(definition)])
 
 
-def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
-    return _checked(name, TableDefinition, body, services.settings)
+async def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
+    return await _looked_at(name, StreamDefinition, body, services)
 
 
-# Before the transaction begins: systems outside of the database are asked.
-_StreamLookedAt = Annotated[SourceDefinition, Depends(_stream_looked_at)]
-_TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
+async def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
+    return await _looked_at(name, TableDefinition, body, services)
+
+
+# Before the transaction begins and before the turn that it needs: systems outside of the database are asked, and may be away.
+_StreamLookedAt = Annotated[_LookedAt, Depends(_stream_looked_at)]
+_TableLookedAt = Annotated[_LookedAt, Depends(_table_looked_at)]
 
 
 @streams.put(
@@ -111,8 +138,8 @@ _TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
 )
 def put_stream(
     name: Name,
+    looked_at: _StreamLookedAt,
     _turn: PlanningTurn,
-    definition: _StreamLookedAt,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
@@ -121,9 +148,11 @@ def put_stream(
 
     With records in it, it may get further columns, which these have as null, and columns may get types that hold all values of theirs (int:
     bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
-    The answer spells out every default. An equal definition changes nothing, so this can be repeated.
+    The answer spells out every default. An equal definition changes nothing, so this can be repeated. `"columns": "infer"` takes columns, and
+    the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
+    and shown; `warnings` names fields that are no columns.
     """
-    return _put(transaction, _Wanted("stream", name, definition), conditions, response)
+    return _put(transaction, _Wanted("stream", name, looked_at), conditions, response)
 
 
 @tables.put(
@@ -142,8 +171,8 @@ def put_stream(
 )
 def put_table(
     name: Name,
+    looked_at: _TableLookedAt,
     _turn: PlanningTurn,
-    definition: _TableLookedAt,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
@@ -152,9 +181,9 @@ def put_table(
 
     With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-    What columns may become while there are records is as of streams. The answer spells out every default.
+    What columns may become while there are records is as of streams, and so is `"columns": "infer"`. The answer spells out every default.
     """
-    return _put(transaction, _Wanted("table", name, definition), conditions, response)
+    return _put(transaction, _Wanted("table", name, looked_at), conditions, response)
 
 
 @streams.get(
@@ -243,17 +272,17 @@ class _Wanted:
 
     kind: Kind
     name: str
-    definition: SourceDefinition
+    looked_at: _LookedAt
 
 
 def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RegisteredAnswer:
-    result = put_source(connection, wanted.kind, wanted.name, wanted.definition, conditions)
+    result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/{wanted.kind}s/{wanted.name}"
     set_etag(response, result.row.version)
     answer = _answers(connection, [result.row])[0]
-    return RegisteredAnswer(**dict(answer), warnings=shown_warnings(source_warnings(wanted.definition)))
+    return RegisteredAnswer(**dict(answer), warnings=shown_warnings(wanted.looked_at.warnings))
 
 
 def _get(

@@ -18,10 +18,12 @@ from app.api.examples import COMMITS, REWIND, REWIND_WISH
 from app.api.idempotent import answered_once
 from app.api.query_answers import stored_answer
 from app.api.rewind_schemas import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
+from app.api.targets import look_at_target, within
 from app.domain.access import refuse_beyond_scope, visible_position
-from app.domain.rewinds import Place, named, place_in_body
-from app.domain.scopes import names_in
+from app.domain.rewinds import DEFINITION, Place, named, place_in_body
+from app.domain.scopes import named_in
 from app.store.catalog import load_visible_catalog
+from app.store.delivery_targets import Target, asked_target
 from app.store.queries import get_query
 from app.store.rewinds import Rewinding, in_body, list_commits, rewind_query
 from app.store.sql.functions import with_functions
@@ -94,10 +96,12 @@ async def post_rewind(
     undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
     """
     asked = validated(RewindBody, body)
-    definition = None
+    definition, target = None, None
     if asked.definition is not None:
         async with services.database.inspection_turns.taken():
-            definition = await planned(services, partial(_definition, services, name, asked.definition))
+            definition, target = await planned(services, partial(_definition, services, name, asked.definition))
+    with within(DEFINITION):
+        await look_at_target(services, target)
     wish = asked.desired_state
     if wish is None and definition is not None and "desired_state" in definition.model_fields_set:
         wish = definition.desired_state
@@ -109,16 +113,20 @@ async def post_rewind(
         return await to_thread.run_sync(work)
 
 
-def _definition(services: Services, name: str, body: Any) -> QueryDefinition:
-    """Read the edited definition."""
+def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefinition, Target | None]:
+    """Read the edited definition; returns it, and where it delivers to anew."""
     with services.database.inspection.begin() as connection:
         functions = opened(QueryDefinition, get_query(connection, name).definition).functions
         try:
             definition = read_query(named(body, name), lambda: load_visible_catalog(raw(connection)))
         except DefinitionInvalid as error:
             raise in_body(error) from error
-        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in names_in(definition))
-        return with_functions(connection, definition, functions)
+        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
+        definition = with_functions(connection, definition, functions)
+        try:
+            return definition, asked_target(connection, definition)
+        except DefinitionInvalid:
+            return definition, None  # told where the query is put back
 
 
 def _rewound(

@@ -277,6 +277,39 @@ class Shares(Answer):
     )
 
 
+class DeliveryTrouble(Answer):
+    """Why nothing is delivered."""
+
+    code: str = Field(description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["target_unavailable"])
+    detail: str = Field(description="What happened.")
+    cure: str = Field(description="What helps.")
+    at: datetime | None = Field(description="When it was last found; null: it is so at this moment.")
+
+
+class Delivery(Answer):
+    """How far the query's results are delivered (`into.connector`)."""
+
+    id: str = Field(description="What its target knows it by; another one begins where the target or the result changes.")
+    type: str = Field(description="Of the target.", examples=["kafka"])
+    state: Literal["delivering", "waiting", "stopped"] = Field(
+        description="`delivering`: what comes is delivered. `waiting`: the target takes nothing now, or no driver is there; it is tried again"
+        " by itself. `stopped`: trying again cannot help, or the query is stopped."
+    )
+    since: datetime = Field(description="When it came into this state.")
+    reason: DeliveryTrouble | None = Field(description="Why it is not delivering; null: it is.")
+    position: int = Field(description="Number of the result's row that is delivered next.")
+    end_position: int = Field(description="Number behind the result's last row.")
+    lag_rows: int = Field(description="Rows that are not delivered yet.", examples=[120])
+    lag_ms: int | None = Field(
+        description="By how much event time the target is behind the result; null: nothing was delivered yet."
+    )
+    delivered_rows: int = Field(description="Rows that were delivered since it began.")
+    delivered_at: datetime | None = Field(description="When it last delivered something; null: not yet.")
+    failures: int = Field(description="Attempts that failed since it began.")
+    attempt: int = Field(description="Attempts that failed in a row.")
+    next_attempt_at: datetime | None = Field(description="When it is tried again after a failure.")
+
+
 class WaitingSpan(Answer):
     """Records or windows that wait, at times from ``from_ms`` to ``to_ms``, both inclusive."""
 
@@ -345,6 +378,9 @@ class StatusAnswer(Answer):
         " help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help)."
     )
     shares: Shares = Field(description="What its time goes into.")
+    delivery: Delivery | None = Field(
+        description="How far its results are delivered elsewhere; null: they are not (`into.connector`)."
+    )
     restorable_since: datetime | None = Field(
         description="A database put back from a dump made since then finds all of its state; null: from any dump. What older ones name is"
         " removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`)."

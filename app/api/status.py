@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -15,6 +17,8 @@ from app.api.examples import STATUS
 from app.api.schemas import (
     Carrier,
     Counter,
+    Delivery,
+    DeliveryTrouble,
     FeedProgress,
     PartitionProgress,
     QueryState,
@@ -24,12 +28,14 @@ from app.api.schemas import (
     TaskStatus,
     WaitingSpan,
 )
+from app.domain.deliveries import DeliveryFacts, judged
 from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
 from app.errors import AppError
 from app.store.bell import rung
+from app.store.delivery_status import delivery_of
 from app.store.fleet import find_fleet
 from app.store.producers import find_wait
 from app.store.queries import query_not_found
@@ -71,7 +77,7 @@ async def get_status(
 
 
 async def _when_reached(services: Services, status: Status, wanted: str, deadline: float) -> Status:
-    with services.bell.listening(status.query_id) as event:
+    with services.bell.listening(status.query_id, asyncio.Event()) as event:
         while True:
             async with services.database.reads.connect() as connection:
                 found = await find_status_by_id(connection, status.query_id)
@@ -92,6 +98,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         feeds = await feeds_read(connection, status.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
         counters = await counters_of(connection, status.query_id)
+        delivery = await delivery_of(connection, status.query_id)
         waits = await _reason_for_waiting(services, connection, status) if status.is_unplaced else None
         # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
@@ -137,6 +144,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         carrier=_carrier(detail.get("carrier")),
         limited_by=limit_of(facts),
         shares=_shares(facts),
+        delivery=None if delivery is None else _delivery(delivery),
         restorable_since=status.restorable_since,
     )
 
@@ -150,6 +158,26 @@ def _carrier(noted: Mapping[str, Any] | None) -> Carrier | None:
         cpu_share=noted.get("cpu_share"),
         largest_batch=noted.get("largest_batch"),
         max_rows=noted.get("max_rows"),
+    )
+
+
+def _delivery(facts: DeliveryFacts) -> Delivery:
+    state, reason = judged(facts)
+    return Delivery(
+        id=facts.id,
+        type=facts.definition["type"],
+        state=state,
+        since=facts.state_since,
+        reason=None if reason is None else DeliveryTrouble.model_validate(asdict(reason)),
+        position=facts.position,
+        end_position=facts.end,
+        lag_rows=facts.lag_rows,
+        lag_ms=facts.lag_ms,
+        delivered_rows=facts.delivered_rows,
+        delivered_at=facts.delivered_at,
+        failures=facts.failures,
+        attempt=facts.attempt,
+        next_attempt_at=facts.next_attempt_at,
     )
 
 

@@ -13,11 +13,12 @@ from app.api.deps import LongInspection, OnlyKnownParameters, PlanningTurn
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect, EditPreview, ValidationAnswer
 from app.api.examples import EDIT, WINDOW_DEFINITION
+from app.api.looked_at import TargetProblems
 from app.api.schemas import ProblemItem, WarningItem
 from app.api.warned import shown_warnings
 from app.domain.access import name_beyond, scope_in_force
 from app.domain.edits import EditKind
-from app.domain.scopes import names_in
+from app.domain.scopes import named_in
 from app.store.catalog import load_catalog, load_visible_catalog, producers_of
 from app.store.previews import effects_of, last_commit_at
 from app.store.queries import find_query
@@ -44,7 +45,9 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
     responses={200: answered(EDIT, "What is wrong, or the plan; and the edit it would be."), **problems(400, 413, 415)},
     openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
 )
-def post_validation(body: JsonBody, _turn: PlanningTurn, transaction: LongInspection) -> ValidationAnswer:
+def post_validation(
+    body: JsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection
+) -> ValidationAnswer:
     """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
 
     `warnings` says where the lateness of records would depend on what one may not expect: on the number of a producer's tasks, on missing
@@ -64,6 +67,9 @@ def post_validation(body: JsonBody, _turn: PlanningTurn, transaction: LongInspec
     except DefinitionInvalid as error:
         faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in error.problems]
         return _answer(definition, None, faults, [], None, None)
+    if outside:
+        faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in outside]
+        return _answer(definition, None, faults, [], None, None)
     warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
     return _answer(definition, plan, [], warned, _edit(transaction, definition, plan), statement_of(definition, catalog))
 
@@ -79,8 +85,8 @@ def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition)
         return
     faults = [
         Problem(pointer, "out_of_scope", name_beyond(name, scope))
-        for pointer, name in names_in(definition)
-        if not scope.allows(name)
+        for pointer, name in named_in(definition)
+        if name is None or not scope.allows(name)
     ]
     if not faults and not all(map(scope.allows, names_beside(connection, definition.name))):
         faults = [Problem("/name", "out_of_scope", name_beyond(definition.name, scope))]

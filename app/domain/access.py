@@ -251,8 +251,8 @@ def name_beyond(name: str | None, scope: Scope) -> str:
     """Say that a name is outside of a scope."""
     if name is None:
         return (
-            f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic; "
-            "use a key without a scope"
+            f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic, and delivers no "
+            "results there; use a key without a scope"
         )
     return f"{name[:80]!r} is not within the key's scope ({scope.text}), or reads or writes what is not; use another key"
 

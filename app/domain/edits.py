@@ -83,6 +83,10 @@ _SHARED_OUT = (
 )
 _FROM_NOW_ON = "concerns what is handled from now on"
 _ADDED = "columns that are new are null in what was written before, until it changes"
+_DELIVERED = (
+    "a new delivery begins, from where its `start` says; what was delivered stays where it is. Where `every` alone changes, the delivery "
+    "goes on; with null it ends"
+)
 # Parts that only say how long, how many or what then. Where both values must be there, having none at all is another kind of state.
 _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/joins/\d+/grace", True, _WAITING),
@@ -96,6 +100,7 @@ _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/suppress/buffer(/\w+)?", False, "what is held stays; the new bounds are looked at after the next change"),
     (r"/suppress/event_driven", False, _FROM_NOW_ON),
     (r"/idle(/after)?", False, _FROM_NOW_ON),
+    (r"/into/connector(/.*)?", False, _DELIVERED),
     (r"/into/retention", False, "records older than a shorter retention are removed; what is gone does not come back"),
     (r"/into/versioned/history_retention", True, "versions beyond a shorter retention can no longer be read"),
     (_TASKS, False, _SHARED_OUT),

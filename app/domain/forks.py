@@ -103,7 +103,10 @@ def _own_result(original: Mapping[str, Any], into: Mapping[str, Any], wish: Fork
         detail = "a fork appends to no stream, or its records would be there twice; leave append_to out"
         faults.append(Fault(f"{DEFINITION}/into/append_to", "name_mismatch", detail))
     own = wish.into or (wish.name if said in (None, former) else said)
-    return {**{name: value for name, value in into.items() if name != "append_to"}, kind: own}
+    found = {**{name: value for name, value in into.items() if name != "append_to"}, kind: own}
+    if into.get("connector") == original.get("connector") is not None:
+        found["connector"] = None  # delivered to where the original delivers, each result would be there twice
+    return found
 
 
 def as_fork(original: Mapping[str, Any], fork: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A double that JSON has no number for is a text, as in the rows that Postgres wri
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -28,36 +29,58 @@ def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bo
     """
     if frame.is_empty():
         return []
-    members = [_member(OFFSET, frame["_offset"].cast(pl.String)), _member(EVENT_TIME, frame["_ts"].cast(pl.String))]
+    texts = {OFFSET: frame["_offset"].cast(pl.String), EVENT_TIME: frame["_ts"].cast(pl.String)}
+    marks = {}
     if (frame["_op"] != 0).any():
-        members.append(frame.select(pl.when(pl.col("_op") != 0).then(pl.lit(f'"{OP}":"delete"')).alias(OP)).to_series())
+        marks[OP] = frame.select(pl.when(pl.col("_op") != 0).then(pl.lit(f'"{OP}":"delete"'))).to_series()
     if REPLAYED in frame.columns:
-        members.append(frame.select(pl.when(REPLAYED).then(pl.lit(f'"{REPLAYED}":true')).alias(REPLAYED)).to_series())
-    return _objects([*members, *_members(frame, columns, has_text_numbers=has_text_numbers)])
+        marks[REPLAYED] = frame.select(pl.when(REPLAYED).then(pl.lit(f'"{REPLAYED}":true'))).to_series()
+    names = (*texts, *marks, *columns.names)
+    return _objects({**texts, **_texts(frame, columns, has_text_numbers=has_text_numbers)}, [names], marks)[0]
 
 
 def encode_values(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> list[str]:
     """Return one JSON object per row, of these columns alone."""
-    if not len(columns):
-        return ["{}"] * frame.height
-    return _objects(_members(frame, columns, has_text_numbers=has_text_numbers)) if frame.height else []
+    return encode_keyed(frame, columns, (), has_text_numbers=has_text_numbers)[1]
 
 
-def _members(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> list[pl.Series]:
+def encode_keyed(
+    frame: pl.DataFrame, columns: Schema, key: Sequence[str], *, has_text_numbers: bool
+) -> tuple[list[str], list[str]]:
+    """Return one JSON object per row of the key's columns, and one of all columns; each value is encoded once."""
+    if frame.is_empty():
+        return [], []
+    keys, rows = _objects(_texts(frame, columns, has_text_numbers=has_text_numbers), [key, columns.names])
+    return keys or ["{}"] * frame.height, rows or ["{}"] * frame.height
+
+
+def _texts(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> dict[str, pl.Series]:
+    return {name: _values(frame[name], declared, has_text_numbers=has_text_numbers) for name, declared in columns.items()}
+
+
+def _objects(
+    texts: Mapping[str, pl.Series], wanted: Sequence[Sequence[str]], marks: Mapping[str, pl.Series] | None = None
+) -> list[list[str]]:
+    """Put objects together, of all columns and all rows in one query plan.
+
+    Args:
+        texts: JSON values by name; null is null.
+        wanted: the members of each object to make of a row; without any there are no objects.
+        marks: whole members by name, left out where they are null.
+    """
+    columns = [*texts.values(), *(marks or {}).values()]
+    # By places, for a column's name may look like a pattern.
+    members = {name: pl.col(str(place)) for place, name in enumerate((*texts, *(marks or {})))}
+    members |= {name: pl.lit(json.dumps(name) + ":") + members[name].fill_null("null") for name in texts}
+    joined = {
+        str(place): pl.concat_str([members[name] for name in names], separator=",", ignore_nulls=True)
+        for place, names in enumerate(wanted)
+        if names
+    }
+    found = pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)]).select(**joined)
     return [
-        _member(name, _values(frame[name], declared, has_text_numbers=has_text_numbers)) for name, declared in columns.items()
+        [f"{{{text}}}" for text in found.get_column(str(place)).to_list()] if names else [] for place, names in enumerate(wanted)
     ]
-
-
-def _objects(members: list[pl.Series]) -> list[str]:
-    joined = pl.DataFrame(members).select(pl.concat_str(pl.all(), separator=",", ignore_nulls=True)).to_series()
-    return [f"{{{text}}}" for text in joined.to_list()]
-
-
-def _member(name: str, values: pl.Series) -> pl.Series:
-    """Put the name before each JSON value; null is null."""
-    head = json.dumps(name) + ":"
-    return values.to_frame("value").select((pl.lit(head) + pl.col("value").fill_null("null")).alias(name)).to_series()
 
 
 def _values(values: pl.Series, declared: ColumnType, *, has_text_numbers: bool) -> pl.Series:

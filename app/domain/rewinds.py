@@ -85,6 +85,21 @@ def forked_since(batch_id: int, forks: Iterable[tuple[str, int | None]]) -> str 
     )
 
 
+def delivered_since(next_sequence: int, delivered: int | None) -> str | None:
+    """Say that results behind a commit were delivered elsewhere; None: none were.
+
+    Args:
+        next_sequence: number behind the last row of the result as of the commit.
+        delivered: number behind the last row that may have been brought away; None: none are.
+    """
+    if delivered is None or delivered <= next_sequence:
+        return None
+    return (
+        f"{delivered - next_sequence:,} results behind it were delivered (into.connector), and cannot be taken back; "
+        "rewind with a definition whose `into.connector` is null, or names another target"
+    )
+
+
 def named(definition: Any, name: str) -> Any:
     """Return the definition of a body, which may leave the query's name out.
 

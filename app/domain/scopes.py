@@ -73,6 +73,13 @@ def names_in(definition: QueryDefinition) -> Iterator[tuple[str, str]]:
         yield "/into/append_to", definition.into.append_to
 
 
+def named_in(definition: QueryDefinition) -> Iterator[tuple[str, str | None]]:
+    """Yield what ``names_in`` does, and None for where results are delivered to: that is elsewhere, and nobody's by its name."""
+    yield from names_in(definition)
+    if definition.into.connector is not None:
+        yield "/into/connector", None
+
+
 def feeds_in(definition: SourceDefinition) -> Iterator[tuple[str, str | None]]:
     """Yield pointer and name of the feed that a source reads beside its own; None for what has no name of a relation, such as a directory."""
     yield from definition.connector.named()

@@ -53,6 +53,9 @@ def check_source(definition: SourceDefinition) -> None:
         check_table_size(problems, key, columns, is_versioned=definition.versioned is not None)
     if definition.connector.where is not None:
         problems.condition("/connector/where", definition.connector.where, definition.schema_)
+    if definition.connector.has_positions and not isinstance(definition, TableDefinition):
+        detail = "changes of a database are of a table's rows: register a table"
+        problems.add("/connector", "unsupported_option", detail)
     for problem in definition.connector.faults():
         problems.add(problem.pointer, problem.code, problem.detail)
     if problems.found:
@@ -64,7 +67,7 @@ def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
     is_open = (
         isinstance(definition, TableDefinition) and definition.versioned is None and "conflict" not in definition.model_fields_set
     )
-    if not is_open or definition.event_time is None:
+    if not is_open or definition.event_time is None or definition.connector.has_positions:
         return []
     return [
         DefinitionWarning(
@@ -121,6 +124,12 @@ def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
 def _check_conflict(definition: TableDefinition, problems: Problems) -> None:
     """Event time can decide only where there is one, and where puts overwrite each other at all (V2, V7)."""
     if definition.conflict != "latest_event_time":
+        return
+    if definition.connector.has_positions:
+        problems.add(
+            "/conflict", "unsupported_option",
+            "of a database's changes the one counts that stands last in the database's log; leave `conflict` out",
+        )  # fmt: skip
         return
     if definition.versioned is not None:
         problems.add(

@@ -26,6 +26,7 @@ import structlog
 from app.domain.lifecycle import Limits
 from app.domain.states import State
 from app.driver.collecting import Collecting
+from app.driver.deliveries import Delivering
 from app.driver.host import QueryHost
 from app.driver.launching import FencedLauncher, discard_query
 from app.driver.leases import Leases
@@ -111,6 +112,7 @@ class DriverProcess:
         self._root = StateRoot.open(self._checkpoints_dir, self._store)
         retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
         self._collecting = Collecting(dsn, self._store, self._root.id, retention)
+        self._delivering = Delivering(identity.driver_id)
         self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms, self._root)
         self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge, self._was_busy)
         self._process = (socket.gethostname(), os.getpid(), psutil.Process().create_time())
@@ -170,6 +172,7 @@ class DriverProcess:
         if self._phase == "draining" and self._drains_until is None:
             log.info("driver_draining")
             self._reconciler.is_draining = True
+            self._delivering.ask_to_end()
             self._drains_until = time.monotonic() + self._settings.stop_timeout_ms / 1000
 
     def _drain(self, exit_code: int) -> None:
@@ -199,6 +202,8 @@ class DriverProcess:
             connection = self._connect()
             self._beat(connection)
             self._claim(connection)
+            if self._phase != "draining":
+                self._delivering.keep(connection)
             if self._leases.is_trusted:
                 self._due_ms = self._reconciler.reconcile(connection)
             self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
@@ -305,6 +310,7 @@ class DriverProcess:
     def _end(self) -> None:
         """Say goodbye. With something still alive the row stays: only the end of the process makes an end of that."""
         self._collecting.stop()
+        self._delivering.end()
         is_clean = not self._host.has_live and self._is_empty
         if is_clean:
             closing = threading.Thread(target=self._runner.close, name="close-runner", daemon=True)

@@ -24,6 +24,7 @@ from engine.connectors.log.storage import (
     BATCH_BYTES,
     CLAIM_KEY_SQL,
     STORE_RESPONSE_SQL,
+    append_behind,
     append_params,
     encode_batch,
     route,
@@ -36,6 +37,10 @@ LISTED_REJECTS = 1_000
 # More rows than this are routed and encoded in a thread: they would hold up every other request for milliseconds.
 INLINE_ROWS = 4_096
 _ITEM = "_item"
+
+_APPEND_TO_SAME_SQL = append_behind(
+    "SELECT FROM slackwater.relation WHERE id = %(relation_id)s AND version = %(version)s FOR SHARE"
+)
 
 Connection = psycopg.AsyncConnection[Any]
 Cursor = psycopg.AsyncCursor[Any]
@@ -147,7 +152,7 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
     """Append the records of several requests to one feed, all or none.
 
     Args:
-        connection: one outside a transaction.
+        connection: in autocommit mode.
         items: in order of arrival, all with the same ``target.feed_id``.
 
     Returns:
@@ -156,6 +161,9 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
     Raises:
         StaleTarget: the feed was made anew; holds for all items.
     """
+    batches = await _made(items, range(len(items))) if all(item.changes is None for item in items) else None
+    if batches is not None and len(batches) == 1 and _is_alike(items):
+        return await _append_one(connection, items, batches[0])
     outcomes: dict[int, Outcome] = {}
     async with connection.transaction(), connection.cursor() as cursor:
         fresh = await _fresh_relations(cursor, items)
@@ -165,13 +173,33 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
         followers = await _claim_keys(cursor, items, outcomes)
         writing = [index for index in range(len(items)) if index not in outcomes and index not in followers]
         items = await _newer_alone(cursor, items, writing)
-        ranges = await _append_records(cursor, items, writing)
+        if batches is None or len(writing) < len(items):
+            batches = await _made(items, writing)
+        ranges = await _append_records(cursor, batches)
         await _keep_rejects(cursor, [items[index] for index in writing])
         for index in writing:
-            outcomes[index] = await _answered(cursor, items[index], tuple(ranges.get(index, ())))
+            outcomes[index] = answer = _answer(items[index], ranges.get(index, ()))
+            await _keep_answer(cursor, items[index], answer)
     for index, leader in followers.items():
         outcomes[index] = _same_answer(items[index], items[leader].digest, outcomes[leader])
     return [outcomes[index] for index in range(len(items))]
+
+
+def _is_alike(items: Sequence[AppendItem]) -> bool:
+    """Whether nothing but records of one relation is to be written."""
+    targets = {(item.target.relation_id, item.target.version) for item in items}
+    return len(targets) == 1 and not any(item.rejects.height or item.key is not None for item in items)
+
+
+async def _append_one(connection: Connection, items: Sequence[AppendItem], batch: _Batch) -> list[Outcome]:
+    """Append what is one batch and nothing else: by one statement, which is its own transaction."""
+    target = items[0].target
+    params = {**batch.params, "relation_id": target.relation_id, "version": target.version}
+    row = await (await connection.execute(_APPEND_TO_SAME_SQL, params)).fetchone()
+    if row is None:
+        raise StaleTarget
+    ranges = _ranges(batch, row[0])
+    return [_answer(item, ranges.get(index, ())) for index, item in enumerate(items)]
 
 
 async def _fresh_relations(cursor: Cursor, items: Sequence[AppendItem]) -> set[tuple[UUID, int]]:
@@ -218,9 +246,9 @@ async def _newer_alone(cursor: Cursor, items: Sequence[AppendItem], writing: Seq
     found = list(items)
     changing = [(index, items[index], items[index].changes) for index in writing if items[index].accepted.height]
     judged = [(index, item, changes) for index, item, changes in changing if changes is not None]
-    floors = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in judged])
+    sources = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in judged])
     for index, item, changes in judged:
-        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, changes, floors)
+        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, changes, sources)
         left_out = item.accepted.height - accepted.height - forgotten.height
         rejects = pl.concat([item.rejects, forgotten]).sort("offset", maintain_order=True) if forgotten.height else item.rejects
         found[index] = replace(item, accepted=accepted, rejects=rejects, older=left_out)
@@ -236,24 +264,35 @@ class _Batch:
     counts: tuple[tuple[int, int], ...]
 
 
-async def _append_records(cursor: Cursor, items: Sequence[AppendItem], writing: Sequence[int]) -> dict[int, list[Range]]:
-    """Append the records of these items; one batch per relation and partition.
+async def _made(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch]:
+    """Put the records of these items into batches, one per relation and partition where they are few."""
+    is_small = sum(items[index].accepted.height for index in writing) <= INLINE_ROWS
+    return _batches(items, writing) if is_small else await anyio.to_thread.run_sync(_batches, items, writing)
+
+
+async def _append_records(cursor: Cursor, batches: Iterable[_Batch]) -> dict[int, list[Range]]:
+    """Append batches.
 
     Returns:
         Item to where its records went.
     """
-    is_small = sum(items[index].accepted.height for index in writing) <= INLINE_ROWS
-    batches = _batches(items, writing) if is_small else await anyio.to_thread.run_sync(_batches, items, writing)
     ranges: dict[int, list[Range]] = {}
     for batch in batches:
         await cursor.execute(APPEND_SQL, batch.params)
         row = await cursor.fetchone()
         if row is None:
             raise StaleTarget
-        offset = row[0]
-        for index, count in batch.counts:
-            ranges.setdefault(index, []).append(Range(batch.partition, offset, count))
-            offset += count
+        for index, found in _ranges(batch, row[0]).items():
+            ranges.setdefault(index, []).extend(found)
+    return ranges
+
+
+def _ranges(batch: _Batch, offset: int) -> dict[int, list[Range]]:
+    """Return where the records of each item are, in a batch that begins at an offset."""
+    ranges = {}
+    for index, count in batch.counts:
+        ranges[index] = [Range(batch.partition, offset, count)]
+        offset += count
     return ranges
 
 
@@ -269,10 +308,15 @@ def _batches(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch
         frame = _together([items[index].accepted for index in indexes], indexes)
         for partition, part in route(frame, first.target.schema.key, first.target.partitions):
             for rows in slices(part, len(part), BATCH_BYTES):
-                origins, counts = np.unique(rows.drop_in_place(_ITEM).to_numpy(), return_counts=True)
+                counts = _counts(rows.drop_in_place(_ITEM))
                 params = append_params(first.target.feed_id, partition, encode_batch(rows, first.now_ms))
-                batches.append(_Batch(partition, params, tuple(zip(origins.tolist(), counts.tolist(), strict=True))))
+                batches.append(_Batch(partition, params, counts))
     return sorted(batches, key=lambda batch: batch.partition)
+
+
+def _counts(origins: pl.Series) -> tuple[tuple[int, int], ...]:
+    items, counts = np.unique(origins.to_numpy(), return_counts=True)
+    return tuple(zip(items.tolist(), counts.tolist(), strict=True))
 
 
 def _together(frames: Sequence[pl.DataFrame], indexes: Sequence[int]) -> pl.DataFrame:
@@ -294,16 +338,20 @@ async def _keep_rejects(cursor: Cursor, items: Iterable[AppendItem]) -> None:
                 await copy.write_row((item.target.schema.name, item.target.feed_name, *row, at))
 
 
-async def _answered(cursor: Cursor, item: AppendItem, ranges: tuple[Range, ...]) -> Appended:
+def _answer(item: AppendItem, ranges: Iterable[Range]) -> Appended:
     warnings = warnings_of(item.target.schema, cast("int | None", item.accepted["_ts"].max()))
-    appended = Appended(ranges, (), warnings=warnings, older=item.older)
-    if item.rejects.height:
-        listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
-        reasons = item.rejects.group_by("reason").len().sort("reason")
-        is_stopping = item.target.schema.is_stop_on_bad_record
-        rejected = tuple(Rejected(*row) for row in listed.iter_rows())
-        appended = Appended(ranges, rejected, dict(reasons.iter_rows()), warnings, item.older, is_stopping)
+    appended = Appended(tuple(ranges), (), warnings=warnings, older=item.older)
+    if not item.rejects.height:
+        return appended
+    listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
+    reasons = item.rejects.group_by("reason").len().sort("reason")
+    is_stopping = item.target.schema.is_stop_on_bad_record
+    rejected = tuple(Rejected(*row) for row in listed.iter_rows())
+    return replace(appended, rejected=rejected, reasons=dict(reasons.iter_rows()), is_stopping=is_stopping)
+
+
+async def _keep_answer(cursor: Cursor, item: AppendItem, answer: Appended) -> None:
+    """Keep the answer for a repeat."""
     if item.key is not None:
-        params = {"response": Jsonb(appended.to_json()), "feed_id": item.target.feed_id, "key": item.key}
+        params = {"response": Jsonb(answer.to_json()), "feed_id": item.target.feed_id, "key": item.key}
         await cursor.execute(STORE_RESPONSE_SQL, params)
-    return appended

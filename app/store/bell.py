@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 import anyio.to_thread
@@ -25,12 +26,22 @@ LOOK_AGAIN_SECONDS = 1.0
 log = structlog.stdlib.get_logger(__name__)
 
 
+class Waiter(Protocol):
+    """What a ring sets, such as an ``asyncio.Event``."""
+
+    def set(self) -> None:
+        """Note the ring."""
+
+
+W = TypeVar("W", bound=Waiter)
+
+
 class Bell:
     """One LISTEN connection for all waiters of a process."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._waiters: dict[str, set[Waiter]] = {}
 
     async def run(self) -> None:
         """Listen until cancelled; a lost connection is made anew."""
@@ -60,19 +71,18 @@ class Bell:
 
     def ring(self, query_id: str) -> None:
         """Wake everybody who waits for this query."""
-        for event in self._waiters.get(query_id, ()):
-            event.set()
+        for waiter in self._waiters.get(query_id, ()):
+            waiter.set()
 
     @contextmanager
-    def listening(self, query_id: UUID) -> Iterator[asyncio.Event]:
-        """Yield an event that is set at each ring. Enter it before the first look, or a ring in between is missed."""
-        event = asyncio.Event()
+    def listening(self, query_id: UUID, waiter: W) -> Iterator[W]:
+        """Yield what is set at each ring. Enter it before the first look, or a ring in between is missed."""
         waiters = self._waiters.setdefault(str(query_id), set())
-        waiters.add(event)
+        waiters.add(waiter)
         try:
-            yield event
+            yield waiter
         finally:
-            waiters.discard(event)
+            waiters.discard(waiter)
             if not waiters:
                 self._waiters.pop(str(query_id), None)
 

@@ -9,12 +9,14 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
 import psycopg
 
-from app.domain.record_json import encode_values
+from app.domain.record_json import encode_keyed
 from app.errors import Unavailable
 from app.store.followed import Followed
 from app.store.replay_marks import with_marks
@@ -23,6 +25,7 @@ from engine.connectors.conform import nulls
 from engine.connectors.log.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
 from engine.connectors.log.storage import READ_SQL, cut_batch
 from engine.connectors.sink import REPLAYED
+from engine.core.frames import only
 
 STRETCH_ROWS = 1_000
 STRETCH_BYTES = 1 << 20
@@ -37,13 +40,23 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows
 ORDER BY base_offset LIMIT %(rows)s
 """
 
-_IS_SAME = "(SELECT id FROM log.incarnation) IS NOT DISTINCT FROM %(incarnation)s::uuid"
-_HEADS_SQL = f"SELECT start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s AND {_IS_SAME} ORDER BY partition"  # noqa: S608 - made of constants
-# A dropped feed is there until it is swept, and numbers nothing any more.
-_NUMBERED_HEADS_SQL = f"""
-SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s AND next_sequence IS NOT NULL AND {_IS_SAME}
-    AND rewound IS NOT DISTINCT FROM %(rewound)s::uuid
-"""  # noqa: S608 - as above
+# A dropped feed is there until it is swept, and numbers nothing any more. The columns are those behind the ends: all is one snapshot.
+_HEADS_SQL = """
+SELECT w.place, h.oldest, h.following, r.definition -> 'columns', CASE WHEN w.is_stream AND r.id IS NOT NULL THEN ARRAY(
+    SELECT p.id FROM slackwater.relation p WHERE p.origin = 'derived' AND p.definition ->> 'append_to' = r.name
+) END
+FROM unnest(%(feeds)s::bigint[], %(relations)s::uuid[], %(incarnations)s::uuid[], %(rewound)s::uuid[], %(numbered)s::bool[], %(streams)s::bool[])
+    WITH ORDINALITY AS w (feed_id, relation_id, incarnation, rewound, is_numbered, is_stream, place)
+LEFT JOIN slackwater.relation r ON r.id = w.relation_id
+LEFT JOIN LATERAL (
+    SELECT l.partition, l.start_offset AS oldest, l.next_offset AS following FROM log.head l
+    WHERE NOT w.is_numbered AND l.feed_id = w.feed_id
+    UNION ALL
+    SELECT 0, f.start_sequence, f.next_sequence FROM log.feed f
+    WHERE w.is_numbered AND f.id = w.feed_id AND f.next_sequence IS NOT NULL AND f.rewound IS NOT DISTINCT FROM w.rewound
+) h ON (SELECT id FROM log.incarnation) IS NOT DISTINCT FROM w.incarnation
+ORDER BY w.place, h.partition
+"""
 _NUMBERED_SIZES_SQL = """
 SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
 WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
@@ -52,15 +65,10 @@ WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequenc
 GROUP BY sequence ORDER BY sequence LIMIT %(rows)s
 """
 
-_COLUMNS_SQL = """
-SELECT r.definition -> 'columns', ARRAY(
-    SELECT p.id FROM slackwater.relation p WHERE p.origin = 'derived' AND p.definition ->> 'append_to' = r.name
-)
-FROM slackwater.relation r WHERE r.id = %(id)s
-"""
-
 _MARK = f',"{REPLAYED}":true'
 Connection = psycopg.AsyncConnection[Any]
+Heads = list[tuple[int, int]]
+"""(Oldest offset, next offset) by lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +104,47 @@ async def heads(connection: Connection, followed: Followed) -> list[tuple[int, i
     Raises:
         Unavailable: ``relation_changing``: the relation has got other columns or parts since; who asks anew gets them.
     """
-    found = await _heads(connection, followed)
-    for part in followed.parts:
-        own = await _heads(connection, part)
-        if not own:
-            return []
-        found += own
+    (found,) = await heads_of(connection, [followed])
+    if isinstance(found, Unavailable):
+        raise found
     return found
 
 
-async def _heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
-    params = {"feed_id": followed.feed_id, "incarnation": followed.incarnation, "rewound": followed.rewound}
-    found = await connection.execute(_NUMBERED_HEADS_SQL if followed.is_derived else _HEADS_SQL, params)
-    # Behind the ends: what stands before them was written with the columns that are seen here.
-    row = await (await connection.execute(_COLUMNS_SQL, {"id": followed.relation_id})).fetchone()
-    if row is not None and row[0] != followed.stored_columns:
-        raise Unavailable("relation_changing", f"'{followed.name}' has other columns since; go on from the cursor")
-    if row is not None and followed.kind == "stream" and set(row[1]) != {part.relation_id for part in followed.parts}:
-        raise Unavailable("relation_changing", f"other queries append to '{followed.name}' since; go on from the cursor")
-    return [(start, end) for start, end in await found.fetchall()]
+async def heads_of(connection: Connection, followed: Sequence[Followed]) -> list[Heads | Unavailable]:
+    """Return what ``heads`` gives or raises for each of several, by one statement."""
+    logs = [log for each in followed for log in (each, *each.parts)]
+    params = {
+        "feeds": [log.feed_id for log in logs],
+        "relations": [log.relation_id for log in logs],
+        "incarnations": [log.incarnation for log in logs],
+        "rewound": [log.rewound for log in logs],
+        "numbered": [log.is_derived for log in logs],
+        "streams": [log.kind == "stream" for log in logs],
+    }
+    by_place = groupby(await (await connection.execute(_HEADS_SQL, params)).fetchall(), key=itemgetter(0))
+    found = (_judged(log, list(rows)) for log, (_, rows) in zip(logs, by_place, strict=True))
+    return [_of_lanes([next(found) for _ in (each, *each.parts)]) for each in followed]
+
+
+def _judged(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Unavailable:
+    (_, _, _, columns, parts), *_ = rows
+    if columns is not None and columns != log.stored_columns:
+        return Unavailable("relation_changing", f"'{log.name}' has other columns since; go on from the cursor")
+    if parts is not None and set(parts) != {part.relation_id for part in log.parts}:
+        return Unavailable("relation_changing", f"other queries append to '{log.name}' since; go on from the cursor")
+    return [(oldest, following) for _, oldest, following, _, _ in rows if oldest is not None]
+
+
+def _of_lanes(found: Sequence[Heads | Unavailable]) -> Heads | Unavailable:
+    """Put the heads of a log and of its parts together."""
+    lanes: Heads = []
+    for own in found:
+        if isinstance(own, Unavailable):
+            return own
+        if not own:
+            return []
+        lanes += own
+    return lanes
 
 
 async def stretch_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
@@ -171,8 +201,8 @@ async def _read_numbered(connection: Connection, followed: Followed, start: int,
         found = blocks(iter(await cursor.fetchall()), start, end)
     wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
     read = _whole if followed.part is None else _as_part
-    frames = [with_marks(read(frame, followed), frame).select(wanted) for frame in found]
-    return pl.concat(frames) if frames else pl.DataFrame()
+    frames = [only(with_marks(read(frame, followed), frame), *wanted) for frame in found]
+    return frames[0] if len(frames) == 1 else pl.concat(frames or [pl.DataFrame()])
 
 
 def _as_part(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
@@ -199,13 +229,12 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
     """Return changes as clients get them. A stream's records have the op ``append``; a deleted row is null."""
     if frame.is_empty():
         return []
-    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=has_text_numbers)
-    rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
+    keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
     upsert = "append" if followed.kind == "stream" else "upsert"
     items = []
     part = "" if followed.part is None else f'"part":{json.dumps(followed.part)},'
-    service = (frame[name] for name in ("_offset", "_ts", "_op", REPLAYED))
-    places = zip(*(frame[name] for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
+    service = (frame.get_column(name).to_list() for name in ("_offset", "_ts", "_op", REPLAYED))
+    places = zip(*(frame.get_column(name).to_list() for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
     for offset, ts, op, is_replayed, key, row in zip(*service, keys, rows, strict=True):
         own = (partition, offset) if places is None else next(places)
         number = "" if places is None else f'"sequence":{offset},{part}'

@@ -2,47 +2,79 @@
 
 A source of changes delivers at least once, and from an earlier position after a restart. A change that is older than what is kept of its key, or
 the same, is left out, so a repeated request appends nothing and a deleted row does not come back. What was not changed for the retention of
-change feeds is forgotten; the highest forgotten position stays as the *floor*: below it, of a key that is not known, a change is refused
-(``change_forgotten``), for it may be older than one that was forgotten. So nothing old ever wins, and what is kept is bounded by the keys that
-changed within the retention.
+change feeds is forgotten; the latest forgotten position and commit stay as the *floor*: below it, of a key that is not known, a change is
+refused (``change_forgotten``), for it may be older than one that was forgotten. So nothing old ever wins, and what is kept is bounded by the
+keys that changed within the retention.
+
+Beside it stands which columns the changes of a database had. One that was there and is not any more was dropped or renamed: its null would be
+no value, so the change is refused (``column_gone``). And of which table of the database the first change was: a row of another one with the same
+key would replace it (``other_table``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import polars as pl
 import psycopg
 
-from engine.connectors.canonical import reject_rows
+from engine.connectors.canonical import OP_UPSERT, reject_rows
 from engine.connectors.excerpts import excerpts_of
-from engine.connectors.formats.debezium.positions import ORIGIN, POSITION, without_older
+from engine.connectors.formats.debezium.absent import ABSENT
+from engine.connectors.formats.debezium.positions import TABLE, without_older
+from engine.connectors.formats.posted import IS_NAMED
+from engine.core.change_positions import COMMITTED, ORIGIN, POSITION
 
 KEY = "_key"
 STEP_ROWS = 5_000
 """Forgotten in one transaction: appends of changes to the table wait for it."""
 
-Floors = Mapping[tuple[UUID, str], str]
-"""The floor of a table and origin."""
+
+class Source(NamedTuple):
+    """What is kept of all changes of one database to a table.
+
+    Attributes:
+        floor: the latest forgotten position; None: nothing is forgotten.
+        floor_us: the latest forgotten commit; None: nobody knows it.
+        columns: that its changes had.
+        table: of the database, that the first change was of; None: nobody said it.
+    """
+
+    floor: str | None
+    floor_us: int | None
+    columns: frozenset[str]
+    table: str | None
+
+
+Sources = dict[tuple[UUID, str], Source]
+"""By table and origin."""
 
 _KEY_BYTES = 16
+_NAMED = 8
+"""Columns that a refusal names."""
+
+_SHOWN_CHARS = 64
+"""Of a table's name."""
+
 _LOCK = """
     INSERT INTO log.change_source AS kept (relation, origin)
     SELECT relation, origin FROM unnest(%s::uuid[], %s::text[]) AS found (relation, origin) ORDER BY relation, origin
-    ON CONFLICT (relation, origin) DO UPDATE SET origin = kept.origin RETURNING relation, origin, floor
+    ON CONFLICT (relation, origin) DO UPDATE SET origin = kept.origin RETURNING relation, origin, floor, floor_us, columns, source_table
 """
 _KNOWN = """
-    SELECT key, origin, position FROM unnest(%s::text[], %s::bytea[]) AS wanted (origin, key)
+    SELECT key, origin, position, committed_us FROM unnest(%s::text[], %s::bytea[]) AS wanted (origin, key)
     JOIN log.change_position USING (origin, key) WHERE relation = %s
 """
 _KEEP = """
-    INSERT INTO log.change_position AS kept (relation, origin, key, position)
-    SELECT %s, origin, key, position FROM unnest(%s::text[], %s::bytea[], %s::text[]) AS found (origin, key, position)
-    ON CONFLICT (relation, origin, key) DO UPDATE SET position = excluded.position, at = now()
+    INSERT INTO log.change_position AS kept (relation, origin, key, position, committed_us)
+    SELECT %s, origin, key, position, committed_us
+    FROM unnest(%s::text[], %s::bytea[], %s::text[], %s::bigint[]) AS found (origin, key, position, committed_us)
+    ON CONFLICT (relation, origin, key) DO UPDATE SET position = excluded.position, committed_us = excluded.committed_us, at = now()
 """
+_KEEP_SOURCE = "UPDATE log.change_source SET columns = %s, source_table = %s WHERE relation = %s AND origin = %s"
 _OLD_SOURCES = """
     SELECT relation, origin FROM log.change_source s WHERE EXISTS (
         SELECT FROM log.change_position p WHERE p.relation = s.relation AND p.origin = s.origin
@@ -55,9 +87,9 @@ _FORGET = """
         DELETE FROM log.change_position WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM log.change_position
             WHERE relation = %(relation)s AND origin = %(origin)s AND at < now() - %(kept_ms)s * interval '1 millisecond' LIMIT %(step)s
-        )) RETURNING position
-    ), highest AS (SELECT max(position) AS position, count(*) AS rows FROM gone)
-    UPDATE log.change_source SET floor = greatest(floor, highest.position) FROM highest
+        )) RETURNING position, committed_us
+    ), highest AS (SELECT max(position) AS position, max(committed_us) AS committed_us, count(*) AS rows FROM gone)
+    UPDATE log.change_source SET floor = greatest(floor, highest.position), floor_us = greatest(floor_us, highest.committed_us) FROM highest
     WHERE relation = %(relation)s AND origin = %(origin)s RETURNING highest.rows
 """
 _DELETED = """
@@ -81,7 +113,7 @@ def keyed(accepted: pl.DataFrame, key: Sequence[str], changes: pl.DataFrame) -> 
     return changes[accepted.get_column("_offset")].with_columns(pl.Series(KEY, digests, dtype=pl.Binary))
 
 
-async def lock_origins(cursor: psycopg.AsyncCursor[Any], changes: Iterable[tuple[UUID, pl.DataFrame]]) -> Floors:
+async def lock_origins(cursor: psycopg.AsyncCursor[Any], changes: Iterable[tuple[UUID, pl.DataFrame]]) -> Sources:
     """Let other appends of changes of these origins wait for the end of the transaction.
 
     Args:
@@ -89,18 +121,25 @@ async def lock_origins(cursor: psycopg.AsyncCursor[Any], changes: Iterable[tuple
         changes: table, and changes to it as ``keyed`` made them.
 
     Returns:
-        The floors of origins that have one.
+        What is kept of each.
     """
     pairs = {(relation, origin) for relation, part in changes for origin in part.get_column(ORIGIN).unique().to_list()}
     if not pairs:
         return {}
     relations, origins = zip(*pairs, strict=True)
     rows = await (await cursor.execute(_LOCK, (list(relations), list(origins)))).fetchall()
-    return {(relation, origin): floor for relation, origin, floor in rows if floor is not None}
+    return {
+        (relation, origin): Source(floor, floor_us, frozenset(columns), table)
+        for relation, origin, floor, floor_us, columns, table in rows
+    }
 
 
 async def newer_alone(
-    cursor: psycopg.AsyncCursor[Any], relation: UUID, accepted: pl.DataFrame, changes: pl.DataFrame, floors: Floors
+    cursor: psycopg.AsyncCursor[Any],
+    relation: UUID,
+    accepted: pl.DataFrame,
+    changes: pl.DataFrame,
+    sources: Sources,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Leave out records that are older than what is kept of their keys, and keep the positions of the others.
 
@@ -109,24 +148,32 @@ async def newer_alone(
         relation: the table.
         accepted: canonical records, in the order of arrival.
         changes: of each record, as ``keyed`` made them.
-        floors: what ``lock_origins`` returned for these changes.
+        sources: what ``lock_origins`` returned for these changes; gets the columns that these have.
 
     Returns:
-        ``(records, rejects)``: those that count, and those of which nobody can say any more whether they do.
+        ``(records, rejects)``: those that count, and those of which nobody can say any more whether they do, or what they say.
     """
     wanted = changes.select(ORIGIN, KEY).unique()
     values = (wanted.get_column(ORIGIN).to_list(), wanted.get_column(KEY).to_list(), relation)
     rows = await (await cursor.execute(_KNOWN, values)).fetchall()
-    known = [(bytes(key), origin, position) for key, origin, position in rows]
-    schema = {KEY: pl.Binary(), ORIGIN: pl.String(), POSITION: pl.String()}
+    known = [(bytes(key), origin, position, committed) for key, origin, position, committed in rows]
+    schema = {KEY: pl.Binary(), ORIGIN: pl.String(), POSITION: pl.String(), COMMITTED: pl.Int64()}
     newest = pl.DataFrame(known, schema=schema, orient="row")
-    placed = changes.with_row_index("_place")
-    forgotten = _forgotten(placed, newest, {origin: floor for (table, origin), floor in floors.items() if table == relation})
-    counting, latest = without_older(placed.filter(~forgotten), [KEY], newest)
-    moved = latest.join(newest, on=[KEY, ORIGIN, POSITION], how="anti")
+    placed = changes.with_row_index("_place").with_columns((accepted.get_column("_op") == OP_UPSERT).alias("_is_put"))
+    forgotten = _forgotten(placed, newest, {origin: source for (table, origin), source in sources.items() if table == relation})
+    remembered = placed.filter(~forgotten)
+    counting, latest = without_older(remembered, [KEY], newest)
+    names = [name for name in accepted.columns if not name.startswith(("_", "$"))]
+    unfit = await _unfit(cursor, relation, counting, names, sources)
+    if unfit:  # they move no position: they shall count when they come again
+        counting, latest = without_older(remembered.filter(~pl.col("_place").is_in([*unfit])), [KEY], newest)
+    moved = latest.join(newest, on=[KEY, ORIGIN, POSITION, COMMITTED], how="anti", nulls_equal=True)
     if moved.height:
-        await cursor.execute(_KEEP, (relation, *(moved.get_column(name).to_list() for name in (ORIGIN, KEY, POSITION))))
-    return accepted[counting.get_column("_place")], _rejects(accepted.filter(forgotten))
+        kept = (moved.get_column(name).to_list() for name in (ORIGIN, KEY, POSITION, COMMITTED))
+        await cursor.execute(_KEEP, (relation, *kept))
+    refused = [(place, "change_forgotten", _FORGOTTEN) for place in forgotten.arg_true().to_list()]
+    refused += [(place, reason, detail) for place, (reason, detail) in unfit.items()]
+    return accepted[counting.get_column("_place")], _rejects(accepted, refused)
 
 
 def forget_positions(connection: psycopg.Connection[Any], kept_ms: int, step_rows: int = STEP_ROWS) -> None:
@@ -151,23 +198,82 @@ def forget_positions(connection: psycopg.Connection[Any], kept_ms: int, step_row
         connection.execute("DELETE FROM log.change_source WHERE relation = %s", (relation,))
 
 
-def _forgotten(placed: pl.DataFrame, newest: pl.DataFrame, floors: dict[str, str]) -> pl.Series:
+async def _unfit(
+    cursor: psycopg.AsyncCursor[Any],
+    relation: UUID,
+    counting: pl.DataFrame,
+    names: Sequence[str],
+    sources: Sources,
+) -> dict[int, tuple[str, str]]:
+    """Keep what is known of each database's rows; return which changes do not fit it, with reason and detail."""
+    unfit: dict[int, tuple[str, str]] = {}
+    for (origin,), part in counting.group_by(ORIGIN, maintain_order=True):
+        source = known = sources[relation, str(origin)]
+        if source.table is None and IS_NAMED not in part.columns:
+            source = source._replace(table=next(iter(part.get_column(TABLE).drop_nulls().head(1)), None))
+        is_other = _is_other(part, source)
+        first = "the tables that source_table names" if IS_NAMED in part.columns else repr(str(source.table)[:_SHOWN_CHARS])
+        for place, table in part.filter(is_other).select("_place", TABLE).iter_rows():
+            unfit[place] = ("other_table", _OTHER.format(name=str(table)[:_SHOWN_CHARS], first=first))
+        # Deletes have no columns but their keys.
+        puts = part.filter(~is_other & pl.col("_is_put"))
+        seen = source.columns
+        if puts.height and puts.get_column(ABSENT).null_count() == puts.height:
+            seen = seen.union(names)
+        else:
+            for place, absent in puts.select("_place", ABSENT).iter_rows():
+                lost = [name for name in absent or () if name in seen][:_NAMED]
+                if lost:
+                    unfit[place] = ("column_gone", _GONE.format(names=", ".join(map(repr, lost)), given=",".join(lost)))
+                else:
+                    seen = seen.union(name for name in names if name not in (absent or ()))
+        source = source._replace(columns=seen)
+        if source != known:
+            sources[relation, str(origin)] = source
+            await cursor.execute(_KEEP_SOURCE, (sorted(seen), source.table, relation, origin))
+    return unfit
+
+
+def _is_other(part: pl.DataFrame, source: Source) -> pl.Series:
+    """Return which changes are of a table that is not taken: not named by the request, else not that of the first change."""
+    if IS_NAMED in part.columns:
+        return ~part.get_column(IS_NAMED)
+    return (part.get_column(TABLE) != pl.Series([source.table], dtype=pl.String)).fill_null(value=False)
+
+
+def _forgotten(placed: pl.DataFrame, newest: pl.DataFrame, sources: Mapping[str, Source]) -> pl.Series:
     """Return which changes lie below the floor of what was forgotten, of keys that are not known."""
-    if not floors:
+    if all(source.floor is None for source in sources.values()):
         return pl.repeat(value=False, n=placed.height, dtype=pl.Boolean, eager=True)
     known = set(newest.select(KEY, ORIGIN).iter_rows())
     found = [
-        position is not None and position < floors.get(origin, "") and (key, origin) not in known
-        for key, origin, position in placed.select(KEY, ORIGIN, POSITION).iter_rows()
+        position is not None and (key, origin) not in known and _is_below(sources[origin], position, committed)
+        for key, origin, position, committed in placed.select(KEY, ORIGIN, POSITION, COMMITTED).iter_rows()
     ]
     return pl.Series(found, dtype=pl.Boolean)
 
 
-def _rejects(accepted: pl.DataFrame) -> pl.DataFrame:
-    detail = (
-        "the change is older than others of its table whose positions are no longer kept (SLACKWATER_CHANGES_RETENTION_MS), so it may be one "
-        "that was overtaken; let Debezium take a new snapshot of the table"
-    )
-    texts = excerpts_of(accepted.select(name for name in accepted.columns if not name.startswith("_")))
-    pairs = zip(accepted.get_column("_offset").to_list(), texts, strict=True)
-    return reject_rows([(place, "change_forgotten", detail, text) for place, text in pairs])
+def _is_below(source: Source, position: str, committed_us: int | None) -> bool:
+    is_later = committed_us is not None and source.floor_us is not None and committed_us > source.floor_us
+    return source.floor is not None and position < source.floor and not is_later
+
+
+def _rejects(accepted: pl.DataFrame, refused: Sequence[tuple[int, str, str]]) -> pl.DataFrame:
+    rows = accepted[[place for place, _, _ in refused]]
+    texts = excerpts_of(rows.select(name for name in rows.columns if not name.startswith("_")))
+    found = zip(rows.get_column("_offset").to_list(), refused, texts, strict=True)
+    return reject_rows([(offset, reason, detail, text) for offset, (_, reason, detail), text in found])
+
+
+_FORGOTTEN = (
+    "the change is older than others of its table whose positions are no longer kept (SLACKWATER_CHANGES_RETENTION_MS), so it may be one "
+    "that was overtaken; let Debezium take a new snapshot of the table"
+)
+_GONE = (
+    "the row has no column {names}, which earlier changes of this database had: it was dropped or renamed there. Declare a new name beside it "
+    "(PUT of the table), and send with absent={given} if it is gone; then let Debezium read the rows again (an incremental snapshot)"
+)
+_OTHER = (
+    "the change is of the database's table {name!r}, and this table takes those of {first}: a row of another one would replace what has its "
+    "key. Let Debezium send one table (table.include.list); where several are one, name them: source_table=public.a,public.b"
+)

@@ -16,13 +16,14 @@ from uuid import UUID
 import psycopg
 
 from app.domain.change_cursors import ChangeCursor
-from app.errors import BadRequest, Fault, Gone
+from app.errors import BadRequest, Fault, Gone, Unavailable
 from app.store import change_log
-from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Item, Stretch
+from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Heads, Item, Stretch
 from app.store.followed import Followed
 from app.store.page_bounds import Most
 from app.store.snapshots import hold, read_rows, up_to
-from app.store.tails import Tail, Tails
+from app.store.tail import Tail
+from app.store.tails import Tails
 from engine.plan.model import Output
 
 STRETCHES_AT_ONCE = 64
@@ -75,8 +76,17 @@ class ChangeSource:
         """The query that writes it; None: nobody does, or several do."""
         return None if self.followed.parts else self.followed.query_id
 
-    async def heads(self, connection: Connection) -> list[tuple[int, int]]:
+    @staticmethod
+    async def heads_of(connection: Connection, sources: Sequence[ChangeSource]) -> Sequence[Heads | Unavailable]:
         """See ``Source``."""
+        return await change_log.heads_of(connection, [source.followed for source in sources])
+
+    async def heads(self, connection: Connection) -> Heads:
+        """Return those of this one alone.
+
+        Raises:
+            Unavailable: ``relation_changing``.
+        """
         return await change_log.heads(connection, self.followed)
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:

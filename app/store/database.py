@@ -91,7 +91,7 @@ class Database:
         inspection_turns: to be taken before ``inspection`` is.
         reads: asynchronous; API keys, statuses, metrics, and pages.
         page_turns: to be taken before pages are read through ``reads``.
-        appends: asynchronous psycopg connections of the appender.
+        appends: asynchronous psycopg connections of the appender, which opens a transaction where it needs several statements.
         lookups: the same for rows whose keys are known: one statement each, so without transactions, and read only.
         scans: the same for reads that may look at many rows.
     """
@@ -131,7 +131,7 @@ class Database:
                 **_sizes(pool_size),
             ),
             page_turns=Turns(pool_size),
-            appends=linked_pool(dsn, APPEND_OPTIONS, max_size=pool_size),
+            appends=linked_pool(dsn, {**APPEND_OPTIONS, "autocommit": True}, max_size=pool_size),
             lookups=linked_pool(dsn, alone, max_size=pool_size),
             scans=linked_pool(dsn, alone, max_size=pool_size),
         )

@@ -103,4 +103,7 @@ def forget_driver(connection: Connection, driver_id: UUID) -> None:
             """,
             (driver_id,),
         )
+        connection.execute(
+            "UPDATE slackwater.delivery SET lease_owner = NULL, lease_expires_at = NULL WHERE lease_owner = %s", (driver_id,)
+        )
         connection.execute("DELETE FROM slackwater.driver WHERE id = %s", (driver_id,))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from psycopg.rows import dict_row
 
-from app.errors import Gone
-from app.store.change_log import STRETCH_ROWS, Connection, Item, Stretch
+from app.errors import Gone, Unavailable
+from app.store.change_log import STRETCH_ROWS, Connection, Heads, Item, Stretch
 from app.store.changes import PushEvent
-from app.store.tails import Tail, Tails
+from app.store.tail import Tail
+from app.store.tails import Tails
 
 _HEAD_SQL = """
 SELECT coalesce((SELECT max(id) FROM slackwater.query_event WHERE query_id = %(query)s), 0) + 1
@@ -55,8 +56,13 @@ class EventSource:
         """The query: most of its events come with a new state."""
         return self.query_id
 
+    @staticmethod
+    async def heads_of(connection: Connection, sources: Sequence[EventSource]) -> Sequence[Heads | Unavailable]:
+        """See ``Source``. Few queries' events are followed at a time."""
+        return [await source.heads(connection) for source in sources]
+
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
-        """See ``Source``."""
+        """Return those of this one alone."""
         params = {"query": self.query_id, "incarnation": self.incarnation}
         return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, params)).fetchall()]
 

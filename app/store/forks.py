@@ -20,6 +20,7 @@ from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
 from app.store.audit import note
 from app.store.catalog import load_catalog
+from app.store.delivery_edits import follow_definition
 from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, find_query, get_query
@@ -151,6 +152,7 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     insert_reads(connection, made.id, plan)
     if kept.layout is not None:
         _copy_committed(connection, stored, plan, forking)
+    follow_definition(connection, made.id, definition.into.connector, plan.output)
     # Without the original's name: whoever may see the fork need not know of it.
     add_event(connection, made.id, "query_created", {"generation": 1, "is_fork": True, "batch_id": kept.batch_id})
     note(connection, Change(Action.CREATE, "query", made.name, None, made.body | {"fork_of": made.fork_of}))

@@ -155,6 +155,8 @@ def _judge_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> Judg
 
 def _cut(whole: Judged, bounds: Sequence[int]) -> list[Judged]:
     """Cut at the given indexes; indexes inside a part begin at 0 again."""
+    if len(bounds) == 2:
+        return [whole]
     accepted = np.searchsorted(whole.accepted["_offset"].to_numpy(), bounds)
     rejects = np.searchsorted(whole.rejects["offset"].to_numpy(), bounds)
     parts = []

@@ -1,4 +1,4 @@
-"""What the metrics say of queries and drivers: the facts that drivers committed, read in two statements whatever their number."""
+"""What the metrics say of queries and drivers: the facts that drivers committed, read in three statements whatever their number."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import metric_list as metrics
+from app.domain.deliveries import DeliveryFacts, judged
 from app.domain.internal_queries import PREFIX
 from app.domain.limiting import PARTS
 from app.metric_list import Metric
+from app.store.delivery_status import all_deliveries
 from engine.definition.connector import LOG_PREFIX
 from engine.definition.connector_list import MODELS
 
@@ -95,6 +97,7 @@ async def read_facts(connection: AsyncConnection) -> Facts:
     for driver, phase, held, most, age_s in drivers or ():
         samples += [(metrics.DRIVER_QUERIES, (driver,), held), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
         samples += [] if most is None else [(metrics.DRIVER_MAX, (driver,), most)]
+    samples += [sample for each in await all_deliveries(connection) for sample in _of_delivery(each)]
     return Facts(samples, {row["name"]: row["state_directory"] for row in rows})
 
 
@@ -110,6 +113,15 @@ def _of_query(name: str, row: Json) -> Iterator[Sample]:
         yield from _of_detail(name, row["detail"])
     if row["stream_time_ms"] is not None:
         yield metrics.STREAM_TIME, (name,), row["stream_time_ms"] / 1000
+
+
+def _of_delivery(facts: DeliveryFacts) -> Iterator[Sample]:
+    own = (facts.query,)
+    yield metrics.DELIVERY_STATE, (facts.query, judged(facts)[0]), 1
+    yield metrics.DELIVERY_LAG, own, facts.lag_rows
+    yield metrics.DELIVERY_LAG_SECONDS, own, facts.waited_s or 0.0
+    yield metrics.DELIVERED, own, facts.delivered_rows
+    yield metrics.DELIVERY_FAILURES, own, facts.failures
 
 
 def _of_detail(name: str, detail: Json) -> Iterator[Sample]:

@@ -24,6 +24,9 @@ CONNECTIONS: Final = "0026"
 READ_ONLY: Final = "0021"
 """Revision of the code that knows sources with ``read_only``: an older one cannot open one, and so makes no plan of any query."""
 
+DELIVERIES: Final = "0030"
+"""Revision of the code that knows ``into.connector``: an older one fails its query, and would edit it without its delivery."""
+
 log = structlog.stdlib.get_logger(__name__)
 
 

@@ -16,7 +16,7 @@ from app.errors import Conflict, NotFound
 from app.store.audit import note
 from app.store.page_bounds import Most, bounded
 from app.store.scopes import query_is_visible
-from app.store.tables import query, query_event, query_status
+from app.store.tables import delivery, query, query_event, query_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,8 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
         .values(restart_nonce=query.c.restart_nonce + 1, version=query.c.version + 1, updated_at=sa.func.now())
     )
     add_event(connection, stored.id, "restart_requested", {"restart_nonce": stored.restart_nonce + 1})
+    stopped = sa.update(delivery).where(delivery.c.query_id == stored.id, delivery.c.is_stopped)
+    connection.execute(stopped.values(is_stopped=False, error=None, attempt=0, next_attempt_at=None, state_since=sa.func.now()))
     before, after = {"restart_nonce": stored.restart_nonce}, {"restart_nonce": stored.restart_nonce + 1}
     note(connection, Change(Action.RESTART, "query", name, before, after))
     return get_query(connection, name)

@@ -17,6 +17,7 @@ from app.errors import Conflict
 from app.store.audit import note
 from app.store.catalog import load_catalog
 from app.store.change_retention import refuse_forgotten_changes
+from app.store.delivery_edits import end_delivery, follow_definition
 from app.store.forgetting import forget_results
 from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, find_query, get_query
@@ -96,6 +97,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
     connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
     make_result(connection, query_id, plan)
     _note_reads(connection, query_id, plan)
+    follow_definition(connection, query_id, definition.into.connector, plan.output)
     add_event(connection, query_id, "query_created", {"generation": 1})
     created = get_query(connection, definition.name)
     note(connection, Change(Action.CREATE, "query", created.name, None, created.body))
@@ -145,6 +147,8 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
         _begin_anew(connection, stored, plan)
     elif edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION):
         update_result(connection, stored, plan.output)
+    if is_anew or edit.kind is not EditKind.NO_OP:
+        follow_definition(connection, stored.id, definition.into.connector, plan.output, is_anew=is_anew)
     if asked.is_release and not is_anew:
         # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.
         values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}
@@ -201,6 +205,7 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
         refuse_if_read(connection, stored)
     # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
     forget_results(connection, stored.id, is_deleted=True)
+    end_delivery(connection, stored.id)
     if not keeps_result:
         drop_result(connection, stored.id)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from engine.connectors.sink import REPLAYED
+from engine.core.frames import with_series
 
 
 def with_marks(judged: pl.DataFrame, raw: pl.DataFrame) -> pl.DataFrame:
@@ -15,6 +17,6 @@ def with_marks(judged: pl.DataFrame, raw: pl.DataFrame) -> pl.DataFrame:
         raw: the batch that they are of, with ``_offset``; one without replayed results lacks the column.
     """
     if REPLAYED not in raw.columns:
-        return judged.with_columns(pl.lit(value=False).alias(REPLAYED))
+        return with_series(judged, pl.Series(REPLAYED, np.zeros(judged.height, np.bool_)))
     offsets = raw.filter(pl.col(REPLAYED))["_offset"]
     return judged.with_columns(pl.col("_offset").is_in(offsets.implode()).alias(REPLAYED))

@@ -9,7 +9,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.domain.rewinds import OVERFLOW, Place, Retained, forked_since, missing_records
+from app.domain.rewinds import OVERFLOW, Place, Retained, delivered_since, forked_since, missing_records
+from app.store.delivery_edits import planned_upto
 from app.store.log_tables import counter, feed, head
 from app.store.queries import QueryRow
 from app.store.state_files import StateFiles
@@ -34,11 +35,13 @@ class Around:
         kept: feed → partition → what of it is in the log.
         forks: of the query: name, and the batch that it has gone on from.
         overflow: late records that were not kept, or not for long.
+        delivered: number behind the last row of the result that was delivered elsewhere, or may have been; None: none was.
     """
 
     kept: Kept
     forks: Sequence[tuple[str, int | None]]
     overflow: int
+    delivered: int | None = None
 
 
 def place_of(commit: RetainedCommit) -> Place:
@@ -59,7 +62,8 @@ def look_around(connection: sa.Connection, stored: QueryRow, catalog: Catalog) -
         )
     ).scalar_one()
     plan = planned(stored.definition, catalog)
-    return Around(kept_records(connection, plan, stored.id), [(name, batch) for name, batch in forks], int(overflow))
+    kept = kept_records(connection, plan, stored.id)
+    return Around(kept, [(name, batch) for name, batch in forks], int(overflow), planned_upto(connection, stored.id))
 
 
 def kept_records(connection: sa.Connection, plan: Plan, query_id: UUID) -> Kept:
@@ -106,7 +110,11 @@ def _obstacle(commit: RetainedCommit, around: Around, replays: str) -> str | Non
         return "late records that were kept then have been removed since, for there were too many (late_records.max_rows)"
     # A cursor from before the first replay does not name their feed.
     wanted = {replays: {"0": 0}} | commit.cursor["feeds"]
-    return missing_records(wanted, around.kept) or forked_since(commit.batch_id, around.forks)
+    return (
+        missing_records(wanted, around.kept)
+        or forked_since(commit.batch_id, around.forks)
+        or delivered_since(commit.next_sequence, around.delivered)
+    )
 
 
 def refusal_of_result(output: Output) -> str | None:

@@ -67,12 +67,14 @@ class Kept:
     Attributes:
         changes_ms: how long changes of derived tables, replays that were taken in, and positions of change events; feeds of sources and
             derived streams say so themselves.
+        undelivered_ms: how long results that are not delivered yet, at least.
         history_rows: how many events, and how many runs, of each query: the newest.
         audit_ms: how long entries of the audit log.
         audit_rows: how many of its entries of changes: the newest.
     """
 
     changes_ms: int
+    undelivered_ms: int = 0
     history_rows: int = 10_000
     audit_ms: int = 366 * 86_400_000
     audit_rows: int = 100_000
@@ -107,7 +109,8 @@ def trim_once(dsn: str, kept: Kept) -> int:
         removed = sweep_dropped_feeds(connection)
         sweep_late_records(connection)
         forget_positions(connection, kept.changes_ms)
-        removed += trim(connection) + trim_streams(connection) + trim_changes(connection, kept.changes_ms)
+        removed += trim(connection) + trim_streams(connection, kept.undelivered_ms)
+        removed += trim_changes(connection, kept.changes_ms, kept.undelivered_ms)
         removed += trim_replays(connection, kept.changes_ms)
         connection.execute(_FORGET_DRIVERS)
         for statement in _TRIM_HISTORY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ from app.domain.rewinds import (
 from app.errors import Conflict
 from app.store.audit import note
 from app.store.catalog import load_catalog
+from app.store.delivery_edits import follow_definition, hold_delivery, is_kept_by
 from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, get_query
@@ -148,9 +149,12 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
     refuse_internal(name)
     epoch = _epoch_at_rest(connection, stored)
     refuse_if_read(connection, stored)
+    hold_delivery(connection, stored.id)
     catalog = load_catalog(raw(connection))
     edit, output, form = _edited(connection, stored, asked, catalog)
-    chosen, before = _chosen(connection, stored, asked, catalog), _newest(connection, stored)
+    connector = asked.definition.into.connector if asked.definition is not None else None
+    ends_delivery = asked.definition is not None and not is_kept_by(connection, stored.id, connector)
+    chosen, before = _chosen(connection, stored, asked, catalog, ends_delivery=ends_delivery), _newest(connection, stored)
     if before is None:
         raise not_possible(f"query '{name}' has committed nothing")
     size = change_log_bytes(raw(connection), output)
@@ -162,6 +166,8 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
         raise not_possible(
             f"the rows of '{output.name}' as of batch {chosen.batch_id} are not known any more: {error}"
         ) from error
+    if asked.definition is not None:
+        follow_definition(connection, stored.id, connector, output)
     _fence(connection, stored, epoch)
     row = _store(connection, stored, asked.desired_state, form)
     after = place_of(chosen)
@@ -193,7 +199,9 @@ def _fence(connection: sa.Connection, stored: QueryRow, epoch: int) -> None:
         raise not_at_rest(stored.name, "starting")
 
 
-def _chosen(connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog) -> RetainedCommit:
+def _chosen(
+    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog, *, ends_delivery: bool
+) -> RetainedCommit:
     found = {each.batch_id: each for each in retained_commits(raw(connection), stored.id)}
     # Held before its segments are looked for: else the collector could give it up meanwhile, and its tasks would begin with nothing.
     if asked.batch_id not in found or not hold_retained(raw(connection), stored.id, asked.batch_id):
@@ -202,6 +210,8 @@ def _chosen(connection: sa.Connection, stored: QueryRow, asked: Rewinding, catal
     obstacle = refusal_of_result(output_of_query(connection, stored.id))
     if obstacle is None:
         around = look_around(connection, stored, catalog)
+        if ends_delivery:
+            around = replace(around, delivered=None)
         (judged,) = with_obstacles(connection, stored, [chosen], around, asked.files)
         obstacle = judged.obstacle
     if obstacle is not None:

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from app.settings import Settings
 from engine.connectors.control import Site
+from engine.connectors.deliveries import DeliverySite
 
 
 def site_of(settings: Settings) -> Site:
     """Return what the settings allow connectors."""
     return Site(files_root=settings.files_root, dsn=settings.dsn)
+
+
+def delivery_site_of(settings: Settings) -> DeliverySite:
+    """Return what the settings allow outputs.
+
+    Raises:
+        ValueError: there is no database URL.
+    """
+    if (dsn := settings.dsn) is None:
+        raise ValueError("outputs need a database_url")
+    return DeliverySite(dsn, settings.delivery_root, settings.surroundings)

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from app.domain.arrow_rows import LEAVES
 from app.domain.change_cursors import ChangeCursor
-from app.domain.record_json import encode_values
+from app.domain.record_json import encode_keyed
 from app.store.followed import Followed
 from app.store.page_bounds import Most, row_bytes
 from engine.connectors.column_names import bound_column, bound_columns
@@ -89,8 +89,7 @@ async def read_rows(
         schema=dict(followed.columns.polars()),
         orient="row",
     )
-    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=has_text_numbers)
-    rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
+    keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
     shown = [
         SnapshotRow(
             tuple(texts) or KEYLESS,

@@ -152,6 +152,31 @@ query_event = sa.Table(
     sa.Column("detail", JSONB),
 )
 
+delivery = sa.Table(
+    "delivery",
+    metadata,
+    sa.Column("query_id", sa.Uuid, sa.ForeignKey(query.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.Uuid, nullable=False, unique=True),
+    sa.Column("definition", JSONB, nullable=False),
+    _moment("created_at"),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("planned", sa.BigInteger, nullable=False),
+    _moment("planned_at", nullable=True),
+    sa.Column("is_known", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("event_time_ms", sa.BigInteger),
+    _moment("delivered_at", nullable=True),
+    sa.Column("delivered_rows", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("failures", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default=sa.text("0")),
+    _moment("next_attempt_at", nullable=True),
+    sa.Column("error", JSONB(none_as_null=True)),
+    sa.Column("is_stopped", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    _moment("state_since"),
+    sa.Column("lease_owner", sa.Uuid),
+    _moment("lease_expires_at", nullable=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+)
+
 driver = sa.Table(
     "driver",
     metadata,

@@ -19,6 +19,7 @@ from app.domain.forks import Fork, not_possible, taken_over
 from app.domain.preconditions import Preconditions
 from app.store.audit import note
 from app.store.catalog import load_catalog
+from app.store.delivery_edits import hold_delivery, move_delivery, planned_upto
 from app.store.forgetting import forget_results
 from app.store.forks import keep_alive, refuse_elsewhere
 from app.store.materialisations import refuse_internal
@@ -81,6 +82,13 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
         raise not_possible(f"'{fork.name}' is no fork of '{name}'; POST /v1/queries/{name}/fork makes one", "?from_fork")
     refuse_if_read(connection, stored)
     refuse_if_read(connection, fork)
+    hold_delivery(connection, fork.id)
+    if planned_upto(connection, stored.id) is not None:
+        raise not_possible(
+            f"'{name}' delivers its results elsewhere, and the fork's would come to them: PUT '{name}' without `into.connector` first; give the "
+            "fork one of its own, if its results are to be delivered",
+            "?from_fork",
+        )
     definition = opened(QueryDefinition, taken_over(stored.definition, fork.definition))
     plan = build_plan(definition, load_catalog(raw(connection)))
     # What is committed stays as it is from here on, and so do the segments that it names.
@@ -139,6 +147,7 @@ def _exchange(connection: sa.Connection, stored: QueryRow, fork: QueryRow, plan:
     forget_results(connection, stored.id)
     drop_result(connection, stored.id)
     move_result(connection, fork.id, stored.id, plan.output)
+    move_delivery(connection, fork.id, stored.id)
     move_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, checkpoint_id), (former.name, plan.output.name))
     connection.execute(sa.delete(query_read).where(query_read.c.query_id.in_([stored.id, fork.id])))
     insert_reads(connection, stored.id, plan)

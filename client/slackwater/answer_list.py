@@ -282,6 +282,22 @@ class DebeziumToken(Answer):
     """Milliseconds."""
 
 
+class DeliveryTrouble(Answer):
+    """Why nothing is delivered."""
+
+    code = Item[str]()
+    """Stable code; `GET /v1/errors/{code}` explains it."""
+
+    detail = Item[str]()
+    """What happened."""
+
+    cure = Item[str]()
+    """What helps."""
+
+    at = Item[datetime | None](moment)
+    """When it was last found; null: it is so at this moment."""
+
+
 class EditChange(Answer):
     """One part of a definition that differs from the one in force."""
 
@@ -1086,6 +1102,54 @@ class ConnectionPage(Answer):
 
     next = Item[str | None]()
     """Cursor of the next page; null on the last."""
+
+
+class Delivery(Answer):
+    """How far the query's results are delivered (`into.connector`)."""
+
+    id = Item[str]()
+    """What its target knows it by; another one begins where the target or the result changes."""
+
+    type = Item[str]()
+    """Of the target."""
+
+    state = Item[Literal["delivering", "waiting", "stopped"]]()
+    """`delivering`: what comes is delivered. `waiting`: the target takes nothing now, or no driver is there; it is tried again
+    by itself. `stopped`: trying again cannot help, or the query is stopped.
+    """
+
+    since = Item[datetime](moment)
+    """When it came into this state."""
+
+    reason = Item[DeliveryTrouble | None](DeliveryTrouble)
+    """Why it is not delivering; null: it is."""
+
+    position = Item[int]()
+    """Number of the result's row that is delivered next."""
+
+    end_position = Item[int]()
+    """Number behind the result's last row."""
+
+    lag_rows = Item[int]()
+    """Rows that are not delivered yet."""
+
+    lag_ms = Item[int | None]()
+    """By how much event time the target is behind the result; null: nothing was delivered yet."""
+
+    delivered_rows = Item[int]()
+    """Rows that were delivered since it began."""
+
+    delivered_at = Item[datetime | None](moment)
+    """When it last delivered something; null: not yet."""
+
+    failures = Item[int]()
+    """Attempts that failed since it began."""
+
+    attempt = Item[int]()
+    """Attempts that failed in a row."""
+
+    next_attempt_at = Item[datetime | None](moment)
+    """When it is tried again after a failure."""
 
 
 class EditPreview(Answer):
@@ -2075,6 +2139,9 @@ class StatusAnswer(Answer):
 
     shares = Item[Shares](Shares)
     """What its time goes into."""
+
+    delivery = Item[Delivery | None](Delivery)
+    """How far its results are delivered elsewhere; null: they are not (`into.connector`)."""
 
     restorable_since = Item[datetime | None](moment)
     """A database put back from a dump made since then finds all of its state; null: from any dump. What older ones name is

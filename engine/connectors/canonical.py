@@ -5,8 +5,8 @@ records into the shape of ``canonicalise``; they judge nothing but their own syn
 
 A *raw* frame has columns named like the relation's, in any type that ``conform`` understands (absent ones are null), and
 optionally ``_offset`` (else the row's index), ``_ts`` and ``_op`` (records that were judged before: the log's), ``$op`` and
-``$event_time_ms``. Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which
-record had them.
+``$event_time_ms``; of changes of a database also where they stand in its log (``engine.core.change_positions``), which stays beside the
+record. Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which record had them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
 
+import numpy as np
 import polars as pl
 
+from engine.connectors.byte_texts import texts_of
 from engine.connectors.conform import conform, nulls
 from engine.connectors.event_units import in_ms
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
 from engine.connectors.record_ends import MAX_RECORD_BYTES
+from engine.core.change_positions import position_columns
+from engine.core.frames import constant
 from engine.core.row_bytes import RowBytes
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
@@ -118,7 +122,8 @@ def canonicalise(
         _check_key(columns, relation, faults)
     _check_times(ts, relation, now_ms, faults)
     offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
-    frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values()])
+    placed = [raw[name] for name in position_columns(raw.columns)] if relation.conflict == "latest_position" else []
+    frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values(), *placed])
     members = None if member is None else frame.select(member.fill_null(value=False)).to_series()
     rejects = empty_rejects()
     if faults:
@@ -223,10 +228,11 @@ def _ops(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series:
     if "_op" in raw.columns:
         return raw["_op"]
     if "$op" not in raw.columns or raw["$op"].null_count() == raw.height:
-        return pl.repeat(OP_UPSERT, raw.height, dtype=pl.Int8, eager=True).alias("_op")
-    text = raw["$op"].cast(pl.String, strict=False)
+        return constant(OP_UPSERT, raw.height, "_op", np.int8)
+    said = raw["$op"]
+    text = texts_of(said) if said.dtype == pl.Binary else said.cast(pl.String, strict=False)
     op = text.replace_strict(OPS, default=None, return_dtype=pl.Int8)
-    bad = op.is_null() & text.is_not_null()
+    bad = op.is_null() & said.is_not_null()
     if bad.any():
         faults.append(Fault(bad, "wrong_type", "$op must be 'upsert' or 'delete'"))
     return op.fill_null(OP_UPSERT)
@@ -294,6 +300,8 @@ def _check_size(columns: dict[str, pl.Series], faults: list[Fault]) -> None:
 
 
 def _check_key(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:
+    if sum(columns[name].estimated_size() for name in relation.key) <= MAX_KEY_BYTES:
+        return  # all together have fewer: of a few records this costs a hundredth of looking at each
     sizes = [columns[name].str.len_bytes() for name in relation.key if columns[name].dtype == pl.String]
     sizes += [columns[name].bin.size() for name in relation.key if columns[name].dtype == pl.Binary]
     if sizes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from engine.connectors.inferred import Inferred
 from engine.connectors.log.storage import Head
 from engine.connectors.postgres import Connection
 from engine.definition.connector import ConnectorModel
@@ -64,6 +65,20 @@ class Control(Protocol[Model]):
 
         Raises:
             DefinitionInvalid: it may not be read, or is not what the definition says.
+            SourceUnavailable: it cannot be looked at now.
+        """
+        ...
+
+    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+        """Propose columns for a source, from what its records' schema says or the newest of them hold; asked as ``check`` is.
+
+        Args:
+            feed: where the records are.
+            site: what may be used.
+            key: names of the key's columns as the definition has them; none: they may be proposed, too.
+
+        Raises:
+            DefinitionInvalid: nothing says what the columns are, or what ``check`` raises.
             SourceUnavailable: it cannot be looked at now.
         """
         ...

@@ -127,7 +127,8 @@ class DeliveryKind:
 
     Attributes:
         open: definition, result, site → what delivers. It may talk to the target only when asked for the position.
-        check: the same → None; raises ``DefinitionInvalid`` for a target that cannot be written as it is, within ten seconds.
+        check: the same → None; raises, within ten seconds, ``DefinitionInvalid`` for a target that cannot be written as it is, and
+            ``TargetUnavailable`` for one that gives no answer.
     """
 
     open: Callable[[DeliveryModel, Result, DeliverySite], Deliverer]

@@ -259,7 +259,7 @@ def _read_slowly(
             if line.strip():
                 malformed.append((index, "malformed_json", str(error), line[:1024].decode("utf-8", "replace")))
     raw, refused = parse_objects(records, np.array(offsets, dtype=np.int64), relation, unknown, member)
-    return raw, pl.concat([reject_rows(malformed), refused]).sort("offset")
+    return raw, pl.concat([reject_rows(malformed), refused]).sort("offset") if malformed else refused
 
 
 def _read_fast(

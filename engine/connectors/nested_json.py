@@ -36,8 +36,8 @@ def json_texts(values: pl.Series, declared: ColumnType) -> pl.Series:
 
 def encoded(values: pl.Series) -> pl.Series:
     """Return scalars as JSON text, null where they are null or not finite."""
-    texts = values.to_frame("v").select(pl.struct("v").struct.json_encode()).to_series()
-    return texts.str.slice(len('{"v":')).str.head(-1)
+    objects = pl.struct("v").struct.json_encode()
+    return values.to_frame("v").select(objects.str.slice(len('{"v":')).str.head(-1)).to_series()
 
 
 def _present(values: pl.Series, declared: ColumnType) -> pl.Series:

@@ -16,6 +16,7 @@ from engine.connectors.admission import NO_TS
 from engine.connectors.canonical import OP_UPSERT, SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
+from engine.core.change_positions import position_columns
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
 from engine.core.frames import HEAD, Counters, with_series
 from engine.core.gaps import GapCounter
@@ -110,7 +111,10 @@ def _shape_piece(
         raw, malformed = piece.parse(reading.relation, reading.member)
         accepted, refused = canonicalise(raw, reading.relation, request.now_ms, source, reading.member)
         if malformed.height or refused.height:
-            yield from _refused(pl.concat([malformed, refused]).sort("offset"), reading, split, request)
+            rejects = pl.concat([malformed, refused]).sort("offset")
+            if reading.relation.conflict == "latest_position":  # a changed key makes two rows of one record
+                rejects = rejects.unique("offset", keep="first", maintain_order=True)
+            yield from _refused(rejects, reading, split, request)
         is_whole = is_whole and accepted.height == piece.rows
         judged.append(accepted)
     times = _accepted_times(judged) if is_whole or (split.head is None and piece.are_accepted) else piece.times()
@@ -173,7 +177,7 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
         accepted = accepted.with_columns(_scalar(each.text, source_input).expr.alias(each.name) for each in source_input.computed)
     hashed = with_series(accepted, key_hash(accepted, source_input.hash_key).alias("_key_hash"))
     heads = [HEAD] if HEAD in hashed.columns else []
-    return hashed[["_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names]]
+    return hashed[["_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names, *position_columns(hashed.columns)]]
 
 
 def _with_event_time(accepted: pl.DataFrame) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """Which puts of an unversioned table win where event time decides: ``"conflict": "latest_event_time"`` (V7).
 
+Of tables that a database's changes fill the places in its log decide: ``engine.core.change_positions``.
+
 A put or delete that is older than what was put for its key before is dropped as it enters its stage. So all operators behind see, of each
 key, changes in the order of event time: the last of them by arrival is the latest by event time, and what they keep needs no rule of its own.
 Equal times: the later arrival wins.
@@ -17,16 +19,14 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.running import grouped
+from engine.core.change_positions import LatestPositions
 from engine.core.clocks import I64
-from engine.core.frames import KEY_HASH, TS, Counters, add_counter
+from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, TS, Counters, add_counter
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import Schema
 from engine.plan.model import Input, Plan, Stage
-
-OUT_OF_ORDER_IGNORED: Final = "out_of_order_ignored"
-"""Counts, by the table's alias, changes that were older than their key's latest."""
 
 _ROW: Final = "_row"
 _KEPT: Final = -1
@@ -100,21 +100,21 @@ def _others(height: int, rows: I64) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """What a task keeps of its tables whose conflicts event time decides.
+    """What a task keeps of its tables whose conflicts arrival does not decide.
 
     Attributes:
-        tables: input index → its keys' times.
+        tables: input index → its keys' times, or positions.
         aliases: input index → the name under which they are kept.
     """
 
-    tables: Mapping[int, LatestTimes]
+    tables: Mapping[int, LatestTimes | LatestPositions]
     aliases: Mapping[int, str]
 
     @staticmethod
     def of(stage: Stage, plan: Plan, states: Mapping[str, Any], store: SegmentStore) -> Conflicts:
         """Build them from the states that ``snapshot`` returned."""
         judged = judged_inputs(stage, plan)
-        tables = {item.index: LatestTimes(item, states.get(item.alias), store) for item in judged}
+        tables = {item.index: _JUDGES[item.relation.conflict](item, states.get(item.alias), store) for item in judged}
         return Conflicts(tables, {item.index: item.alias for item in judged})
 
     def winning(self, frames: Mapping[int, pl.DataFrame], counters: Counters) -> Mapping[int, pl.DataFrame]:
@@ -131,6 +131,12 @@ class Conflicts:
         return {self.aliases[index]: table.snapshot() for index, table in self.tables.items()}
 
 
+_JUDGES: Final[Mapping[str, type[LatestTimes | LatestPositions]]] = {
+    "latest_event_time": LatestTimes,
+    "latest_position": LatestPositions,
+}
+
+
 def judged_inputs(stage: Stage, plan: Plan) -> Sequence[Input]:
-    """Return the stage's tables whose conflicts event time decides."""
-    return [item for item in plan.inputs if item.stage == stage.index and item.relation.conflict == "latest_event_time"]
+    """Return the stage's tables whose conflicts arrival does not decide."""
+    return [item for item in plan.inputs if item.stage == stage.index and item.relation.conflict in _JUDGES]

@@ -28,6 +28,9 @@ HEAD = "_head"
 ORIGIN = "_origin"
 """Column of an emission that goes through an exchange: offset of the record it was made of, or ``NO_RECORD``."""
 
+OUT_OF_ORDER_IGNORED: Final = "out_of_order_ignored"
+"""Counts, by the table's alias, changes that were older than their key's latest, or came again (``engine.core.conflicts``)."""
+
 OPEN_ROW, OPEN_DELETE = 3, 4
 """``_op`` of a row that an open window has now, or has no more: for reading only, never a result (``engine.core.windows.open_windows``)."""
 
@@ -156,7 +159,15 @@ def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
 
 def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Return the frame without columns of these names, where it has them: ``drop`` without a plan."""
-    return frame[[name for name in frame.columns if name not in names]]
+    result = frame.clone()
+    for name in set(names).intersection(result.columns):
+        result.drop_in_place(name)
+    return result
+
+
+def only(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """Return the frame with these columns alone, in this order, at least one: ``select`` without a plan."""
+    return pl.DataFrame([frame.get_column(name) for name in names])
 
 
 def is_value(column: pl.Series) -> Bools:

@@ -136,6 +136,11 @@ class ConnectorModel(Model, ABC):
         yield from ()
 
     @property
+    def has_positions(self) -> bool:
+        """Whether its records are changes of a database that say where they stand in its log: that decides which one of a key counts."""
+        return False
+
+    @property
     def test_partitions(self) -> int:
         """How many partitions a test gives it that runs without the connector."""
         return 1

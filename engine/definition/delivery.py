@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from engine.definition.durations import Duration
 from engine.definition.model import Model
 from engine.errors import Problem
 
 
 class DeliveryModel(Model, ABC):
     """The base of what a definition says of an output. A model also has the field ``type``."""
+
+    goes_on: ClassVar[frozenset[str]] = frozenset()
+    """Fields that say nothing of the target: where these alone change, the delivery goes on where it is."""
 
     start: Literal["earliest", "latest"] = Field(
         default="earliest",
@@ -26,6 +30,41 @@ class DeliveryModel(Model, ABC):
         (name,) = cls.model_fields["type"].annotation.__args__  # type: ignore[union-attr]  # Literal["…"]
         return str(name)
 
+    @property
+    def gathers_ms(self) -> int:
+        """For how long results are gathered before they are delivered, unless there are many."""
+        return 0
+
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:  # noqa: ARG002
         """Yield what is wrong beyond the shape of single fields, for a result of these columns and this key."""
         yield from ()
+
+
+class LakeDelivery(DeliveryModel, ABC):
+    """The base of outputs where each delivery makes files, which are better few and large."""
+
+    goes_on: ClassVar[frozenset[str]] = frozenset({"every"})
+
+    path: str = Field(
+        min_length=1, max_length=1_000, description="Its directory, below SLACKWATER_DELIVERY_ROOT.", examples=["/lake/orders"]
+    )
+    every: Duration = Field(
+        default=10_000, description="For how long results are gathered into one file; many are written at once. `0s`: not at all."
+    )
+
+    @property
+    def gathers_ms(self) -> int:
+        """See ``DeliveryModel``."""
+        return self.every
+
+    def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
+        """See ``DeliveryModel``."""
+        yield from super().faults(columns, key, is_table=is_table)
+        if "\0" in self.path:
+            yield Problem("/into/connector/path", "invalid_value", "a path cannot contain the character U+0000; leave it out")
+
+
+def goes_on(before: Mapping[str, Any], after: DeliveryModel) -> bool:
+    """Whether a delivery that was begun with one definition (as stored) goes on under another; else a new one begins."""
+    wanted = after.model_dump(mode="json", by_alias=True)
+    return all(before.get(name) == value for name, value in wanted.items() if name not in after.goes_on)

@@ -1,8 +1,4 @@
-"""What a user may say in a query, as pydantic models. Every default stands here and is spelled out when the definition is stored.
-
-Fields of later releases are part of the models, so that their meaning is fixed and a use of them is refused by name
-(``engine.plan.build``), never ignored.
-"""
+"""What a user may say in a query, as pydantic models. Every default stands here and is spelled out when the definition is stored."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
+from engine.definition.delivery_list import Delivery
 from engine.definition.durations import Duration
 from engine.definition.limits import (
     MAX_AGGREGATES,
@@ -273,8 +270,10 @@ class Into(Model):
         examples=["%Y-%m-%d %H:%M:%S"],
     )
     retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
-    connector: dict[str, Any] | None = Field(
-        default=None, description="Refused for now: results are written to the built-in log only."
+    connector: Delivery | None = Field(
+        default=None,
+        description="Where results are delivered to beside the built-in log, in its order: a topic of Kafka, a directory of files, a Delta "
+        "table. null: nowhere.",
     )
     versioned: ResultHistory | None = Field(
         default=None, description="Keep every version of the table's rows, to be read as of a time."

@@ -33,7 +33,9 @@ class SourceDefinition(Model):
 
     key: Key = Field(description="Columns of the key.")
     columns: Annotated[dict[ColumnName, TypeText], at_most(MAX_COLUMNS, "columns")] = Field(
-        min_length=1, description="Column → type, in order.", examples=[{"item": "string", "price": "double", "at": "timestamp"}]
+        min_length=1,
+        description="Column → type, in order. In the body of a PUT `infer` in place of all: as the connector finds them (topics, files).",
+        examples=[{"item": "string", "price": "double", "at": "timestamp"}],
     )
     event_time: str | None = Field(
         default=None, description="The column that holds a record's event time; absent: the time of its arrival.", examples=["at"]

@@ -22,13 +22,12 @@ from engine.plan.fingerprint import adds_columns, fits_kept_state, state_fingerp
 from engine.plan.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
 from engine.plan.joins import plan_joins
 from engine.plan.layout import FILTER, Layout, assemble
-from engine.plan.model import Plan
+from engine.plan.model import Output, Plan
 from engine.plan.problems import Problems
 from engine.plan.reading import read_definition
 from engine.plan.results import plan_output, plan_select, with_own_key
 from engine.plan.running import Running
 from engine.plan.scope import Scope, Side, check_condition, unqualified
-from engine.plan.support import check_support
 from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
 from engine.plan.windows import Sizes, check_sizes, default_retention
 
@@ -87,7 +86,6 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
     functions = known_functions(definition.functions)
     definition = elaborated(normalise(definition))
     problems = Problems()
-    check_support(definition, problems)
     check_suppress(definition, problems)
     check_effects(definition, problems)
     _check_shape(definition, problems)
@@ -168,11 +166,20 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
     output = None if selected is None else plan_output(scope, selected, grouping, running)
     if output is not None:
         check_append(definition, output, catalog, problems)
+        _check_delivery(definition, output, problems)
     if selected is None or output is None or problems.found:
         return None
     if grouping is None and definition.into.key is None:
         selected = with_own_key(selected, output, running)
     return Layout(scope, joins, running, source_where, where, grouping, selected, output)
+
+
+def _check_delivery(definition: QueryDefinition, output: Output, problems: Problems) -> None:
+    """Check where results go against what they are; the target itself is asked elsewhere (``engine.connectors.deliveries``)."""
+    delivery = definition.into.connector
+    if delivery is not None:
+        for fault in delivery.faults(output.columns.names, output.key, is_table=output.kind == "table"):
+            problems.add(fault.pointer, fault.code, fault.detail)
 
 
 def _check_behind_joins(scope: Scope, sizes: Sizes | None, *, is_aggregating: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.plan.model import Feed, Plan, RelationSchema
@@ -60,9 +61,15 @@ def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
         max_future_skew_ms=definition.max_future_skew,
         history_retention_ms=None if versioned is None else versioned.history_retention,
         is_stop_on_bad_record=definition.on_bad_record == "stop",
-        conflict=definition.conflict if isinstance(definition, TableDefinition) else "latest_arrival",
+        conflict=_conflict(definition),
         event_time_unit=definition.event_time_unit or "ms",
     )
+
+
+def _conflict(definition: SourceDefinition) -> Literal["latest_arrival", "latest_event_time", "latest_position"]:
+    if not isinstance(definition, TableDefinition):
+        return "latest_arrival"
+    return "latest_position" if definition.connector.has_positions else definition.conflict
 
 
 def feed_of(name: str, definition: SourceDefinition) -> Feed:

@@ -66,7 +66,8 @@ class RelationSchema:
         max_future_skew_ms: T7's bound, None = off.
         history_retention_ms: R of a versioned table, else None.
         is_stop_on_bad_record: ``on_bad_record: stop``.
-        conflict: which put of a key an unversioned table keeps (V7): the last by arrival, or the one with the latest event time.
+        conflict: which put of a key a table keeps (V7): the last by arrival, in an unversioned one perhaps that with the latest event time; of
+            a database's changes the one that stands last in the database's log (``engine.core.change_positions``).
         event_time_unit: what an event-time column of whole numbers counts since 1970.
     """
 
@@ -80,7 +81,7 @@ class RelationSchema:
     max_future_skew_ms: int | None
     history_retention_ms: int | None
     is_stop_on_bad_record: bool = False
-    conflict: Literal["latest_arrival", "latest_event_time"] = "latest_arrival"
+    conflict: Literal["latest_arrival", "latest_event_time", "latest_position"] = "latest_arrival"
     event_time_unit: EventTimeUnit = "ms"
 
     @property

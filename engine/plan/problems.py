@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from engine.definition.connector_list import MODELS
+from engine.definition.delivery_list import DELIVERIES
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.limits import MAX_PROBLEMS, MAX_PROBLEMS_READ
 from engine.definition.operands import ExpressionInvalid
@@ -54,7 +55,7 @@ _WORDS: Mapping[str, str] = {
 }
 """What pydantic says in the words of Python."""
 
-_MEMBERS = frozenset({*(("connector", name) for name in MODELS), ("start", "word"), ("start", "time")})
+_MEMBERS = frozenset({*(("connector", name) for name in (*MODELS, *DELIVERIES)), ("start", "word"), ("start", "time")})
 """Where pydantic's location names the member of a union, which is no part of the user's definition."""
 
 
@@ -199,4 +200,5 @@ def _objects(node: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, A
 def _path_of(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Return the path inside the user's definition: pydantic adds the member of a union it tried, and marks keys of mappings."""
     path = location[:-1] if location[-1:] == ("[key]",) else location
-    return (path[0], *path[2:]) if path[:2] in _MEMBERS else path
+    at = next((place for place in range(2) if path[place : place + 2] in _MEMBERS), None)
+    return path if at is None else (*path[: at + 1], *path[at + 2 :])

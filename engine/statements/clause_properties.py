@@ -2,15 +2,20 @@
 
 ``'JOIN.W.GRACE'='1 HOUR'`` says of the join with the input that the statement calls W what ``GRACE PERIOD 1 HOUR`` says;
 ``EMIT_EVERY='30 SECONDS'`` is ``EMIT CHANGES EVERY 30 SECONDS``. What a clause and a property both say is refused.
+``INTO_CONNECTOR`` has no clause: it is ``into.connector`` as JSON.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
+from engine.sql.statement_tree import CreateAs, InsertQuery, Statement
 from engine.statements.faults import StatementRefused
 from engine.statements.properties import Properties
 from engine.statements.selecting import Selected
+
+INTO_CONNECTOR: Final = "INTO_CONNECTOR"
 
 _WORDS: Final = {
     "LATE": ("late", ("JOIN", "DROP", "DIVERT")),
@@ -31,6 +36,31 @@ def take_properties(selected: Selected, properties: Properties) -> None:
     found = {name: value for name, value in _shown_when(properties).items() if value is not None}
     for name, value in found.items():
         _put(selected.body, name, value, properties, "EMIT")
+
+
+def says_target(statement: Statement) -> bool:
+    """Whether a statement says where results are delivered to: then that is looked at before it is carried out."""
+    return isinstance(statement, CreateAs | InsertQuery) and INTO_CONNECTOR in Properties(statement.properties).names
+
+
+def connector_of(properties: Properties) -> dict[str, Any] | None:
+    """Return where the results are delivered to; None where no property says it.
+
+    Raises:
+        StatementRefused: it is no object of JSON.
+    """
+    text = properties.text(INTO_CONNECTOR)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        example = """INTO_CONNECTOR='{"type": "files", "path": "orders"}'"""
+        detail = f"INTO_CONNECTOR is an object of JSON, as in {example}"
+        raise StatementRefused("property_malformed", detail, properties.node(INTO_CONNECTOR))
+    return found
 
 
 def _take_join(join: dict[str, Any], prefix: str, properties: Properties) -> None:

@@ -16,7 +16,7 @@ from engine.plan.model import Plan
 from engine.plan.problems import problems_of
 from engine.sql.statement_tree import CreateAs, InsertQuery
 from engine.sql.tree import Node
-from engine.statements.clause_properties import take_properties
+from engine.statements.clause_properties import INTO_CONNECTOR, connector_of, take_properties
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.free_form import free_select_of
 from engine.statements.functions import functions_called
@@ -83,13 +83,17 @@ def planned(
         into["key"] = [*selected.key, *(WINDOW_BOUNDS if selected.window is not None else ())]
     if selected.window is not None and selected.kind == "stream" and not selected.is_free:
         into.setdefault("key", [*selected.key, *WINDOW_BOUNDS])
+    if (connector := connector_of(properties)) is not None:
+        into["connector"] = connector
+        selected.places["/into/connector"] = properties.node(INTO_CONNECTOR) or statement
     try:
         definition = _with_functions(QueryDefinition.model_validate(body), session)
         entries = {relation.definition_name: relation.entry for relation in session.relations.values()}
         return definition, build_plan(definition, entries)
     except ValidationError as error:
         problem = problems_of(error, QueryDefinition)[0]
-        raise StatementUnsupported("definition_not_supported", f"{problem.pointer}: {problem.detail}", statement) from error
+        at = _place(problem.pointer, selected, statement)
+        raise StatementUnsupported("definition_not_supported", f"{problem.pointer}: {problem.detail}", at) from error
     except DefinitionInvalid as error:
         raise _fault(error, selected, statement) from error
 
@@ -107,12 +111,15 @@ def _take_shape(selected: Selected, definition: QueryDefinition, plan: Plan) -> 
 def _fault(error: DefinitionInvalid, selected: Selected, statement: Node) -> StatementFault:
     """Return a problem of the definition as a fault of the statement, at the place that it comes from."""
     problem = error.problems[0]
-    pointer = problem.pointer
+    kind = StatementUnsupported if problem.code in _BEYOND else StatementRefused
+    return kind(problem.code, problem.detail, _place(problem.pointer, selected, statement))
+
+
+def _place(pointer: str, selected: Selected, statement: Node) -> Node:
+    """Return what of the statement says the part of the definition that a pointer leads to."""
     while pointer and pointer not in selected.places:
         pointer = pointer.rpartition("/")[0]
-    at = selected.places.get(pointer, statement)
-    kind = StatementUnsupported if problem.code in _BEYOND else StatementRefused
-    return kind(problem.code, problem.detail, at)
+    return selected.places.get(pointer, statement)
 
 
 def _running(properties: Properties, session: Session) -> dict[str, Any]:

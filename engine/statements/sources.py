@@ -92,7 +92,7 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
     if not statement.columns:
         raise StatementRefused(
             "columns_missing",
-            "columns are missing: declare them in brackets; there is no schema registry to take them from",
+            "columns are missing: declare them in brackets; they are found for topics of a broker (CONNECTION, BOOTSTRAP) and for files alone",
             statement,
         )
     for each in statement.columns:

@@ -47,6 +47,7 @@ from engine.sql.tree import (
     StructOf,
     Text,
 )
+from engine.statements.clause_properties import INTO_CONNECTOR
 from engine.statements.free_form import AGGREGATE, FROM_WHERE
 from engine.statements.grouping import is_aggregate
 
@@ -124,6 +125,9 @@ def _properties(definition: QueryDefinition) -> Iterator[Property]:
         yield prop("APPEND_TO", into.append_to)
     if into.retention is not None:
         yield prop("LOG_RETENTION", written_duration(into.retention))
+    if into.connector is not None:
+        said = {"type": into.connector.name()} | into.connector.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        yield prop(INTO_CONNECTOR, json.dumps(said, ensure_ascii=False))
     if into.materialize_open and definition.suppress.mode != "until_window_closes":
         yield prop("MATERIALIZE_OPEN", value=True)
     if definition.source.where is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import uuid
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -125,11 +126,10 @@ async def test_processes_whose_bodies_come_in_another_order_do_not_wait_for_each
         return found
 
     async def process(number: int, origins: str) -> None:
-        accepted = pl.DataFrame({"id": [number], "_offset": [0]})
-        changes = [pl.DataFrame({"_position": ["1"], "_origin": [origin], "_is_exact": [True]}) for origin in origins]
-        items = [
-            AppendItem(target, accepted, empty_rejects(), None, b"", 0, keyed(accepted, ["id"], change)) for change in changes
-        ]
+        accepted = pl.DataFrame({"id": [number], "_offset": [0], "_op": [0]})
+        change = pl.DataFrame({"_position": ["1"], "_committed_us": [1], "_is_exact": [True], "_absent": [None], "_table": ["t"]})
+        changes = [change.with_columns(_origin=pl.lit(origin)) for origin in origins]
+        items = [AppendItem(target, accepted, empty_rejects(), None, b"", 0, keyed(accepted, ["id"], each)) for each in changes]
         async with await psycopg.AsyncConnection.connect(dsn) as connection, connection.cursor() as cursor:
             await append_transaction._newer_alone(cursor, items, [0, 1])
 
@@ -137,6 +137,70 @@ async def test_processes_whose_bodies_come_in_another_order_do_not_wait_for_each
     monkeypatch.setattr(append_transaction, "newer_alone", slowly)
     async with asyncio.timeout(30):
         await asyncio.gather(process(1, "AB"), process(2, "BA"))
+
+
+async def test_an_insert_that_waited_for_the_key_wins_though_it_is_logged_before_the_delete(
+    client: httpx.AsyncClient, orders: None
+) -> None:
+    """Postgres logs an insert, and lets it wait then for a transaction that has the key."""
+    first = [put(7, "T1", 840, "c", ts_ms=TS), event("d", 1048, before={"id": 7, "name": "T1"}, ts_ms=TS)]
+    waited = put(7, "T2", 976, "c", ts_ms=TS + 2)
+    assert counts(await send(client, *first)) == (2, 0, 0)
+    assert counts(await send(client, waited)) == (1, 0, 0)
+    assert counts(await send(client, *first, waited)) == (0, 3, 0), "all of it comes again"
+    assert counts(await send(client, put(7, "T3", 2000, ts_ms=TS - 5))) == (1, 0, 0), "the clock was put back"
+
+
+async def test_a_change_that_was_open_during_a_snapshot_wins_over_its_row(client: httpx.AsyncClient, orders: None) -> None:
+    opened = put(8, "long", 360, ts_ms=TS + 9)
+    assert counts(await send(client, put(8, "old", 632, "r", ts_ms=TS + 5))) == (1, 0, 0)
+    assert counts(await send(client, opened)) == (1, 0, 0)
+    assert counts(await send(client, opened)) == (0, 1, 0)
+    assert counts(await send(client, put(8, "read again", 700, "r", ts_ms=TS + 20), opened)) == (1, 1, 0)
+    # A commit between the place of a snapshot and the time at which its rows were read.
+    assert counts(await send(client, put(9, "old", 632, "r", ts_ms=TS + 50), put(9, "new", 640, ts_ms=TS + 40))) == (2, 0, 0)
+
+
+async def test_a_column_that_was_there_and_is_not_any_more_is_refused_until_it_may_lack(
+    client: httpx.AsyncClient, orders: None
+) -> None:
+    def lacking(number: int, lsn: int) -> dict[str, Any]:
+        return event("u", lsn, after={"id": number, "title": "renamed"})
+
+    assert counts(await send(client, lacking(1, 10))) == (1, 0, 0), "a column may be declared before the database has it"
+    assert counts(await send(client, put(1, None, 20), lacking(2, 30), event("d", 31, before={"id": 2}))) == (2, 0, 1)
+    answer = await send(client, lacking(1, 40))
+    assert (counts(answer), answer["rejected"][0]["code"]) == ((0, 0, 1), "column_gone")
+    assert "absent=name" in answer["rejected"][0]["detail"]
+    assert counts(await send(client, lacking(1, 15))) == (0, 1, 0), "an old change that comes again is older, not wrong"
+    allowed = await client.post("/v1/tables/orders/records?format=debezium&absent=name", json=lacking(1, 40))
+    assert counts(allowed.json()) == (1, 0, 0), "what was refused counts when it comes again"
+    assert counts(await send(client, put(1, "back", 50))) == (1, 0, 0)
+    other = await send(client, {**lacking(1, 5), "source": {"connector": "postgresql", "name": "other", "db": "d", "lsn": 5}})
+    assert counts(other) == (1, 0, 0), "another database never had it"
+
+
+async def test_rows_of_another_table_do_not_replace_those_with_their_keys(client: httpx.AsyncClient, orders: None) -> None:
+    def of(table: str | None, number: int, lsn: int, op: str = "u", schema: str | None = "public") -> dict[str, Any]:
+        row = {"id": number, "name": "a"}
+        return event(op, lsn, before=row if op == "d" else None, after=None if op == "d" else row, table=table, schema=schema)
+
+    url = "/v1/tables/orders/records?format=debezium"
+    assert counts(await send(client, put(1, "says no table", 5))) == (1, 0, 0)
+    answer = await send(client, of("orders", 1, 10), of("customers", 1, 20), of("customers", 1, 30, "d"), of("orders", 2, 40))
+    assert (counts(answer), {each["code"] for each in answer["rejected"]}) == ((2, 0, 2), {"other_table"})
+    assert "'public.customers'" in answer["rejected"][0]["detail"]
+    assert counts(await send(client, of("orders", 1, 50, schema="other"))) == (0, 0, 1)
+    named = await client.post(
+        url + "&source_table=public.orders,public.orders_2026", json=[of("orders_2026", 7, 60), of("x", 1, 70)]
+    )
+    assert counts(named.json()) == (1, 0, 1)
+    assert counts(await send(client, of("orders", 1, 80))) == (1, 0, 0)
+
+
+async def test_a_column_that_may_lack_is_one_of_the_table(client: httpx.AsyncClient, orders: None, problem: Problem) -> None:
+    answer = await client.post("/v1/tables/orders/records?format=debezium&absent=naem", json=put(1, "a", 10))
+    assert "naem" in problem(answer, 422, "format_unfit")["detail"]
 
 
 async def test_rows_of_one_binlog_event_are_told_apart(client: httpx.AsyncClient, orders: None) -> None:
@@ -199,6 +263,40 @@ async def test_poison_bodies(client: httpx.AsyncClient, orders: None, problem: P
             "/v1/tables/orders/records?format=debezium", content=body, headers={"Content-Type": "application/json"}
         )
         assert counts(answer.json()) == expected, answer.text[:500]
+
+
+async def test_what_nobody_means_is_refused_one_by_one_and_the_rest_goes_on(client: httpx.AsyncClient, orders: None) -> None:
+    row, of = {"id": 1, "name": "a"}, lambda after: event("u", 20, after=after)
+    bad: list[Any] = [
+        of({"name": "no key"}), of({"id": None, "name": "null key"}), event("d", 22, before={"name": "no key"}), of({"id": "one", "name": "a"}),
+        of([row]), of("id"), event("x", 26, after=row), event("u", 2**70, after=row), of({"id": 2**70, "name": "a"}), of({"id": 1, "name": row}),
+        {**of(row), "source": "here"}, {**of(row), "op": ["u"]}, 1, "u",
+    ]  # fmt: skip
+    good = [put(number, "good", 100 + number) for number in range(len(bad))]
+    mixed = [each for pair in zip(bad, good, strict=True) for each in pair]
+    for expected in ((len(good), 0, len(bad)), (0, len(good), len(bad))):
+        answer = await send(client, *mixed)
+        assert counts(answer) == expected, answer["rejected"]
+        assert [each["index"] for each in answer["rejected"]] == list(range(0, len(mixed), 2))
+
+
+async def test_batches_cut_and_sent_again_in_any_order_give_one_table(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    draw = random.Random(4)
+    events = [
+        put(draw.randint(1, 5), f"v{lsn}", lsn) if draw.random() < 0.8 else gone(draw.randint(1, 5), lsn) for lsn in range(10, 70)
+    ]
+    reached = 0
+    while reached < len(events):  # as after restarts: from somewhere before, and further than before
+        start, reached = draw.randint(0, reached), min(len(events), reached + draw.randint(1, 15))
+        await send(client, *events[start:reached], None)
+        await send(client, *draw.sample(events[:reached], min(reached, 10)), None)
+    assert sum(rows for rows, _ in log(dsn)) == len(events)
+    half = json.dumps(events[-3:]).encode()[:-20]
+    answer = await client.post(
+        "/v1/tables/orders/records?format=debezium", content=half, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert sum(rows for rows, _ in log(dsn)) == len(events)
 
 
 async def test_what_is_forgotten_does_not_let_an_older_change_win(client: httpx.AsyncClient, orders: None, dsn: str) -> None:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from app.errors import Unavailable
 from app.store.changes import ChangeSource
 from app.store.followed import find_followed
-from app.store.tails import Tail
+from app.store.tail import Tail
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import TABLE
 from tests.api.test_changes import page

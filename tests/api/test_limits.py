@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from typing import Any
 
@@ -107,6 +108,34 @@ async def test_who_waits_too_long_to_be_checked_is_told(settings: Settings, prob
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         assert problem(await client.post("/v1/validations", json=WINDOWS), 503, "planning_busy")["retryable"]
+
+
+async def test_a_broker_that_says_nothing_holds_up_nobody_else(
+    settings: Settings, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.connectors.kafka.client.ANSWER_S", 3.0)
+    narrow = settings.model_copy(update={"limits": LimitSettings(planning=1, planning_wait_s=1.0)})
+    app = create_app(narrow)
+    transport = httpx.ASGITransport(app)
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        bootstrap = f"127.0.0.1:{broker.getsockname()[1]}"
+        topic = {"type": "kafka", "bootstrap": bootstrap, "topic": "t", "value": {"format": "json"}}
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            slow = asyncio.create_task(client.put("/v1/streams/far", json={"columns": {"v": "bigint"}, "connector": topic}))
+            accepted = await asyncio.to_thread(_first_caller, broker)
+            assert (await client.put("/v1/streams/near", json={"columns": {"v": "bigint"}})).status_code == 201
+            assert (await client.post("/v1/validations", json=WINDOWS)).status_code == 200
+            assert not slow.done()
+            problem(await slow, 503, "source_unavailable")
+            accepted.close()
+
+
+def _first_caller(server: socket.socket) -> socket.socket:
+    server.settimeout(30)
+    return server.accept()[0]
 
 
 async def test_a_definition_that_is_checked_for_too_long_is_refused(settings: Settings, problem: Problem) -> None:

@@ -242,6 +242,16 @@ async def test_a_source_reads_no_feed_outside_of_the_scope_and_no_directory(team
     assert (await team.put("/v1/streams/orders_new", json=own)).status_code == 201
 
 
+async def test_results_are_delivered_nowhere_with_a_scope(team: httpx.AsyncClient, problem: Problem) -> None:
+    wanted = count("orders_out", "orders", "orders_out")
+    wanted["into"]["connector"] = {"type": "files", "path": "/data"}
+    problem(await team.post("/v1/queries", json=wanted), 403, "out_of_scope", "/into/connector")
+    checked = (await team.post("/v1/validations", json=wanted)).json()
+    assert [(each["pointer"], each["code"]) for each in checked["problems"]] == [("/into/connector", "out_of_scope")]
+    statement = """CREATE STREAM orders_out WITH (INTO_CONNECTOR='{"type": "files", "path": "/data"}') AS SELECT * FROM orders"""
+    problem(await team.post("/v1/statements", json={"sql": statement}), 403, "out_of_scope")
+
+
 def shared(where: str | None, **other: Any) -> dict[str, Any]:
     return {**STREAM, **other, "connector": {"type": "log", "partitions": 2, "feed": "orders_feed", "where": where}}
 

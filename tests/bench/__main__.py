@@ -2,11 +2,13 @@
 figures and correctness; see `speed`.
 `python -m tests.bench core [--size tiny|small] [--json FILE]`: the engine alone on one core, operator by operator; see `core`.
 `python -m tests.bench sse`: what event streams cost and how soon they tell; see `sse`.
+`python -m tests.bench edge`: what appends and followed commits cost the API; see `edge`.
 `python -m tests.bench latency`: how soon a record is a visible row, and where the time goes; see `latency`.
 `python -m tests.bench many`: 1 to 20 light queries in one driver; see `many`.
 `python -m tests.bench members`: what light queries cost in each round of their carrier, without Spark; see `members`.
 `python -m tests.bench recovery`: how soon a query commits again after its driver was killed; see `recovery`.
 `python -m tests.bench scale`: tables of millions of keys and full grace buffers beside small ones; see `scale`.
+`python -m tests.bench kafka`: the NX-T jobs from topics of a real broker; see `kafka`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
@@ -26,7 +28,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import latency, many, members, reads, recovery, scale, sse
+from tests.bench import edge, kafka, latency, many, members, reads, recovery, scale, sse
 from tests.bench.chained import CHAINS
 from tests.bench.files import write_input
 from tests.bench.jobs import join_from_feed
@@ -41,8 +43,12 @@ def main() -> int:
         return _core(sys.argv[2:])
     if sys.argv[1:2] == ["sse"]:
         return sse.main(sys.argv[2:])
+    if sys.argv[1:2] == ["edge"]:
+        return edge.main(sys.argv[2:])
     if sys.argv[1:2] == ["reads"]:
         return reads.main(sys.argv[2:])
+    if sys.argv[1:2] == ["kafka"]:
+        return kafka.main(sys.argv[2:])
     if sys.argv[1:2] == ["latency"]:
         return latency.main(sys.argv[2:])
     if sys.argv[1:2] == ["many"]:
@@ -56,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument(
         "suite",
-        choices=["nxt", "core", "sse", "reads", "latency", "many", "members", "recovery", "scale"],
+        choices=["nxt", "core", "kafka", "sse", "edge", "reads", "latency", "many", "members", "recovery", "scale"],
         help="all but nxt have options of their own: core --help",
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")

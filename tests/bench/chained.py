@@ -127,7 +127,7 @@ def show(console: Console, size: str, runs: Sequence[Chained]) -> None:
 
 def _run(way: str, source: LogSource, work: Path, run: Callable[[Service, LogSource], None]) -> Chained:
     with fresh_service(work) as service:
-        register(service.client, "streams", "bids", BID, source.connector("bids"), {})
+        register(service.client, "streams", "bids", BID, source.connector("bids"), source.dating)
         await_driver(service)
         begun = time.monotonic()
         run(service, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from slackwater import Client, Json
 from engine.connectors.links import LinkedConnection
 from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
 from tests.bench.service import fresh_service
-from tests.bench.sources import FileSource, Input, Source
+from tests.bench.sources import DATED, FileSource, Input, Source
 from tests.bench.timed import Measured, Run, run_query
 from tests.derived_log import derived_rows
 
@@ -24,14 +25,14 @@ VERSION = {"auction": "bigint", "version": "bigint", "ts": "bigint"}
 HISTORY = {"versioned": {"history_retention": "1h"}}
 
 
-def join_two_inputs(size: str, source: Source, work: Path, grace_s: int) -> Measured:
+def join_two_inputs(size: str, source: Source, work: Path, grace_s: int, beside: Sequence[int] = ()) -> Measured:
     """J1: two inputs, four tasks, merged by event time, into the log."""
     with fresh_service(work) as service:
-        register(service.client, "tables", "versions", VERSION, source.connector("versions"), HISTORY)
-        register(service.client, "streams", "bids", BID, source.connector("bids"), {})
+        register(service.client, "tables", "versions", VERSION, source.connector("versions"), {**HISTORY, **source.dating})
+        register(service.client, "streams", "bids", BID, source.connector("bids"), source.dating)
         inputs: tuple[Input, ...] = ("versions", "bids")
         records = sum(source.fill(service.dsn, of) for of in inputs)
-        run = run_query(service, _join(grace_s, tasks=4), records)
+        run = run_query(service, _join(grace_s, tasks=4), records, beside)
         return _judged_join(service.dsn, f"J1 join, grace {grace_s} s, {source.name} -> log", size, run)
 
 
@@ -40,19 +41,19 @@ def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int
     with fresh_service(work) as service:
         columns = {**BID, **VERSION, "kind": "string"}
         connector = {"type": "files", "path": str(folders["feed"]), "format": "ndjson"}
-        register(service.client, "tables", "versions", columns, {**connector, "where": "kind = 'version'"}, HISTORY)
-        register(service.client, "streams", "bids", columns, {**connector, "where": "kind = 'bid'"}, {})
+        register(service.client, "tables", "versions", columns, {**connector, "where": "kind = 'version'"}, {**HISTORY, **DATED})
+        register(service.client, "streams", "bids", columns, {**connector, "where": "kind = 'bid'"}, DATED)
         source = FileSource(folders)
         records = source.fill(service.dsn, "bids") + source.fill(service.dsn, "versions")
         run = run_query(service, _join(grace_s, tasks=1), records)
         return _judged_join(service.dsn, f"J1 join, grace {grace_s} s, one feed", size, run)
 
 
-def count_final(size: str, source: Source, work: Path, key: str) -> Measured:
+def count_final(size: str, source: Source, work: Path, key: str, beside: Sequence[int] = ()) -> Measured:
     """J2: final counts per key into a view; four tasks. The merge of the backlog says exactly what they are (P2)."""
     with fresh_service(work) as service:
-        register(service.client, "streams", "bids", BID, source.connector("bids"), {})
-        run = run_query(service, count_query("counts", "bids", key), source.fill(service.dsn, "bids"))
+        register(service.client, "streams", "bids", BID, source.connector("bids"), source.dating)
+        run = run_query(service, count_query("counts", "bids", key), source.fill(service.dsn, "bids"), beside)
         got = final_counts(service.dsn, "counts", key)
         quality = judge_windows(size, got, key, WINDOW_MS, WINDOW_GRACE_MS)
         share = quality.counted / quality.expected_counted
@@ -124,5 +125,5 @@ def _join(grace_s: int, tasks: int) -> Json:
 
 def register(client: Client, kind: str, name: str, columns: dict[str, str], connector: dict[str, Any], extra: Json) -> None:
     """Register one side of the input."""
-    definition = {"key": ["auction"], "columns": columns, "event_time": "ts", "connector": connector, **extra}
+    definition = {"key": ["auction"], "columns": columns, "connector": connector, **extra}
     client.relation(kind, name).register(definition)

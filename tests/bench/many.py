@@ -70,8 +70,10 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     observe(url, lanes, WARM_S)
     before, clock = _cpu(service), time.monotonic()
     since_ms = int(time.time() * 1000)
+    own = time.process_time()
     observed = observe(url, lanes, options.seconds)
     after, busy_s = _cpu(service), time.monotonic() - clock
+    load = (time.process_time() - own) / busy_s
     memory = memory_by_role(service.pid)
     at_rest, clock = _cpu(service), time.monotonic()
     time.sleep(REST_S)
@@ -90,6 +92,7 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
         "p50_s": quantile(latencies, 0.5),
         "p99_s": quantile(latencies, 0.99),
         "cores": {role: (spent - before.get(role, 0.0)) / busy_s for role, spent in after.items()},
+        "load_cores": load,
         "idle_cores_per_query": {role: (spent - at_rest.get(role, 0.0)) / rest_s / number for role, spent in rested.items()},
         "memory_mib": memory,
         "memory_per_query_mib": more,
@@ -133,6 +136,7 @@ def _print(figures: Sequence[dict[str, Any]]) -> None:
     line("first / all results after, s", lambda each: f"{each['first_result_s']:.1f} / {each['all_results_s']:.1f}")
     line("latency p50 / p99, s", lambda each: f"{each['p50_s']:.2f} / {each['p99_s']:.2f}")
     line("cores, busy", lambda each: f"{sum(each['cores'].values()):.2f}")
+    line("cores of the load, beside these", lambda each: f"{each['load_cores']:.2f}")
     line("% of a core per resting query", lambda each: f"{sum(each['idle_cores_per_query'].values()) * 100:.2f}")
     for role in ("Python workers", "JVM", "driver", "API"):
         line(f"MiB per query: {role}", lambda each, role=role: f"{each['memory_per_query_mib'].get(role, 0.0):.0f}")

@@ -13,6 +13,7 @@ ANONYMOUS = "Pss_Anon:"
 
 _BY_COMMAND = {
     "org.apache.spark": "JVM",
+    "kafka.Kafka": "Kafka broker",
     "app.driver": "driver",
     "app.cli": "API",
     "fork_request": "Python workers",

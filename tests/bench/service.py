@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+import httpx
+import psutil
 from slackwater import Client
 
 from app.demo.service import running_service
@@ -75,6 +80,43 @@ def fresh_service(work: Path, max_queries: int | None = None, more: Mapping[str,
     finally:
         postgres.stop()
         shutil.rmtree(data_dir, ignore_errors=True)
+
+
+@contextmanager
+def api_alone(folder: Path) -> Iterator[tuple[int, str, psutil.Process]]:
+    """Start an API process without a driver and yield its port, its database and the process."""
+    postgres = EmbeddedPostgres(folder / "postgres")
+    port, dsn = free_port(), postgres.start()
+    settings = {"SLACKWATER_DATABASE_URL": dsn, "SLACKWATER_DATA_DIR": str(folder), "SLACKWATER_PORT": str(port)}
+    try:
+        with (folder / "serve.log").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "app.cli", "serve", "--no-driver"],
+                env={**os.environ, **settings},
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            _await_answers(f"http://127.0.0.1:{port}/healthz")
+            yield port, dsn, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(30)
+    finally:
+        postgres.stop()
+
+
+def _await_answers(url: str) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            httpx.get(url).raise_for_status()
+        except httpx.HTTPError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return
 
 
 def await_driver(service: Service) -> None:

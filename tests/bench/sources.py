@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,8 @@ SMALL_BATCH_ROWS = 500  # a producer of small requests
 Layout = Literal["even", "huge", "behind", "paused"]
 Input = Literal["bids", "versions"]
 
+DATED: Final[Mapping[str, str]] = {"event_time": "ts"}
+
 
 class Source(Protocol):
     """One form of the input.
@@ -34,6 +37,11 @@ class Source(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def dating(self) -> Mapping[str, str]:
+        """What a definition says of its event time."""
+        ...
 
     def connector(self, of: Input) -> dict[str, Any]:
         """Return the connector of a relation."""
@@ -54,6 +62,7 @@ class FileSource:
 
     folders: dict[str, Path]
     name: str = "files"
+    dating: Mapping[str, str] = field(default_factory=lambda: DATED)
 
     def connector(self, of: Input) -> dict[str, Any]:
         return {"type": "files", "path": str(self.folders[of]), "format": "ndjson"}
@@ -77,6 +86,7 @@ class LogSource:
 
     size: str
     layout: Layout = "even"
+    dating: Mapping[str, str] = field(default_factory=lambda: DATED)
 
     @property
     def name(self) -> str:

@@ -10,23 +10,19 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
 import psutil
 from rich.console import Console
 from rich.table import Table
+from slackwater import Client
 
-from app.store.embedded_postgres import EmbeddedPostgres
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM
-from tests.bench.service import free_port
+from tests.bench.service import api_alone
 
 TOTALS = {
     "name": "totals",
@@ -47,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--listeners", type=int, default=100, help="event streams in the measurement of latency")
     parser.add_argument("--commits", type=int, default=200)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="slackwater-sse-") as folder, _api(Path(folder)) as (port, dsn, process):
+    with tempfile.TemporaryDirectory(prefix="slackwater-sse-") as folder, api_alone(Path(folder)) as (port, dsn, process):
+        _prepare(port)
         asyncio.run(_measure(Console(width=120), port, dsn, process, options))
     return 0
 
@@ -121,39 +118,7 @@ def _quantile(waits: Sequence[float], share: float) -> float:
     return waits[min(int(len(waits) * share), len(waits) - 1)]
 
 
-@contextmanager
-def _api(folder: Path) -> Iterator[tuple[int, str, psutil.Process]]:
-    postgres = EmbeddedPostgres(folder / "postgres")
-    port, dsn = free_port(), postgres.start()
-    settings = {"SLACKWATER_DATABASE_URL": dsn, "SLACKWATER_DATA_DIR": str(folder), "SLACKWATER_PORT": str(port)}
-    try:
-        with (folder / "serve.log").open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve", "--no-driver"],
-                env={**os.environ, **settings},
-                stdout=output,
-                stderr=output,
-            )
-        try:
-            _prepare(f"http://127.0.0.1:{port}")
-            yield port, dsn, psutil.Process(process.pid)
-        finally:
-            process.terminate()
-            process.wait(30)
-    finally:
-        postgres.stop()
-
-
-def _prepare(url: str) -> None:
-    with httpx.Client(base_url=url, transport=httpx.HTTPTransport(retries=0)) as http:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                http.get("/healthz").raise_for_status()
-                break
-            except httpx.HTTPError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-        for path, body in (("streams/departures", STREAM), ("queries/totals", TOTALS)):
-            http.put(f"/v1/{path}", json=body).raise_for_status()
+def _prepare(port: int) -> None:
+    with Client(f"http://127.0.0.1:{port}") as client:
+        client.stream("departures").register(STREAM)
+        client.queries.put(TOTALS)

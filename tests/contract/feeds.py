@@ -116,16 +116,33 @@ def remove_files(sample: Sample) -> None:
         path.unlink()
 
 
-def _topic(connection: Connection, path: Path) -> Sample:
+Payload = Callable[[dict[str, Any]], bytes]
+
+
+def _topic(value: dict[str, Any], payload: Payload) -> Callable[[Connection, Path], Sample]:
     """Make a topic of librdkafka's mock, a cluster for each sample: it can be ended."""
-    cluster = mock_cluster()
-    topic = cluster.topic()
 
-    def written(_: Sample, records: pl.DataFrame) -> None:
-        cluster.send(topic, [Sent(json.dumps(record).encode()) for record in records.to_dicts()])
+    def made(connection: Connection, _: Path) -> Sample:
+        cluster = mock_cluster()
+        topic = cluster.topic()
 
-    connector = {"type": "kafka", "bootstrap": cluster.bootstrap, "topic": topic, "value": {"format": "json"}}
-    return Sample(connection, connector, written, take_away=lambda _: cluster.end())
+        def written(_: Sample, records: pl.DataFrame) -> None:
+            cluster.send(topic, [Sent(payload(record)) for record in records.to_dicts()])
+
+        connector = {"type": "kafka", "bootstrap": cluster.bootstrap, "topic": topic, "value": value}
+        return Sample(connection, connector, written, take_away=lambda _: cluster.end())
+
+    return made
+
+
+def _json(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode()
+
+
+def _change(record: dict[str, Any]) -> bytes:
+    """Write an insert, as Debezium captures it."""
+    source = {"connector": "postgresql", "name": "n", "db": "d", "ts_ms": 5, "lsn": record["v"]}
+    return _json({"op": "c", "before": None, "after": record, "source": source, "ts_ms": 5})
 
 
 def _ndjson(records: pl.DataFrame, path: Path) -> None:
@@ -144,6 +161,7 @@ SAMPLES: dict[str, Callable[[Connection, Path], Sample]] = {
     "ndjson": _files("ndjson", _ndjson),
     "csv": _files("csv", lambda records, path: records.write_csv(path)),
     "parquet": _files("parquet", lambda records, path: records.write_parquet(path, row_group_size=16)),
-    "kafka": _topic,
+    "kafka": _topic({"format": "json"}, _json),
+    "kafka changes": _topic({"format": "debezium"}, _change),
 }
 """Connection and a directory of one's own → the feed."""

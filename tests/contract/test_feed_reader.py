@@ -18,7 +18,7 @@ from engine.connectors.admission import NO_TS
 from engine.connectors.feed_ends import feed_ends
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.connectors.fetched import fetch
-from engine.connectors.kafka import client
+from engine.connectors.kafka import taking
 from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection
 from engine.core.clocks import BEFORE_ALL_TIME
@@ -207,7 +207,7 @@ def test_a_feed_that_ends_before_what_was_read_is_an_error_that_says_so(sample: 
 
 
 def test_what_cannot_be_read_now_is_tried_again(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "SILENT_S", 2.0)
+    monkeypatch.setattr(taking, "SILENT_S", 2.0)
     splits = sample.reader().splits(0, 0, sample.reader().ends()[0], None)
     sample.take_away(sample)
     with pytest.raises(SourceUnavailable):

@@ -1,4 +1,4 @@
-"""A small TCP proxy before a Postgres: cuts, slows, refuses, swallows."""
+"""A small TCP proxy before a Postgres, or whatever listens at a host and a port: cuts, slows, refuses, swallows."""
 
 from __future__ import annotations
 
@@ -107,10 +107,14 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = str(self._target.get("host", "127.0.0.1")), self._target.get("port", "5432")
-        if host.startswith("/"):
-            behind = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        else:
-            behind = await asyncio.open_connection(host, int(port or 5432))
+        try:
+            if host.startswith("/"):
+                behind = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            else:
+                behind = await asyncio.open_connection(host, int(port or 5432))
+        except OSError:  # What stands behind is not there: nor is this.
+            writer.transport.abort()
+            return
         pair = _Pair(writer, behind[1])
         if self._server is None:  # Gone since this one knocked.
             pair.reset()

@@ -27,6 +27,7 @@ T = TypeVar("T")
 WORKER = "py-worker"
 """What the fork server calls Spark's Python workers and the daemon that forks them."""
 
+DELIVERING = "app.driver.delivering"
 BACKEND = "[local]"
 """In the title of a Postgres process that serves a connection over the socket."""
 
@@ -57,7 +58,11 @@ class Service(app.testing.service.Service):
 
     def kill_driver(self) -> None:
         """Kill the driver's Python process alone; its JVM and workers are left to whoever looks after them."""
-        kill([process for process in self._children() if "app.driver" in command_of(process)])
+        kill([each for each in self._children() if "app.driver" in command_of(each) and DELIVERING not in command_of(each)])
+
+    def kill_delivering(self) -> None:
+        """Kill the process that delivers results; the driver starts another one."""
+        kill([each for each in self._children() if DELIVERING in command_of(each)])
 
     def kill_jvm(self) -> None:
         """Kill the driver's JVM; its Python process notices."""

@@ -13,10 +13,11 @@ import psycopg_pool
 import pytest
 
 from app.domain.preconditions import Preconditions
+from app.errors import NotFound
 from app.store.append_transaction import Appended
 from app.store.appender import Appender
 from app.store.database import Database
-from app.store.relation_edits import put_source
+from app.store.relation_edits import delete_source, put_source
 from app.store.retention import Kept, trim_once
 from app.telemetry import Metrics
 from engine.connectors.links import LinkedAsyncConnection
@@ -45,10 +46,10 @@ def stream(dsn: str, request: pytest.FixtureRequest) -> str:
     return str(name)
 
 
-def register(dsn: str, name: str, **connector: Any) -> None:
+def register(dsn: str, name: str, columns: dict[str, str] | None = None, **connector: Any) -> None:
     database = Database.create(dsn, pool_size=1, read_timeout_ms=10_000)
     definition = StreamDefinition.model_validate(
-        {"key": ["k"], "columns": {"k": "string", "n": "bigint"}, "connector": connector}
+        {"key": ["k"], "columns": columns or {"k": "string", "n": "bigint"}, "connector": connector}
     )
     with database.control.begin() as connection:
         put_source(connection, "stream", name, definition, Preconditions())
@@ -92,6 +93,16 @@ async def test_offsets_have_no_gaps_and_are_those_of_the_answers(dsn: str, strea
     assert {partition: sorted(offsets) for partition, offsets in by_partition.items()} == {
         partition: list(range(len(offsets))) for partition, offsets in by_partition.items()
     }
+
+
+async def test_an_append_by_a_definition_that_was_edited_since_is_judged_anew(dsn: str, request: pytest.FixtureRequest) -> None:
+    name = request.node.name[:60]
+    register(dsn, name)
+    async with appender(dsn) as service:
+        await service.append("stream", name, body("k", 0), JSON, None)
+        register(dsn, name, columns={"k": "string", "n": "bigint", "more": "string"})
+        answer = await service.append("stream", name, json.dumps({"k": "k", "n": 1, "more": "m"}).encode(), JSON, None)
+        assert (answer.count, answer.rejected_count) == (1, 0)
 
 
 async def test_leaving_waits_for_what_has_begun(dsn: str, stream: str) -> None:
@@ -157,3 +168,35 @@ def test_one_process_trims_at_a_time(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as rival:
         rival.execute("SELECT pg_advisory_lock(%s)", (0x51AD,))
         assert trim_once(dsn, Kept(changes_ms=10**12)) == 0
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_an_append_waits_for_an_edit_under_way(dsn: str, stream: str, is_deleted: bool) -> None:
+    database = Database.create(dsn, pool_size=1, read_timeout_ms=10_000)
+    async with appender(dsn) as service:
+        await service.append("stream", stream, body("k", 0), JSON, None)
+        with database.control.connect() as editing:
+            edit = editing.begin()
+            delete_source(editing, "stream", stream, Preconditions())
+            waiting = asyncio.create_task(service.append("stream", stream, body("k", 1), JSON, None))
+            await _until_locked(dsn)
+            assert not waiting.done()
+            if is_deleted:
+                edit.commit()
+            else:
+                edit.rollback()
+            if is_deleted:
+                with pytest.raises(NotFound):
+                    await waiting
+            else:
+                assert [part.first_offset for part in (await waiting).ranges] == [1]
+    database.control.dispose()
+
+
+async def _until_locked(dsn: str) -> None:
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        while True:
+            found = await connection.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            if await found.fetchone() is not None:
+                return
+            await asyncio.sleep(0.02)

@@ -64,6 +64,7 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
             "DROP TABLE slackwater.sql_type",
             "DROP TABLE slackwater.python_function",
             "DROP TABLE slackwater.connection",
+            "DROP TABLE slackwater.delivery",
             "DROP TABLE slackwater.transient_reader",
             "ALTER TABLE slackwater.relation DROP COLUMN sql",
             "ALTER TABLE slackwater.query DROP COLUMN statement",

@@ -85,8 +85,9 @@ def test_secrets_of_connections_show_up_nowhere(dsn: str, environment: dict[str,
         with serving(given):
             for name, body in definitions(listening.getsockname()[1]).items():
                 use_connection(url(given, f"/v1/connections/{name}"), name, body, seen)
+            use_by_name(url(given, "/v1"), seen)
             for path in ("/v1/connections", "/v1/audit?limit=1000", "/openapi.json", "/metrics", "/v1/errors", "/healthz"):
-                seen[path] = httpx.get(url(given, path)).text
+                seen[path] = httpx.get(url(given, path), timeout=60).text
             processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
             seen["arguments"] = "\n".join(" ".join(each.cmdline()) for each in processes if each.is_running())
         listening.shutdown(SHUT_RDWR)
@@ -138,6 +139,47 @@ def use_connection(address: str, name: str, body: dict[str, Any], seen: dict[str
     assert answers[3].json()["outcome"] == "not_reached", answers[3].text
     for place, answer in enumerate(answers):
         seen[f"{name} {place}"] = f"{answer.text} {answer.headers}"
+
+
+def use_by_name(base: str, seen: dict[str, str]) -> None:
+    """Let sources, bodies, change events and deliveries use connections whose other side answers with what it was sent."""
+    columns = {"columns": {"id": "bigint", "name": "string"}}
+    assert httpx.put(f"{base}/tables/orders", json=columns | {"key": ["id"]}, timeout=60).status_code == 201
+    assert httpx.put(f"{base}/streams/clicks", json=columns, timeout=60).status_code == 201
+    payload, binary = b"\0\0\0\0\1x", {"content-type": "application/octet-stream"}
+    for registry in ("registry", "token", "file"):
+        for path in (
+            "streams/clicks/records?format=avro",
+            "streams/clicks/records?format=protobuf&subject=s",
+            "tables/orders/records?format=debezium&encoding=avro",
+        ):
+            answer = httpx.post(f"{base}/{path}&registry={registry}", content=payload, headers=binary, timeout=60)
+            assert answer.status_code in (422, 503), answer.text
+            seen[f"{path} {registry}"] = f"{answer.text} {answer.headers}"
+    for registry in (None, "registry"):
+        value = {"format": "json"} if registry is None else {"format": "avro", "registry": registry}
+        topic = {"type": "kafka", "connection": "kafka", "topic": "t", "value": value}
+        answer = httpx.put(f"{base}/streams/topic", json=columns | {"connector": topic}, timeout=60)
+        assert answer.status_code in (422, 503), answer.text
+        seen[f"source {registry}"] = f"{answer.text} {answer.headers}"
+    for connector in (
+        {"type": "kafka", "connection": "kafka", "topic": "t"},
+        {"type": "kafka", "connection": "kafka", "topic": "t", "value": {"format": "avro", "registry": "token"}},
+        {"type": "files", "path": "p", "connection": "s3"},
+        {
+            "type": "kafka",
+            "bootstrap": "b:1",
+            "topic": "t",
+            "sasl": {"mechanism": "PLAIN", "username": "u", "password": PASSWORDS["kafka"]},
+        },
+    ):
+        query = {"name": "out", "from": {"stream": "clicks"}, "into": {"stream": "out", "connector": connector}}
+        answer = httpx.post(f"{base}/queries", json=query, timeout=60)
+        assert answer.status_code in (201, 422, 503), answer.text
+        seen[f"delivery {connector}"[:60]] = f"{answer.text} {answer.headers}"
+    statement = {"sql": f"CREATE STREAM s (n INT) WITH (KAFKA_TOPIC='t', CONNECTION='kafka', PASSWORD='{PASSWORDS['kafka']}');"}
+    refused = httpx.post(f"{base}/statements", json=statement, timeout=60)
+    assert refused.status_code == 422  # shows its sender the line that is wrong; nobody else sees it
 
 
 def dumped(dsn: str) -> str:

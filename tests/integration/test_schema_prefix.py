@@ -154,9 +154,9 @@ async def test_a_bell_hears_its_own_installation_only(dsns: tuple[str, str]) -> 
     tasks = [asyncio.create_task(bell.run()) for bell in bells]
     try:
         with (
-            bells[0].listening(query_ids[0]) as mine,
-            bells[1].listening(query_ids[0]) as others,
-            bells[1].listening(query_ids[1]) as later,
+            bells[0].listening(query_ids[0], asyncio.Event()) as mine,
+            bells[1].listening(query_ids[0], asyncio.Event()) as others,
+            bells[1].listening(query_ids[1], asyncio.Event()) as later,
         ):
             for heard in (mine, others, later):  # once a bell listens it rings for everybody
                 await asyncio.wait_for(heard.wait(), TIMEOUT_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -87,6 +88,7 @@ def test_neither_a_password_nor_a_key_shows_up_anywhere(with_password: dict[str,
                 f"'{key}'", ""
             )  # what the client itself put into its path
             seen += [body, str(response.headers)]
+        seen += debezium_answers(base, key)
         shown = run({**with_password, "SLACKWATER_API_KEY": key}, "config", "show")
         assert "SLACKWATER_API_KEY" in shown.stdout
         seen += [shown.stdout, shown.stderr]
@@ -104,3 +106,30 @@ def test_neither_a_password_nor_a_key_shows_up_anywhere(with_password: dict[str,
     for text in (*seen, logged):
         assert PASSWORD not in text
         assert secret[:-1] not in text
+
+
+def debezium_answers(base: str, key: str) -> list[str]:
+    """Let Debezium's sink in, rightly and wrongly, and send changes; return what is answered but for the key that is given back."""
+    table = {"columns": {"id": "bigint"}, "key": ["id"]}
+    assert httpx.put(f"{base}/v1/tables/orders", json=table, headers={"authorization": f"Bearer {key}"}).status_code == 201
+    admitted = httpx.post(f"{base}/v1/debezium/auth/authenticate", json={"username": "u", "password": key})
+    assert admitted.json()["jwt"] == key
+    seen = [str(admitted.headers)]
+    wrong: list[Any] = [
+        {"username": "u", "password": key[:-1]}, {"username": key, "password": "x"}, {"password": key},
+        {"username": "u", "password": {"of": key}},
+        {"username": "u", "password": key, "unknown": key}, [key], key,
+    ]  # fmt: skip
+    for path, body in [("authenticate", each) for each in wrong] + [
+        ("refreshToken", {"jwt_refresh_token": key[:-1]}),
+        ("refreshToken", [key]),
+    ]:
+        refused = httpx.post(f"{base}/v1/debezium/auth/{path}", json=body)
+        assert refused.status_code in (400, 401, 422), refused.text
+        seen.append(f"{refused.text} {refused.headers}")
+    change = {"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql", "lsn": 5}}
+    for header, status in ((f"Bearer: {key}", 200), (f"Bearer: {key[:-1]}", 401), (f"Bearer:{key} {key}", 401)):
+        answer = httpx.post(f"{base}/v1/tables/orders/records?format=debezium", json=change, headers={"authorization": header})
+        assert answer.status_code == status, answer.text
+        seen.append(f"{answer.text} {answer.headers}")
+    return seen

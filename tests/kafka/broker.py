@@ -75,10 +75,16 @@ class Broker:
     Attributes:
         home: its directory.
         lines: of ``server.properties``, beside or instead of the usual ones.
+        heap: of its JVM.
+        listeners: further ones: name → protocol and port.
+        advertised: the port that clients are told of, where something stands before it.
     """
 
     home: Path
     lines: dict[str, str] = field(default_factory=dict)
+    heap: str = HEAP
+    listeners: dict[str, tuple[str, int]] = field(default_factory=dict)
+    advertised: int | None = None
     port: int = field(init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -89,6 +95,12 @@ class Broker:
     def bootstrap(self) -> str:
         """Where it listens."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Start it, on the data that is there, and wait until it says that it is ready.
@@ -101,7 +113,7 @@ class Broker:
             self._run("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(self._properties))
         log = self.home / "broker.log"
         with log.open("wb") as out:
-            self._process = subprocess.Popen(self._java(HEAP, "kafka.Kafka", str(self._properties)), stdout=out, stderr=out)
+            self._process = subprocess.Popen(self._java(self.heap, "kafka.Kafka", str(self._properties)), stdout=out, stderr=out)
         end = time.monotonic() + START_S
         while _READY not in log.read_text(errors="replace") or not _listens(self.port):
             if self._process.poll() is not None or time.monotonic() > end:
@@ -115,6 +127,12 @@ class Broker:
     def stop(self) -> None:
         """End it in order."""
         self._signal(signal.SIGTERM)
+
+    def lose(self, topic: str, partition: int = 0) -> None:
+        """Delete what it has of a partition while it does not run: as one that lacks the newest records and becomes the leader all the same."""
+        shutil.rmtree(self.home / "data" / f"{topic}-{partition}")
+        for checkpoint in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
+            (self.home / "data" / checkpoint).unlink(missing_ok=True)
 
     def freeze(self) -> None:
         """Let its connections stay open and say nothing any more."""
@@ -144,13 +162,15 @@ class Broker:
         return self.home / "server.properties"
 
     def _configure(self) -> None:
+        named = "".join(f",{name}://127.0.0.1:{port}" for name, (_, port) in self.listeners.items())
+        protocols = "".join(f",{name}:{protocol}" for name, (protocol, _) in self.listeners.items())
         usual = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}{named}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised or self.port}{named}",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.home / "data"),
@@ -185,10 +205,12 @@ class Broker:
 
 
 @contextmanager
-def running(lines: dict[str, str] | None = None) -> Iterator[Broker]:
-    """Run a broker for the length of the block, on data of its own."""
+def running(
+    lines: dict[str, str] | None = None, heap: str = HEAP, listeners: dict[str, tuple[str, int]] | None = None
+) -> Iterator[Broker]:
+    """Run a broker for the length of the block, on data of its own; for the arguments see ``Broker``."""
     home = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
-    broker = Broker(home, lines or {})
+    broker = Broker(home, lines or {}, heap, listeners or {})
     try:
         broker.start()
         yield broker

@@ -9,14 +9,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import TopicPartition
 
 from engine.connectors.feeds import Split
 from engine.connectors.postgres import Connection
 from engine.errors import DataInvalid, DefinitionInvalid, SourceUnavailable
 from tests.faults.service import until
+from tests.kafka.broker import running, why_not
 from tests.kafka.test_reading import ALL, NOW_MS, Source
-from tests.kafka.topics import WAIT_S, Cluster, Sent
+from tests.kafka.topics import Cluster, Sent
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,12 +36,6 @@ def source(connection: Connection, kafka: Cluster, **connector: Any) -> Source:
     return Source(connection, kafka, columns={"v": "bigint"}, connector={"value": {"format": "json"}, **connector})
 
 
-def remove(kafka: Cluster, topic: str, before: int) -> None:
-    """As retention does."""
-    place = TopicPartition(topic, 0, before)
-    kafka.admin.delete_records([place])[place].result(WAIT_S)
-
-
 def test_aborted_and_open_transactions_are_not_read_and_leave_gaps(connection: Connection, kafka: Cluster) -> None:
     found = source(connection, kafka)
     kafka.send(found.topic, records(0, 2))
@@ -55,7 +49,7 @@ def test_aborted_and_open_transactions_are_not_read_and_leave_gaps(connection: C
 def test_records_that_retention_removed_stop_the_query(connection: Connection, kafka: Cluster) -> None:
     found = source(connection, kafka)
     kafka.send(found.topic, records(0, 10))
-    remove(kafka, found.topic, 4)
+    kafka.remove(found.topic, 0, 4)
     with pytest.raises(DataInvalid, match="records 0 to 3 were removed by its retention"):
         found.packets(Split(0, 0, 10))
 
@@ -63,7 +57,7 @@ def test_records_that_retention_removed_stop_the_query(connection: Connection, k
 def test_records_that_retention_removed_are_counted_where_they_may_be_lost(connection: Connection, kafka: Cluster) -> None:
     found = source(connection, kafka, on_lost="skip")
     kafka.send(found.topic, records(0, 10))
-    remove(kafka, found.topic, 4)
+    kafka.remove(found.topic, 0, 4)
     assert [row["v"] for row in found.rows()] == [4, 5, 6, 7, 8, 9]
     stats = [json.loads(packet.blob)["counters"] for packet in found.packets(Split(0, 0, 10)) if packet.kind == "stats"]
     assert stats == [[["i", "records_lost", 4]]]
@@ -107,7 +101,7 @@ def test_a_topic_that_is_not_there_is_refused(connection: Connection, kafka: Clu
 def test_a_broker_that_says_nothing_any_more_is_given_up(
     connection: Connection, own_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.connectors.kafka.client.SILENT_S", 2.0)
+    monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 2.0)
     found = source(connection, Cluster(own_broker.bootstrap))
     found.cluster.send(found.topic, records(0, 10))
     split = Split(0, 0, found.reader().ends()[0])
@@ -116,3 +110,28 @@ def test_a_broker_that_says_nothing_any_more_is_given_up(
         found.packets(split)
     own_broker.thaw()
     assert len([packet for packet in found.packets(split) if packet.kind == "data"]) == 1
+
+
+@pytest.mark.kafka
+def test_what_compaction_took_is_a_gap(connection: Connection) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    with running({"log.cleaner.backoff.ms": "100"}) as broker:
+        kafka = Cluster(broker.bootstrap)
+        topic = kafka.topic(cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01", delete_retention_ms="0")
+        found = source(connection, kafka, topic=topic)
+        for place in range(60):
+            kafka.send(topic, [Sent(b'{"v": %d}' % place, b"k%d" % (place % 2), NOW_MS + place)])
+
+        def left() -> int:
+            # Only closed segments are compacted: a further record closes the one that holds the last.
+            kafka.send(topic, [Sent(b'{"v": 1000}', b"last", NOW_MS + 1_000)])
+            return len(found.rows())
+
+        until("compaction has taken records", lambda: left() < 30, 60)
+        rows = found.rows()
+        assert [row["v"] for row in rows if row["v"] < 1_000][-2:] == [58, 59]
+        assert [row["_offset"] for row in rows] == sorted({row["_offset"] for row in rows})
+        ends = found.reader().ends()
+        chunks = found.reader().chunks(0, 0, ALL, is_dated=True)
+        assert chunks[-1].end_offset == ends[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 WAIT_S = 30.0
@@ -69,6 +69,11 @@ class Cluster:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         resource = ConfigResource(ResourceType.TOPIC, name, set_config=settings)
         self.admin.alter_configs([resource])[resource].result(WAIT_S)
+
+    def remove(self, topic: str, partition: int, before: int) -> None:
+        """Remove records from the beginning of a partition, as retention does."""
+        place = TopicPartition(topic, partition, before)
+        self.admin.delete_records([place])[place].result(WAIT_S)
 
     def end(self) -> None:
         """End a mock cluster: nobody listens any more."""

@@ -51,6 +51,13 @@ def _catalog() -> Catalog:
 
 
 CATALOG = _catalog()
+OUTPUTS: list[dict[str, Any]] = [
+    {"type": "files", "path": "it's", "format": "ndjson", "every": "0s"},
+    {"type": "delta", "path": "lake/out", "partition_by": "date", "start": "latest"},
+    {"type": "kafka", "connection": "broker", "topic": "Out.1", "guarantee": "at_least_once"},
+    {"type": "kafka", "connection": "broker", "topic": "out", "value": {"format": "avro", "schema": '{"type": "record"}', "has_key": True},
+     "create": {"partitions": 3, "cleanup_policy": "compact"}},
+]  # fmt: skip
 _lengths = st.sampled_from(["0s", "1s", "1m", "1h", "3h"])
 _odd = st.sampled_from(
     [
@@ -185,6 +192,7 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
             body["select"] |= {"tag": f"explode({draw(st.sampled_from(inputs.columns('array')))})"}
         body["select"] |= draw(_some(at=st.just(inputs.time(draw))))
     body["into"][draw(st.sampled_from(["stream", "table", "table"]))] = "out"
+    body["into"] |= draw(_some(connector=st.sampled_from(OUTPUTS)))
     if kind == "stream" and "select" in body and "stream" in body["into"]:
         body["into"] |= draw(_some(key=st.lists(st.sampled_from(sorted(body["select"])), max_size=2)))
     if "at" in body.get("select", {}):

@@ -11,7 +11,7 @@ import polars as pl
 from app.api.deps import Services
 from app.api.sql.pulls import too_many_rows
 from app.api.sql.stream_records import stream_records
-from app.domain.record_json import encode_values
+from app.domain.record_json import encode_keyed
 from app.domain.sql_listing import Listing, texts
 from app.store.changes import ChangeSource
 from app.store.followed import find_followed
@@ -53,8 +53,7 @@ async def printed(services: Services, tree: Print, session: Session) -> Listing:
                 size += int(frame.estimated_size())
                 if size > limits.answer_bytes:
                     raise services.readables.too_large(relation.definition_name, "/sql", "ask for fewer records with LIMIT")
-                keys = encode_values(frame, schema.select(relation.entry.relation.key), has_text_numbers=False)
-                values = encode_values(frame, schema, has_text_numbers=False)
+                keys, values = encode_keyed(frame, schema, relation.entry.relation.key, has_text_numbers=False)
                 told = zip(frame["_ts"], frame["_op"], keys, values, strict=True)
                 rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
                 if len(rows) >= limit:

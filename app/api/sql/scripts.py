@@ -6,14 +6,16 @@ What a statement changes of definitions is one transaction. Nothing is carried o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import polars as pl
 import sqlalchemy as sa
 from anyio import to_thread
 
-from app.api.deps import Services, planned, planning_turn
+from app.api.deps import Services, looked_outside, planned, planning_turn
+from app.api.inferring import Asked, inferred, warnings_of
 from app.api.sql.faults import of_script, placed
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
@@ -23,9 +25,10 @@ from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import Forbidden
 from app.store.scopes import find_names_sharing
-from app.store.site import site_of
+from app.store.site import delivery_site_of, site_of
 from app.store.sql.carrying_out import Done, carry_out, look_outside
 from app.store.sql.sessions import load_session
+from engine.plan.warnings import DefinitionWarning
 from engine.sql.scripts import Parsed, Script, parse_script
 from engine.sql.statement_tree import (
     AssertRelation,
@@ -45,6 +48,8 @@ from engine.sql.statement_tree import (
 )
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
 from engine.statements.binding import bind
+from engine.statements.clause_properties import says_target
+from engine.statements.inferring import asked_columns, with_columns
 from engine.statements.scans import pull_of
 from engine.statements.session import Session, Settings
 
@@ -80,7 +85,7 @@ class ScriptRunner:
 
     def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
         self._services, self.words = services, words
-        self._site = site_of(services.settings)
+        self._site, self._delivery_site = site_of(services.settings), delivery_site_of(services.settings)
         self._default_grace = default_grace or services.settings.sql.default_grace
         self._reads_end: float | None = None
 
@@ -119,17 +124,18 @@ class ScriptRunner:
         """
         outcomes: list[Outcome] = []
         bound: list[tuple[Parsed, Action]] = []
+        statements = [(await self._completed(parsed))[0] for parsed in script.statements]
 
         def rehearsing() -> None:
             with self._services.database.control.connect() as connection, connection.begin() as transaction:
-                outcomes.extend(self._rehearsed(connection, parsed, bound) for parsed in script.statements)
+                outcomes.extend(self._rehearsed(connection, parsed, bound) for parsed in statements)
                 transaction.rollback()
 
         async with planning_turn(self._services), self._services.database.control_turns.taken():
             await to_thread.run_sync(rehearsing)
         for parsed, action in bound:
             with placed(parsed):
-                await to_thread.run_sync(look_outside, action, self._site)
+                await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
         return outcomes
 
     def _rehearsed(self, connection: sa.Connection, parsed: Parsed, bound: list[tuple[Parsed, Action]]) -> Outcome:
@@ -192,16 +198,32 @@ class ScriptRunner:
 
     async def defined(self, parsed: Parsed) -> Done:
         """Bind a statement and carry it out, in one transaction; what it names elsewhere is looked at before."""
-        if isinstance(parsed.tree, CreateRelation):
+        parsed, warnings = await self._completed(parsed)
+        if isinstance(parsed.tree, CreateRelation) or says_target(parsed.tree):
             action, _ = await self.bound(parsed)
             with placed(parsed):
-                await to_thread.run_sync(look_outside, action, self._site)
+                await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
 
         def defining(connection: sa.Connection) -> Done:
             return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
 
         async with planning_turn(self._services):
-            return await self._in_transaction(defining, parsed, is_edit=True)
+            done = await self._in_transaction(defining, parsed, is_edit=True)
+        return replace(done, warnings=(*done.warnings, *warnings))
+
+    async def _completed(self, parsed: Parsed) -> tuple[Parsed, list[DefinitionWarning]]:
+        """Give a source without columns those that its connector finds; says what was left out of them."""
+        tree = parsed.tree
+        if not isinstance(tree, CreateRelation):
+            return parsed, []
+        asked = await self.inspected(parsed, lambda session: asked_columns(tree, session))
+        if asked is None:
+            return parsed, []
+        with placed(parsed):
+            found = await looked_outside(
+                self._services, partial(inferred, asked.name, Asked(asked.definition, asked.key), self._site)
+            )
+        return replace(parsed, tree=with_columns(tree, found.columns, found.key)), warnings_of(found)
 
     def session(self, connection: sa.Connection) -> Session:
         """Return what statements are bound against."""

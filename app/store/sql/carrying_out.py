@@ -13,10 +13,11 @@ import sqlalchemy as sa
 
 from app.domain.access import Role, refuse_below, refuse_beyond_scope
 from app.domain.preconditions import Preconditions
-from app.domain.scopes import feeds_in, names_in
+from app.domain.scopes import feeds_in, named_in
 from app.domain.sources import check_source, source_warnings
 from app.errors import Unprocessable
 from app.store.catalog import source_of
+from app.store.delivery_targets import target_of
 from app.store.queries import set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
@@ -27,6 +28,7 @@ from app.store.sql.sessions import facts_of
 from app.store.tables import query, relation, sql_type
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.control import Site
+from engine.connectors.deliveries import DeliverySite
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.plan.catalog import feed_of, relation_schema
@@ -73,14 +75,21 @@ class Done:
     warnings: tuple[DefinitionWarning, ...] = ()
 
 
-def look_outside(action: Action, site: Site) -> None:
-    """Look at what a source names outside of the database, with no transaction open: before ``carry_out``.
+def look_outside(action: Action, site: Site, delivery_site: DeliverySite) -> None:
+    """Look at what a source or a result names outside of the database, with no transaction open: before ``carry_out``.
 
     Raises:
         Forbidden: it is beyond the scope of who asks.
-        DefinitionInvalid: see ``Control.check``.
-        SourceUnavailable: it cannot be looked at now.
+        DefinitionInvalid: see ``Control.check`` and ``DeliveryKind.check``.
+        SourceUnavailable: a source cannot be looked at now.
+        TargetUnavailable: a target cannot.
     """
+    if isinstance(action, CreateQuery | InsertInto):
+        refuse_beyond_scope(named_in(action.definition))
+        target = target_of(action.definition, action.plan.output)
+        if target is not None:
+            target.check(delivery_site)
+        return
     if not isinstance(action, RegisterSource):
         return
     name, definition = action.relation.definition_name, action.definition
@@ -109,7 +118,7 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
         case CreateQuery():
             return _create(connection, action, text)
         case InsertInto(target=target, definition=definition):
-            refuse_beyond_scope(names_in(definition))
+            refuse_beyond_scope(named_in(definition))
             created = create_query(connection, definition)
             _note_statement(connection, created.name, text)
             return _created(connection, definition, f"query {created.name} writes into {target.name}", target, action.notes)
@@ -169,7 +178,7 @@ def _add_columns(connection: sa.Connection, action: AddColumns) -> Done:
 
 def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
     definition, sql = action.definition, action.relation
-    refuse_beyond_scope(names_in(definition))
+    refuse_beyond_scope(named_in(definition))
     if action.is_replace:
         replace_query(connection, definition, Replacement(may_discard_state=action.discards_state))
     else:

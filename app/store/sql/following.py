@@ -10,7 +10,8 @@ import polars as pl
 
 from app.store.change_log import read_frame, stretch_end
 from app.store.changes import ChangeSource, CursorExpired
-from app.store.tails import Tail, Tails
+from app.store.tail import Tail
+from app.store.tails import Tails
 
 ROWS_AT_ONCE: Final = 1_000
 Beginning = Literal["earliest", "latest"]

@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from engine.connectors.control import Clash, Site
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.files.definition import FilesConnector
+from engine.connectors.files.inferring import infer
 from engine.connectors.files.registry import place_of
 from engine.connectors.files.root import check_directory
+from engine.connectors.inferred import Inferred
 from engine.connectors.log.storage import Head, ensure_feed
 from engine.connectors.postgres import Connection
 from engine.plan.model import Feed, RelationSchema
@@ -22,6 +24,12 @@ class FilesControl:
     def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:  # noqa: ARG002 - the port's
         """See ``Control``. What was below the root may be a link by now, or the root another."""
         check_directory(place_of(feed).path, site.files_root)
+
+    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+        """See ``Control``: the newest file is looked at."""
+        place = place_of(feed)
+        check_directory(place.path, site.files_root)
+        return infer(place, key)
 
     def register(self, connection: Connection, feed: Feed, model: FilesConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
         """See ``Control``."""

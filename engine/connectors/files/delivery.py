@@ -2,14 +2,19 @@
 
 ``_slackwater/<delivery>/<number of its first row>.json`` is a commit: where the rows end, and its files. It is made by linking a file that is
 whole already, which fails where it is there: of two processes that deliver the same rows one is refused, so every result stands in one file.
-Files are written under hidden names before their commit, and renamed behind it; a process that finds a commit ends what is left of that.
+Files are written before their commit, and get their names behind it; a process that finds a commit ends what is left of that.
+
+Each process writes in a directory of its own beside the commits, its *stage*, and links from there. Who takes over renames the stages of others
+away, and looks for commits then: what another process had under way cannot be committed any more, so its drafts may go.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -32,12 +37,14 @@ KEPT_COMMITS: Final = 1_000
 """A process that was frozen may wake up and try to make a commit that others have made: as long as that is there it is refused."""
 
 _DIGITS: Final = 20
+_STAGE: Final = "stage-"
+_GONE: Final = "gone-"
 _SUFFIX: Final = {"ndjson": "ndjson", "parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of a commit: hidden name, and the one that it gets."""
+    """A file of a commit: its name in a stage, and the path that it gets below the directory."""
 
     draft: str
     final: str
@@ -57,27 +64,24 @@ class FilesDeliverer:
     def __init__(self, definition: FilesDelivery, result: Result, directory: Path) -> None:
         self._definition, self._result, self._directory = definition, result, directory
         self._commits = directory / COMMITS / result.delivery.hex
+        self._stage = self._commits / "none"
         self._named: list[Path] = []
 
     def position(self) -> int | None:
         """See ``Deliverer``."""
         try:
             self._commits.mkdir(parents=True, exist_ok=True)
-            for draft in self._commits.glob("*.draft"):
-                draft.unlink(missing_ok=True)
+            self._take_stages_away()
+            # Behind that: what others have committed before is here, and nothing more of theirs comes.
             self._named = sorted(self._commits.glob("*.json"))
-            if not self._named:
-                self._remove_drafts()
-                return None
-            last = json.loads(self._named[-1].read_bytes())
-            files = [_File(**each) for each in last["files"]]
-            self._show(files)
-            self._remove_drafts()
+            upto = None if not self._named else self._ended(self._named[-1])
+            for gone in self._commits.glob(f"{_GONE}*"):
+                shutil.rmtree(gone, ignore_errors=True)
+            self._stage = self._commits / f"{_STAGE}{uuid4().hex}"
+            self._stage.mkdir()
         except OSError as error:
             raise _away(self._directory, error) from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise DeliveryStopped("delivery_position_lost", f"{self._named[-1]} cannot be read: {error}") from error
-        return int(last["upto"])
+        return upto
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
         """See ``Deliverer``."""
@@ -86,10 +90,28 @@ class FilesDeliverer:
             self._commit(files, start, upto)
             self._show(files)
         except OSError as error:
+            if not self._stage.is_dir():
+                raise TargetUnavailable("another process delivers the result; this one looks again") from error
             raise _away(self._directory, error) from error
 
     def close(self) -> None:
         """See ``Deliverer``."""
+
+    def _take_stages_away(self) -> None:
+        for stage in self._commits.glob(f"{_STAGE}*"):
+            with suppress(FileNotFoundError):  # yet another process was quicker
+                stage.rename(self._commits / f"{_GONE}{uuid4().hex}")
+
+    def _ended(self, commit: Path) -> int:
+        """Return where the rows of the last commit end; what is left of it is done first."""
+        try:
+            last = json.loads(commit.read_bytes())
+            files = [_File(**each) for each in last["files"]]
+            upto = int(last["upto"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DeliveryStopped("delivery_position_lost", f"{commit} cannot be read: {error}") from error
+        self._show(files)
+        return upto
 
     def _write(self, rows: pl.DataFrame, start: int, upto: int) -> Iterator[_File]:
         is_dated = self._definition.partition_by == "date"
@@ -99,14 +121,13 @@ class FilesDeliverer:
             parts = {f"_date={day[0]}": part.drop("_date") for day, part in frame.partition_by("_date", as_dict=True).items()}
         name = f"{self._result.delivery.hex[:8]}-{start:0{_DIGITS}}-{upto:0{_DIGITS}}.{_SUFFIX[self._definition.format]}"
         for folder, part in parts.items():
-            draft = self._directory / folder / f".{uuid4().hex}.{self._result.delivery.hex}.draft"
-            draft.parent.mkdir(exist_ok=True)
+            draft = self._stage / f".{uuid4().hex}"
             if self._definition.format == "parquet":
                 part.write_parquet(draft, compression="zstd")
             else:
                 draft.write_bytes(_json_lines(part, self._result.columns))
             sync(draft)
-            yield _File(str(draft.relative_to(self._directory)), str(Path(folder) / name))
+            yield _File(draft.name, str(Path(folder) / name))
 
     def _commit(self, files: list[_File], start: int, upto: int) -> None:
         said: dict[str, Any] = {
@@ -114,14 +135,13 @@ class FilesDeliverer:
             "upto": upto,
             "files": [{"draft": each.draft, "final": each.final} for each in files],
         }
-        draft, final = self._commits / f"{uuid4().hex}.draft", self._commits / f"{start:0{_DIGITS}}.json"
+        draft, final = self._stage / ".commit", self._commits / f"{start:0{_DIGITS}}.json"
         draft.write_text(json.dumps(said))
         sync(draft)
+        sync(self._stage)
         try:
             os.link(draft, final)
         except FileExistsError as error:
-            for each in files:
-                (self._directory / each.draft).unlink(missing_ok=True)
             raise TargetUnavailable(f"another process has delivered the rows from {start} on; this one looks again") from error
         finally:
             draft.unlink(missing_ok=True)
@@ -132,16 +152,16 @@ class FilesDeliverer:
         del self._named[:-KEPT_COMMITS]
 
     def _show(self, files: list[_File]) -> None:
+        """Give the files of a commit their names, wherever they are still drafts."""
         for each in files:
             final = self._directory / each.final
+            final.parent.mkdir(exist_ok=True)
+            for draft in () if final.exists() else self._commits.glob(f"*/{each.draft}"):
+                with suppress(FileNotFoundError):  # another process has done it
+                    draft.rename(final)
             if not final.exists():
-                (self._directory / each.draft).rename(final)
-                sync(final.parent)
-
-    def _remove_drafts(self) -> None:
-        for pattern in (f".*.{self._result.delivery.hex}.draft", f"_date=*/.*.{self._result.delivery.hex}.draft"):
-            for draft in self._directory.glob(pattern):
-                draft.unlink(missing_ok=True)
+                raise DeliveryStopped("delivery_position_lost", f"{final}: the file was committed, and is not there")
+            sync(final.parent)
 
 
 def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:

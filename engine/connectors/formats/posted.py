@@ -13,7 +13,8 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.avro.reader import AvroReader
-from engine.connectors.formats.debezium.positions import IS_EXACT, ORIGIN, POSITION
+from engine.connectors.formats.debezium.absent import ABSENT
+from engine.connectors.formats.debezium.positions import TABLE
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -25,6 +26,7 @@ from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.connectors.json_records import BodyMalformed, check_width
 from engine.connectors.record_ends import MAX_RECORD_BYTES
+from engine.core.change_positions import COMMITTED, IS_EXACT, ORIGIN, POSITION
 from engine.definition.record_formats import DEFAULT_DELIMITER, delimiter_of
 from engine.definition.relations import EventTimeUnit
 from engine.plan.model import RelationSchema
@@ -64,7 +66,8 @@ class Posted(NamedTuple):
     Attributes:
         raw: rows for ``canonicalise``; ``_offset`` is the record's index.
         rejects: the others.
-        changes: of change events for each row of ``raw``: ``_origin``, ``_position`` and ``_is_exact``; None: these are none.
+        changes: of change events, for each row of ``raw``: the columns of ``positions_of``, ``_absent``, and perhaps ``_is_named``; None: these
+            are none.
     """
 
     raw: pl.DataFrame
@@ -203,6 +206,9 @@ def _protobuf(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
     return Posted(*_read(length_delimited(body), relation, reader_of(config).read))
 
 
+IS_NAMED: Final = "_is_named"
+"""Whether the request names the table of the database that a change is of; not there where it names none."""
+
 MAX_ORIGINS: Final = 16
 """Databases whose changes one body may hold: for each, the positions of its keys are looked up while the append waits."""
 
@@ -236,8 +242,24 @@ def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
     rows = reader.rows(_without_tombstones(payloads))
     found, rejects = _of_few_origins(rows.raw, rows.rejects)
     raw = found.rename({"$event_time_ms": "_ts"}) if relation.event_time is None else found
-    control = [POSITION, ORIGIN, IS_EXACT]
-    return Posted(raw.drop(control), rejects, found.select(control))
+    control = [POSITION, COMMITTED, ORIGIN, IS_EXACT, TABLE, ABSENT]
+    beside = found.select(control).with_columns(_unforgiven(found.get_column(ABSENT), asked.option("absent"), relation))
+    if (tables := asked.option("source_table")) is not None:
+        is_named = found.get_column(TABLE).is_in(tables.split(","))
+        beside = beside.with_columns(is_named.fill_null(value=False).alias(IS_NAMED))
+    return Posted(raw.drop(control), rejects, beside)
+
+
+def _unforgiven(absent: pl.Series, allowed: str | None, relation: RelationSchema) -> pl.Series:
+    """Leave out the columns that changes may lack."""
+    if allowed is None:
+        return absent
+    names = allowed.split(",")
+    if (unknown := next((name for name in names if name not in relation.columns.names), None)) is not None:
+        raise FormatInvalid(
+            f"the table has no column {unknown[:100]!r}; name columns that changes may lack, with commas", "absent"
+        )
+    return absent.list.set_difference(names)
 
 
 def _of_few_origins(raw: pl.DataFrame, rejects: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -278,6 +300,8 @@ POSTED: Final[dict[str, BodyFormat]] = {
     "string": BodyFormat((BINARY,), (), _of_payloads(lambda body, _asked: lines(body))),
     "bytes": BodyFormat((BINARY,), (), _of_payloads(lambda body, _asked: whole(body))),
     "kafka": BodyFormat((BINARY,), (), _of_payloads(lambda body, _asked: whole(body))),
-    "debezium": BodyFormat((*_JSON, *_AVRO), ("registry", "encoding", "time_unit", "decimals"), _debezium),
+    "debezium": BodyFormat(
+        (*_JSON, *_AVRO), ("registry", "encoding", "time_unit", "decimals", "absent", "source_table"), _debezium
+    ),
 }
 """By name."""

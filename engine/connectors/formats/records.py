@@ -6,7 +6,7 @@ Which columns stand in the key and which in the value the relation says; a key c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,14 @@ from engine.plan.model import RelationSchema
 
 MAX_PAYLOAD_BYTES: Final = 16 << 20
 """Of a key or a value, as of a record of a file: what is longer is refused before a reader sees it."""
+
+
+class RecordReader(Protocol):
+    """Reads a topic's records for one relation."""
+
+    def read(self, keys: pl.Series, values: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return ``(raw, rejects)`` by place of records that have these keys and values; see ``TopicReader``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,11 @@ class TopicReader:
         is_delete = (
             values.is_null() if self.value is not None else pl.repeat(value=False, n=len(values), dtype=pl.Boolean, eager=True)
         )
-        long = _too_long(keys, values)
+        long = too_long(keys, values)
         looked_at = ~is_delete & ~long if long is not None else ~is_delete
         of_keys = _side(self.key, keys, ~keys.is_null() if long is None else ~keys.is_null() & ~long)
         of_values = _side(self.value, values, looked_at)
-        rejects = pl.concat([of_keys.rejects, of_values.rejects, *([] if long is None else [_long_rejects(keys, values, long)])])
+        rejects = pl.concat([of_keys.rejects, of_values.rejects, *([] if long is None else [long_rejects(keys, values, long)])])
         frame = pl.DataFrame([everything.alias("_offset"), is_delete.alias("_is_delete")])
         if rejects.height:
             rejects = rejects.unique("offset", keep="first", maintain_order=True).sort("offset")
@@ -133,12 +141,14 @@ def _beside(frame: pl.DataFrame, side: pl.DataFrame, suffix: str = "") -> pl.Dat
     return frame.join(named, on="_offset", how="left", maintain_order="left")
 
 
-def _too_long(keys: pl.Series, values: pl.Series) -> pl.Series | None:
+def too_long(keys: pl.Series, values: pl.Series) -> pl.Series | None:
+    """Return which records have a key or value that no reader sees; None: none has."""
     long = (keys.bin.size().fill_null(0) > MAX_PAYLOAD_BYTES) | (values.bin.size().fill_null(0) > MAX_PAYLOAD_BYTES)
     return long if long.any() else None
 
 
-def _long_rejects(keys: pl.Series, values: pl.Series, long: pl.Series) -> pl.DataFrame:
+def long_rejects(keys: pl.Series, values: pl.Series, long: pl.Series) -> pl.DataFrame:
+    """Return the rejects of records that ``too_long`` found."""
     detail = f"a key or a value has more than {MAX_PAYLOAD_BYTES:,} bytes"
     places = long.arg_true().to_list()
     return reject_rows(

@@ -11,18 +11,22 @@ import psycopg
 
 from engine.connectors.canonical import canonicalise
 from engine.connectors.connections.kafka import KafkaConnection
+from engine.connectors.connections.registry import RegistryConnection
 from engine.connectors.connections.stored import ConnectionMissing, load
 from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.control import Clash, Site
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
-from engine.connectors.kafka.client import TopicDenied, TopicMissing
+from engine.connectors.inferred import Inferred
 from engine.connectors.kafka.definition import HEADER, KafkaConnector, KafkaPlace
+from engine.connectors.kafka.fetching.port import Fetched
 from engine.connectors.kafka.heads import register
+from engine.connectors.kafka.inferring import infer
 from engine.connectors.kafka.newest import newest_records
-from engine.connectors.kafka.records import SOURCE_KIND, Records
+from engine.connectors.kafka.records import SOURCE_KIND, read_records
 from engine.connectors.kafka.sides import topic_reader
+from engine.connectors.kafka.troubles import TopicDenied, TopicMissing
 from engine.connectors.log.storage import Head, feed_heads
 from engine.connectors.postgres import Connection, shared_connection
 from engine.definition.types import ColumnType
@@ -49,13 +53,19 @@ class KafkaControl:
         place = cast("KafkaPlace", feed.place)
         if relation is not None:
             _check_record_columns(place, relation)
-        if site.dsn is None:
-            raise SourceUnavailable("the broker cannot be asked here: this process knows no database with connections")
-        _check_connection(site.dsn, place)
+        dsn = _dsn_of(site)
+        _check_connections(dsn, place)
         with _told(place):
-            found = newest_records(site.dsn, place, 0 if relation is None else TRIED)
+            found = newest_records(dsn, place, 0 if relation is None else TRIED)
             if relation is not None:
-                _check_format(site.dsn, place, relation, found)
+                _check_format(dsn, place, relation, found)
+
+    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+        """See ``Control``. The registry is asked where there is one, and what the broker has newest is looked at."""
+        place, dsn = cast("KafkaPlace", feed.place), _dsn_of(site)
+        _check_connections(dsn, place)
+        with _told(place):
+            return infer(dsn, place, key)
 
     def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
         """See ``Control``."""
@@ -76,6 +86,12 @@ class KafkaControl:
     def delete(self, connection: Connection, feed: Feed) -> None:
         """See ``Control``: the topic stays."""
         drop_feed(connection, feed.log_feed)
+
+
+def _dsn_of(site: Site) -> str:
+    if site.dsn is None:
+        raise SourceUnavailable("the broker cannot be asked here: this process knows no database with connections")
+    return site.dsn
 
 
 @contextmanager
@@ -105,19 +121,31 @@ def _told(place: KafkaPlace) -> Iterator[None]:
         raise SourceUnavailable(str(error)) from error
 
 
-def _check_connection(dsn: str, place: KafkaPlace) -> None:
-    if place.connection is None:
-        return
+def _check_connections(dsn: str, place: KafkaPlace) -> None:
+    """Refuse what names a connection that is not there, or one of another type."""
+    named: list[tuple[str, str | None, type]] = [("/connector/connection", place.connection, KafkaConnection)]
+    named += [
+        (f"/connector/{side}/registry", said.registry, RegistryConnection)
+        for side, said in (("key", place.key), ("value", place.value))
+        if said is not None
+    ]
+    for pointer, name, kind in named:
+        if name is not None:
+            _check_connection(dsn, pointer, name, kind)
+
+
+def _check_connection(dsn: str, pointer: str, name: str, kind: type) -> None:
     try:
         with shared_connection(dsn) as connection:
-            found = load(connection, place.connection, Surroundings.of())
+            found = load(connection, name, Surroundings.of())
     except ConnectionMissing as error:
-        raise _refused(Problem("/connector/connection", "connection_missing", str(error))) from error
+        raise _refused(Problem(pointer, "connection_missing", str(error))) from error
     except psycopg.Error as error:
-        raise SourceUnavailable(f"the connection '{place.connection}' cannot be looked up: {error}") from error
-    if not isinstance(found.definition, KafkaConnection):
-        detail = f"the connection '{place.connection}' is one of type {found.definition.type}; name one of type kafka"
-        raise _refused(Problem("/connector/connection", "connection_of_another_type", detail))
+        raise SourceUnavailable(f"the connection '{name}' cannot be looked up: {error}") from error
+    if not isinstance(found.definition, kind):
+        wanted = "kafka" if kind is KafkaConnection else "registry"
+        detail = f"the connection '{name}' is one of type {found.definition.type}; name one of type {wanted}"
+        raise _refused(Problem(pointer, "connection_of_another_type", detail))
 
 
 def _check_record_columns(place: KafkaPlace, relation: RelationSchema) -> None:
@@ -143,12 +171,12 @@ def _is_of_headers(kind: ColumnType) -> bool:
     return kind.key is not None and kind.key.kind == "string" and kind.value is not None and kind.value.kind == "bytes"
 
 
-def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: Records) -> None:
+def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: Fetched) -> None:
     """Read the newest records, and refuse the definition where none of them can be read."""
     reader = topic_reader(dsn, place, relation)
-    if not len(found.offsets):
+    if not len(found):
         return
-    raw, rejects = found.raw(reader, relation, place.record_columns, 0)
+    raw, rejects = read_records(found, reader, relation, place.record_columns, 0)
     accepted, refused = canonicalise(raw, relation, int(found.timestamps.max()), SOURCE_KIND)
     if accepted.height or relation.where is not None:
         return
@@ -160,7 +188,7 @@ def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: 
         Problem(
             _side_of(place),
             "format_differs",
-            f"none of the {len(found.offsets)} newest records of {place.topic!r} can be read so; the first is refused as {reason}: {detail}. "
+            f"none of the {len(found)} newest records of {place.topic!r} can be read so; the first is refused as {reason}: {detail}. "
             "Correct `format`, or the columns and their types",
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -18,6 +18,10 @@ from engine.definition.names import NAME_PATTERN
 from engine.errors import Problem
 
 FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
+ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]
+CHANGES: Final = "debezium"
+"""The format of values that are changes of a database's table."""
+
 OnLost = Literal["stop", "skip"]
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -25,6 +29,22 @@ _SERVER: Final = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]+\]):[0-9]{1
 _FACTS: Final = ("timestamp", "partition", "offset", "headers")
 HEADER: Final = "header:"
 """Before the name of one header in ``record_columns``."""
+
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "json": ("registry", "unwrapped", "time_unit"),
+    "json_lenient": ("registry", "unwrapped"),
+    "avro": ("registry", "schema", "unwrapped"),
+    "protobuf": ("registry", "schema", "message"),
+    "delimited": ("delimiter",),
+    "string": (),
+    "bytes": (),
+    "kafka": (),
+    CHANGES: ("registry", "encoding", "time_unit", "decimals"),
+}
+"""What beside ``has_key`` means something to a format."""
+
+_LATER_FIELDS: Final = ("encoding", "decimals")
+"""Of ``Side``: where they say nothing, names of feeds are what they were before."""
 
 _FORMATS: Final[Mapping[str, dict[str, Any]]] = {
     "JSON": {"format": "json_lenient"},
@@ -36,7 +56,7 @@ _FORMATS: Final[Mapping[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How a topic's keys, or its values, are read. See ``SideFormat``."""
+    """How a topic's keys, or its values, are read. See ``SideFormat`` and ``ValueFormat``."""
 
     format: str
     registry: str | None
@@ -46,6 +66,12 @@ class Side:
     delimiter: str
     time_unit: str
     has_key: bool
+    encoding: str | None = None
+    decimals: str | None = None
+
+
+def _said(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in pairs if value is not None or name not in _LATER_FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +94,32 @@ class KafkaPlace(Place):
     record_columns: tuple[tuple[str, str], ...]
     is_skipping: bool
 
+    @property
+    def holds_changes(self) -> bool:
+        """Whether its records are changes of a database's table."""
+        return self.value is not None and self.value.format == CHANGES
+
     def state_part(self) -> Mapping[str, object]:
         """See ``Place``: the feed's name has a digest of all of it."""
         return {}
 
 
-def _readable(name: Any) -> Any:
-    if name == "debezium":
-        raise PydanticCustomError(
-            "not_supported_yet",
-            "change events of Debezium are not read from Kafka; let Debezium post them: POST /v1/tables/<name>/records?format=debezium",
-        )
+def _of_keys(name: Any) -> Any:
+    if name == CHANGES:
+        detail = "change events stand in the values, and have their rows' keys: leave `key` out, and say it of `value`"
+        raise PydanticCustomError("invalid_value", detail)
     return name
+
+
+def _is_absent(value: Any) -> bool:
+    """Whether a field is left out where a definition is stored: a version before it reads that then."""
+    return value is None
 
 
 class SideFormat(Model):
     """How keys, or values, are written."""
 
-    format: Annotated[FormatName, BeforeValidator(_readable)] = Field(
+    format: Annotated[FormatName, BeforeValidator(_of_keys)] = Field(
         description="`json` is strict, `json_lenient` as ksqlDB; `kafka` is what Kafka's own serialisers write of one number, text or bytes."
     )
     registry: str | None = Field(
@@ -105,7 +139,9 @@ class SideFormat(Model):
     )
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="Of delimited: what stands between columns.")
     time_unit: Literal["s", "ms", "us", "ns"] = Field(
-        default="ms", description="What plain numbers in columns of type timestamp count since 1970 (json)."
+        default="ms",
+        description="What plain numbers in columns of type timestamp count since 1970, where no schema says it (json; debezium, of times too). "
+        "Of json with another one than ms, timestamps are numbers in each record.",
     )
 
     def side(self, *, has_key: bool) -> Side:
@@ -114,21 +150,63 @@ class SideFormat(Model):
             self.format, self.registry, self.schema_, self.message, self.unwrapped, self.delimiter, self.time_unit, has_key
         )  # fmt: skip
 
+    def ignored(self) -> Iterator[str]:
+        """Yield the options that are said and mean nothing to the format."""
+        for name, field in SideFormat.model_fields.items():
+            alias = field.alias or name
+            if name != "format" and alias not in _OPTIONS[self.format] and getattr(self, name) != field.default:
+                yield alias
+
 
 class ValueFormat(SideFormat):
     """How values are written."""
 
+    format: ValueFormatName = Field(  # type: ignore[assignment]  # the one format that keys have not
+        description="As of keys; and `debezium`, for tables: changes of a database's table, as Debezium captures them. Of a key the change "
+        "that stands last in the database's log counts."
+    )
+    encoding: Literal["json", "avro"] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Of debezium: how events are written; absent: json. avro needs `registry`.",
+    )
+    decimals: Literal["bytes", "text"] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Of debezium in json: what texts in decimal columns are where an event brings no schema: `bytes` "
+        "(decimal.handling.mode=precise) or `text` (string). Without, such events are refused.",
+    )
     has_key: bool = Field(
         default=False,
         description="Key columns stand in the value as well; where `key` is read they must agree. Without `key` they always do.",
     )
 
+    def side(self, *, has_key: bool) -> Side:
+        """See ``SideFormat``."""
+        encoding = (self.encoding or "json") if self.format == CHANGES else None
+        return replace(SideFormat.side(self, has_key=has_key), encoding=encoding, decimals=self.decimals)
+
+    def ignored(self) -> Iterator[str]:
+        """See ``SideFormat``."""
+        yield from SideFormat.ignored(self)
+        for name in ("encoding", "decimals"):
+            if getattr(self, name) is not None and name not in _OPTIONS[self.format]:
+                yield name
+        if self.format == CHANGES and self.has_key:
+            yield "has_key"
+        if self.encoding == "avro":
+            if self.time_unit != "ms":
+                yield "time_unit"
+            if self.decimals is not None:
+                yield "decimals"
+
 
 class KafkaConnector(ConnectorModel):
     """A topic of Kafka, read with `read_committed`. Relations that say the same of a topic share its order.
 
-    Without `event_time` a record's event time is its timestamp (CreateTime or LogAppendTime, as the topic is set up). A record without a value
-    is a delete in a table.
+    Without `event_time` a record's event time is its timestamp (CreateTime or LogAppendTime, as the topic is set up), and of a change that
+    Debezium captured when it happened in the database. A record without a value is a delete in a table; behind Debezium's own delete it says
+    nothing.
     """
 
     traits: ClassVar = Traits(has_heads=True, holds="records of a topic", appended_by="produce to its topic")
@@ -180,9 +258,14 @@ class KafkaConnector(ConnectorModel):
         place = KafkaPlace(
             self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()), self.on_lost == "skip"
         )
-        said = sha256(repr(sorted(asdict(place).items(), key=str)).encode()).hexdigest()[:12]
+        said = sha256(repr(sorted(asdict(place, dict_factory=_said).items(), key=str)).encode()).hexdigest()[:12]
         identity = f"kafka:{self.connection or self.bootstrap}/{self.topic}/{said}"
         return Location(identity, identity, place)
+
+    @property
+    def has_positions(self) -> bool:
+        """See ``ConnectorModel``."""
+        return self.value is not None and self.value.format == CHANGES
 
     def named(self) -> Iterator[tuple[str, str | None]]:
         """See ``ConnectorModel``: a topic has no name of a relation."""
@@ -218,11 +301,37 @@ class KafkaConnector(ConnectorModel):
                     "invalid_value",
                     f"a column holds one of {', '.join(_FACTS)} or header:NAME of a record, not {what[:80]!r}",
                 )
+        yield from self._faults_of_sides()
+
+    def _faults_of_sides(self) -> Iterator[Problem]:
         for name, side in (("key", self.key), ("value", self.value)):
-            if side is not None and side.registry is not None and side.schema_ is not None:
+            if side is None:
+                continue
+            for option in side.ignored():
+                detail = f"`{option}` means nothing to the format {side.format}; leave it out"
+                yield Problem(f"/connector/{name}/{option}", "invalid_value", detail)
+            if side.registry is not None and side.schema_ is not None and "schema" in _OPTIONS[side.format]:
                 yield Problem(
                     f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`"
                 )
+            if side.registry is not None and side.message and "message" in _OPTIONS[side.format]:
+                detail = "a payload behind a schema's number says itself which message it is: leave it out"
+                yield Problem(f"/connector/{name}/message", "invalid_value", detail)
+            if side.format in ("avro", "protobuf") and side.registry is None and side.schema_ is None:
+                detail = f"{side.format} needs a schema: name the connection of a registry here, or give `schema`"
+                yield Problem(f"/connector/{name}/registry", "invalid_value", detail)
+        if self.value is not None and self.value.format == CHANGES:
+            yield from self._faults_of_changes(self.value)
+
+    def _faults_of_changes(self, value: ValueFormat) -> Iterator[Problem]:
+        if self.key is not None:
+            detail = "change events have their rows' keys: leave `key` out"
+            yield Problem("/connector/key", "invalid_value", detail)
+        if value.encoding == "avro" and value.registry is None:
+            detail = "change events in avro name their schemas: name the connection of a schema registry"
+            yield Problem("/connector/value/registry", "invalid_value", detail)
+        if value.time_unit == "s":
+            yield Problem("/connector/value/time_unit", "invalid_value", "Debezium counts no seconds: write ms, us or ns")
 
     @classmethod
     def said_by_topic(cls, words: TopicWords) -> Mapping[str, Any]:

@@ -316,20 +316,16 @@ def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:
         Records(definition, result, store)
         admin = AdminClient({**_QUIET, **options}, logger=_SILENT)
         there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]
-    except (ConnectionMissing, SourceUnavailable) as error:
-        raise _refused(
-            "/into/connector/connection",
-            "connection_missing" if isinstance(error, ConnectionMissing) else "target_unavailable",
-            error,
-        ) from error
+    except ConnectionMissing as error:
+        raise _refused("/into/connector/connection", "connection_missing", error) from error
+    except SourceUnavailable as error:
+        raise TargetUnavailable(str(error)) from error
     except FormatInvalid as error:
         raise _refused("/into/connector/value", "format_invalid", error) from error
     except KafkaException as error:
         text = resolved.reader.without_secrets(error.args[0].str())[:300]
-        raise _refused(
-            "/into/connector/connection",
-            "target_unavailable",
-            f"no broker answers within {CHECK_S:.0f} s ({text}); look at the connection",
+        raise TargetUnavailable(
+            f"connection '{definition.connection}': no broker answers within {CHECK_S:.0f} s ({text}); look at the connection"
         ) from error
     if there.error is None:
         return

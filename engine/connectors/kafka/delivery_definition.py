@@ -67,7 +67,9 @@ class KafkaDelivery(DeliveryModel):
         default=None,
         description="How keys are written: they hold the result's key. null: as json; records of a result without a key have none.",
     )
-    value: DeliveredValue = Field(default=DeliveredValue(format="json"), description="How values are written.")
+    value: DeliveredValue = Field(
+        default=DeliveredValue(format="json"), description="How values are written: they hold the result's columns."
+    )
     create: NewTopic | None = Field(default=None, description="Make the topic where it is not there; null: it must be there.")
     guarantee: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once",

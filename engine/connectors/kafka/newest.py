@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from confluent_kafka import Message
-
-from engine.connectors.kafka.client import OffsetOutOfRange, TopicClient, lent
+from engine.connectors.kafka.client import asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.records import Records
+from engine.connectors.kafka.fetching.port import Fetched, Wanted
+from engine.connectors.kafka.taking import Taker
+from engine.connectors.kafka.troubles import OffsetOutOfRange
 
 LOOKED_AT: Final = 100
 """Offsets that are looked back per record that is wanted: compaction and transactions leave gaps."""
 
+ALL: Final = Wanted(has_headers=True)
 
-def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0) -> Records:
+
+def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0) -> Fetched:
     """Return up to so many of the newest records, of all partitions, those of each in their order.
 
     Args:
@@ -28,33 +30,35 @@ def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0
         TopicMissing, TopicDenied: the broker has no such topic, or does not let it be read.
         SourceUnavailable: the broker cannot be asked now.
     """
-    with lent(dsn, place) as client:
-        return newest_of(client, count, most_s)
-
-
-def newest_of(client: TopicClient, count: int, most_s: float) -> Records:
-    """See ``newest_records``."""
     end_at = time.monotonic() + most_s
-    partitions = client.partitions()
-    lows, ends = client.lows(partitions), client.ends(partitions)
+    with asking(dsn, place) as client:
+        partitions = client.partitions()
+        lows, ends = client.lows(partitions), client.ends(partitions)
     holding = [each for each in partitions if ends[each] > lows[each]]
-    messages = []
+    if not count or not holding:
+        return Fetched.nothing(ALL)
+    found = []
     for partition in holding:
-        wanted = -(-count // len(holding))
-        back = wanted
-        while time.monotonic() < end_at:
-            start = max(lows[partition], ends[partition] - back)
-            found: list[Message] = []
-            position = start
-            while position < ends[partition] and time.monotonic() < end_at:
-                try:
-                    taken = client.take(partition, position, ends[partition])
-                except OffsetOutOfRange:
-                    break  # retention was quicker
-                found += taken.messages
-                position = taken.position
-            if len(found) >= wanted or start == lows[partition] or back >= wanted * LOOKED_AT:
-                messages += found[-wanted:]
-                break
-            back *= 10
-    return Records.of(messages[-count:], has_keys=True, has_values=True, has_headers=True)
+        with taking(dsn, place, ALL, partition, lows[partition]) as taker:
+            found.append(_newest_of(taker, partition, lows[partition], ends[partition], -(-count // len(holding)), end_at))
+    newest = Fetched.joined(found)
+    return newest.part(max(0, len(newest) - count), len(newest))
+
+
+def _newest_of(taker: Taker, partition: int, low: int, end: int, wanted: int, end_at: float) -> Fetched:
+    back = wanted
+    while time.monotonic() < end_at:
+        start = position = max(low, end - back)
+        found = [Fetched.nothing(ALL)]
+        while position < end and time.monotonic() < end_at:
+            try:
+                taken = taker.take(partition, position, end, end - position)
+            except OffsetOutOfRange:
+                break  # retention was quicker
+            found.append(taken.records)
+            position = taken.position
+        records = Fetched.joined(found)
+        if len(records) >= wanted or start == low or back >= wanted * LOOKED_AT:
+            return records.part(max(0, len(records) - wanted), len(records))
+        back *= 10
+    return Fetched.nothing(ALL)

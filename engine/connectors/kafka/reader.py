@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from confluent_kafka import Message
+import numpy as np
+import polars as pl
 
 from engine.connectors.admission import NO_TS, Chunk
 from engine.connectors.canonical import MAX_EVENT_TIME_MS
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
-from engine.connectors.formats.records import TopicReader
-from engine.connectors.kafka.client import OffsetOutOfRange, TopicClient, TopicDenied, TopicMissing, lent
-from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.formats.records import RecordReader
+from engine.connectors.kafka.definition import HEADER, KafkaPlace
+from engine.connectors.kafka.fetching.port import Fetched, Wanted
 from engine.connectors.kafka.heads import known_id, note
-from engine.connectors.kafka.records import SOURCE_KIND, Records, date_records
-from engine.connectors.kafka.sides import topic_reader
+from engine.connectors.kafka.kept import Keeper, Reference, recalled
+from engine.connectors.kafka.ranges import PIECE_BYTES, RangePart, Topic
+from engine.connectors.kafka.records import SOURCE_KIND, date_changes, date_records, read_records
+from engine.connectors.kafka.sides import PatientReader, topic_reader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.shaping import Piece, shape
@@ -34,10 +36,16 @@ from engine.plan.model import Feed, RelationSchema
 CHUNK_RECORDS: Final = 8_192
 """The grain in which admission lets event times advance together; chunks end at multiples of it, wherever reading begins."""
 
+AHEAD: Final = 1.5
+"""Partitions are looked at for so many batches together: all of each would be many batches where there are many partitions. Where one partition
+has most of the records, batches are smaller for it, but not smaller than ``LEAST_AHEAD``."""
+
+LEAST_AHEAD: Final = 131_072
+
+DATED_AT_ONCE: Final = 8
+"""So many chunks are fetched and dated together."""
+
 SPLIT_RECORDS: Final = 262_144
-PIECE_RECORDS: Final = 65_536
-PIECE_BYTES: Final = 16 << 20
-"""A piece is what is decoded and judged at once."""
 
 RECORD_BYTES: Final = 200
 """What admission takes for the size of a record that nobody has looked at."""
@@ -49,19 +57,51 @@ KEPT_CHUNKS: Final = 2_000
 """Chunks whose event times are remembered, 130 KB each at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaSplit(Split):
+    """A part of a partition, with what the planning process has fetched of it.
+
+    Attributes:
+        kept: in the order of offsets; what is missing is fetched.
+    """
+
+    kept: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _DatedChunk:
+    """A chunk whose event times are known.
+
+    Attributes:
+        end: the offset behind it.
+        dated: its event times.
+        rows: how many records are inside.
+        size_bytes: of their keys and values.
+    """
+
+    end: int
+    dated: Dated
+    rows: int
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class _Seen:
     """What one process has found of a topic.
 
     Attributes:
         asked_at: when it was asked where partitions begin.
-        dated: partition and start of a chunk → its end, event times, and size.
+        dated: partition and start of a chunk → the chunk.
+        keeper: of what was fetched to date it.
+        split_from: by partition, where the batch before began.
     """
 
     asked_at: float = 0.0
     lows: dict[int, int] = field(default_factory=dict)
     noted: tuple[dict[int, int], dict[int, int]] | None = None
-    dated: dict[tuple[int, int], tuple[int, Dated, int, int]] = field(default_factory=dict)
+    dated: dict[tuple[int, int], _DatedChunk] = field(default_factory=dict)
+    keeper: Keeper = field(default_factory=Keeper)
+    split_from: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +130,7 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``. For a time: ``offsetsForTimes`` where it is a record's timestamp, else the beginning."""
         if start == "latest":
             return self.ends()
-        with self._client() as client:
+        with self._topic.asked() as client:
             partitions = client.partitions()
             lows = client.lows(partitions)
             if start == "earliest" or not self._is_by_timestamp:
@@ -105,7 +145,7 @@ class KafkaReader(UsualAnswers):
             DataInvalid: the topic was deleted and made again.
         """
         seen = self._seen
-        with self._client() as client:
+        with self._topic.asked() as client:
             partitions = client.partitions()
             ends = client.ends(partitions)
             is_due = time.monotonic() - seen.asked_at > LOW_S or {*seen.lows} != {*ends}
@@ -125,44 +165,56 @@ class KafkaReader(UsualAnswers):
         return ends
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
-        """See ``FeedReader``. Where they are dated, the records are read; else only offsets are looked at."""
-        with self._client() as client:
+        """See ``FeedReader``. Where they are dated, the records are read, and kept for the workers; else only offsets are looked at."""
+        with self._topic.asked() as client:
             end = client.ends([partition])[partition]
         found: list[Chunk] = []
         rows = size = 0
-        while start < end and rows <= limit.max_rows and size <= limit.max_bytes:
-            stop = min((start // CHUNK_RECORDS + 1) * CHUNK_RECORDS, end)
+        most = max(int(limit.max_rows * AHEAD / max(1, len(self._seen.lows))), LEAST_AHEAD) if is_dated else limit.max_rows
+        while start < end and rows <= min(most, limit.max_rows) and size <= limit.max_bytes:
             if is_dated:
-                _, dated, count, size_bytes = self._dated(partition, start, stop)
-                chunk = Chunk(stop, count, size_bytes, NO_TS if dated.max_ts is None else dated.max_ts)
+                known = self._dated(partition, start, end)
+                chunk = Chunk(
+                    known.end, known.rows, known.size_bytes, NO_TS if known.dated.max_ts is None else known.dated.max_ts
+                )
             else:
+                stop = _chunk_end(start, end)
                 chunk = Chunk(stop, stop - start, (stop - start) * RECORD_BYTES, None)
             found.append(chunk)
-            rows, size, start = rows + chunk.rows, size + chunk.size_bytes, stop
+            rows, size, start = rows + chunk.rows, size + chunk.size_bytes, chunk.end_offset
         return found
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         """See ``FeedReader``. By ``offsetsForTimes`` where the event time is the record's timestamp and nothing was read so far."""
         if self._is_by_timestamp and (partition, start) not in self._seen.dated:
-            with self._client() as client:
+            with self._topic.asked() as client:
                 found = client.at([partition], bound_ms)[partition]
             if found is None or found >= end:
                 return end
             if found >= start:
                 return found
         while start < end:
-            stop = min((start // CHUNK_RECORDS + 1) * CHUNK_RECORDS, end)
-            at = self._dated(partition, start, stop)[1].first_at(bound_ms)
+            chunk = self._dated(partition, start, end)
+            at = chunk.dated.first_at(bound_ms)
             if at is not None:
                 return at if at < end else end
-            start = stop
+            start = chunk.end
         return end
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:
         """See ``FeedReader``. Where heads are wanted one task reads all: they are known from the records only."""
+        seen = self._seen
+        # The batch before may still be read.
+        seen.keeper.forget(partition, seen.split_from.get(partition, 0))
+        seen.split_from[partition] = start
+        self._forget_dated(partition, start)
         if head is not None:
-            return [Split(partition, start, end, head)]
-        return [Split(partition, first, min(first + SPLIT_RECORDS, end)) for first in range(start, end, SPLIT_RECORDS)]
+            return [KafkaSplit(partition, start, end, head, seen.keeper.references(partition, start, end))]
+        return [
+            KafkaSplit(partition, first, last, None, seen.keeper.references(partition, first, last))
+            for first in range(start, end, SPLIT_RECORDS)
+            if (last := min(first + SPLIT_RECORDS, end))
+        ]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``.
@@ -172,10 +224,9 @@ class KafkaReader(UsualAnswers):
         """
         readers = {one.relation: self._topic_reader(one.relation) for one in request.inputs}
         lost: list[int] = []
-        pieces = (
-            self._piece(records, readers, split.partition)
-            for records in self._records(split.partition, split.start, split.end, lost)
-        )
+        kept = split.kept if isinstance(split, KafkaSplit) else ()
+        parts = self._parts(split.partition, split.start, split.end, kept, lost)
+        pieces = (self._piece(part.records, readers, split.partition) for part in parts if len(part.records))
         yield from shape(pieces, split, self.feed, request, SOURCE_KIND)
         if lost:
             first = request.inputs[0]
@@ -198,86 +249,61 @@ class KafkaReader(UsualAnswers):
         return SourceUnavailable(f"{text}. The next attempt goes on from what is committed")
 
     @property
+    def _topic(self) -> Topic:
+        return Topic(self.dsn, self.place, self._wanted)
+
+    @property
+    def _wanted(self) -> Wanted:
+        """What is read of records. Of streams with an event time of their own nobody looks at the records' timestamps."""
+        facts = [what for _, what in self.place.record_columns]
+        return Wanted(
+            has_keys=self.place.key is not None,
+            has_values=True,
+            has_times="timestamp" in facts or any(each.event_time is None or each.kind == "table" for each in self.relations),
+            has_headers=any(what == "headers" or what.startswith(HEADER) for what in facts),
+        )
+
+    @property
     def _is_by_timestamp(self) -> bool:
-        return all(relation.event_time is None for relation in self.relations)
+        return not self.place.holds_changes and all(relation.event_time is None for relation in self.relations)
 
-    @contextmanager
-    def _client(self) -> Iterator[TopicClient]:
+    def _topic_reader(self, relation: RelationSchema, among: RelationSchema | None = None) -> RecordReader:
         try:
-            with lent(self.dsn, self.place) as client:
-                yield client
-        except TopicMissing as error:
-            raise SourceUnavailable(
-                f"there is no topic {self.place.topic!r} on the broker; create it, or delete the source"
-            ) from error
-        except TopicDenied as error:
-            raise SourceUnavailable(
-                f"the broker does not let this service read topic {self.place.topic!r}: {error}; allow it, or correct the connection"
-            ) from error
-
-    def _topic_reader(self, relation: RelationSchema, among: RelationSchema | None = None) -> TopicReader:
-        try:
-            return topic_reader(self.dsn, self.place, relation, among)
+            return PatientReader(topic_reader(self.dsn, self.place, relation, among), self.dsn, self.place)
         except FormatInvalid as error:
             raise DataInvalid(f"topic {self.place.topic!r}: {error}") from error
 
-    def _records(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[Records]:
-        """Yield what lies in ``[start, end)``, in pieces; notes how many offsets are gone."""
-        has_headers = any(what.startswith("header") for _, what in self.place.record_columns)
-        while start < end:
-            messages: list[Message] = []
-            with self._client() as client:
-                size = 0
-                while start < end and len(messages) < PIECE_RECORDS and size < PIECE_BYTES:
-                    try:
-                        taken = client.take(partition, start, end)
-                    except OffsetOutOfRange:
-                        if messages:
-                            break
-                        start = self._overtaken(client, partition, start, end, lost)
-                        continue
-                    messages += taken.messages
-                    size += sum(map(len, taken.messages))
-                    start = taken.position
-            if messages:
-                yield Records.of(
-                    messages, has_keys=self.place.key is not None, has_values=True, has_headers=has_headers
-                )  # fmt: skip
+    def _parts(self, partition: int, start: int, end: int, kept: tuple[Reference, ...], lost: list[int]) -> Iterator[RangePart]:
+        for first, last, records in recalled(kept, start, end):
+            if records is None:
+                yield from self._topic.parts(partition, first, last, lost)
+            else:
+                yield RangePart(first, last, records)
 
-    def _overtaken(self, client: TopicClient, partition: int, start: int, end: int, lost: list[int]) -> int:
-        """Return where reading goes on behind records that are gone.
-
-        Raises:
-            DataInvalid: it does not.
-            SourceUnavailable: the partition is shorter than it was.
-        """
-        low = client.lows([partition])[partition]
-        if low <= start:
-            raise SourceUnavailable(
-                f"topic {self.place.topic!r}, partition {partition}: the broker has not what lies at {start}, and its log begins at {low}; "
-                "where it ends is asked again"
-            )
-        stop = min(low, end)
-        if not self.place.is_skipping:
-            raise DataInvalid(
-                f"topic {self.place.topic!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
-                "this query read them. Keep them longer (`retention.ms`) and restart the query with new state, or say "
-                '`"on_lost": "skip"` to go on and count them.'
-            )
-        lost.append(stop - start)
-        return stop
-
-    def _piece(self, records: Records, readers: Mapping[RelationSchema, TopicReader], partition: int) -> Piece:
+    def _piece(self, records: Fetched, readers: Mapping[RelationSchema, RecordReader], partition: int) -> Piece:
         columns = self.place.record_columns
+        if self.place.holds_changes:
+            changes = _Changes(
+                records, {**{each: self._topic_reader(each) for each in self.relations}, **readers}, columns, partition
+            )
+            return Piece(
+                len(records),
+                lambda relation, _member: changes.raw(relation),
+                lambda: changes.times(self.relations),
+                are_accepted=False,
+            )
         return Piece(
-            len(records.offsets),
-            lambda relation, _member: records.raw(readers[relation], relation, columns, partition),
+            len(records),
+            lambda relation, _member: read_records(records, readers[relation], relation, columns, partition),
             lambda: self._times(records, partition),
             are_accepted=len(self.relations) == 1,
         )
 
-    def _times(self, records: Records, partition: int) -> Dated:
+    def _times(self, records: Fetched, partition: int) -> Dated:
         """Return the event times that move the partition's head: of the records, or what the relations' columns say."""
+        if self.place.holds_changes:
+            readers = {each: self._topic_reader(each) for each in self.relations}
+            return _Changes(records, readers, self.place.record_columns, partition).times(self.relations)
         now_ms = time.time_ns() // 1_000_000
         skews = [relation.max_future_skew_ms for relation in self.relations if relation.event_time is None]
         found = [_within(records, None if skew is None else now_ms + skew) for skew in dict.fromkeys(skews)]
@@ -287,22 +313,82 @@ class KafkaReader(UsualAnswers):
             found.append(date_records(records, reader, dating, self.place.record_columns, partition, now_ms))
         return Dated.joined(found)
 
-    def _dated(self, partition: int, start: int, stop: int) -> tuple[int, Dated, int, int]:
-        """Return end, event times, number and size of the records in ``[start, stop)``, which are read at most once."""
+    def _dated(self, partition: int, start: int, end: int) -> _DatedChunk:
+        """Return the chunk at ``start`` with its event times. With it the next ones are read."""
+        known = self._seen.dated.get((partition, start))
+        return self._date(partition, start, end) if known is None or known.end < _chunk_end(start, end) else known
+
+    def _date(self, partition: int, start: int, end: int) -> _DatedChunk:
+        """Read and date the chunks from ``start`` on, as many as are read at once, and at least one; keep what was read; returns the first."""
+        seen = self._seen
+        stop, least = min((start // CHUNK_RECORDS + DATED_AT_ONCE) * CHUNK_RECORDS, end), _chunk_end(start, end)
+        parts: list[tuple[RangePart, Dated]] = []
+        size = 0
+        lost: list[int] = []
+        for part in self._parts(partition, start, stop, seen.keeper.references(partition, start, stop), lost):
+            parts.append((part, self._times(part.records, partition)))
+            size += part.records.size_bytes
+            if part.stop >= least and size > PIECE_BYTES:
+                stop = min(stop, max(least, part.stop // CHUNK_RECORDS * CHUNK_RECORDS))
+                break
+        for part, _ in parts:
+            if not seen.keeper.references(partition, part.start, part.stop):
+                seen.keeper.keep(partition, *part)
+        if len(seen.dated) >= KEPT_CHUNKS:
+            seen.dated.clear()
+        found = seen.dated[partition, start] = _chunk(parts, start, least)
+        while least < stop:
+            least, first = _chunk_end(least, stop), least
+            seen.dated[partition, first] = _chunk(parts, first, least)
+        return found
+
+    def _forget_dated(self, partition: int, before: int) -> None:
         dated = self._seen.dated
-        known = dated.get((partition, start))
-        if known is None or known[0] != stop:
-            parts, count, size = [], 0, 0
-            for records in self._records(partition, start, stop, []):
-                parts.append(self._times(records, partition))
-                count, size = count + len(records.offsets), size + records.size_bytes
-            if len(dated) >= KEPT_CHUNKS:
-                dated.clear()
-            known = dated[partition, start] = (stop, Dated.joined(parts), count, size)
-        return known
+        for place in [place for place, chunk in list(dated.items()) if place[0] == partition and chunk.end <= before]:
+            dated.pop(place, None)
 
 
-def _within(records: Records, bound_ms: int | None) -> Dated:
+class _Changes:
+    """What records say of a database's table, read once for each relation: for its rows and for their times."""
+
+    def __init__(
+        self,
+        records: Fetched,
+        readers: Mapping[RelationSchema, RecordReader],
+        columns: Sequence[tuple[str, str]],
+        partition: int,
+    ) -> None:
+        self._records, self._readers, self._columns, self._partition = records, readers, columns, partition
+        self._read: dict[RelationSchema, tuple[pl.DataFrame, pl.DataFrame]] = {}
+
+    def raw(self, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """See ``read_records``."""
+        if relation not in self._read:
+            self._read[relation] = read_records(self._records, self._readers[relation], relation, self._columns, self._partition)
+        return self._read[relation]
+
+    def times(self, relations: Sequence[RelationSchema]) -> Dated:
+        """Return the event times that move the partition's head: of every change that could be read."""
+        now_ms = time.time_ns() // 1_000_000
+        return Dated.joined([date_changes(self.raw(each)[0], each, now_ms) for each in relations])
+
+
+def _chunk_end(start: int, end: int) -> int:
+    return min((start // CHUNK_RECORDS + 1) * CHUNK_RECORDS, end)
+
+
+def _chunk(parts: Sequence[tuple[RangePart, Dated]], start: int, end: int) -> _DatedChunk:
+    """Cut a chunk out of what was read and dated."""
+    records = [part.records.within(start, end) for part, _ in parts if part.start < end and part.stop > start]
+    times = []
+    for part, dated in parts:
+        if part.start < end and part.stop > start:
+            first, last = np.searchsorted(dated.offsets, [start, end])
+            times.append(Dated(dated.offsets[first:last], dated.times[first:last]))
+    return _DatedChunk(end, Dated.joined(times), sum(map(len, records)), sum(each.size_bytes for each in records))
+
+
+def _within(records: Fetched, bound_ms: int | None) -> Dated:
     """Return the records' own times, without those that are refused as out of range or too far ahead."""
     last = MAX_EVENT_TIME_MS if bound_ms is None else min(MAX_EVENT_TIME_MS, bound_ms)
     good = (records.timestamps >= 0) & (records.timestamps <= last)

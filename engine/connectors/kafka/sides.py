@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final, get_args
+from dataclasses import dataclass
+from typing import Final, Literal, cast, get_args
+
+import polars as pl
 
 from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.stored import ConnectionMissing, load
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
+from engine.connectors.formats.debezium.reader import DebeziumReader
+from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
+from engine.connectors.formats.debezium.topic import ChangeReader
 from engine.connectors.formats.format_list import reader_of
 from engine.connectors.formats.port import Reader, SideConfig, SideName
-from engine.connectors.formats.records import TopicReader
+from engine.connectors.formats.records import RecordReader, TopicReader
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.connected import settings_of
-from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
+from engine.connectors.formats.registry.ports import NO_REGISTRY, RegistryRefused, RegistryUnavailable, SchemaStore
 from engine.connectors.kafka.definition import KafkaPlace, Side
 from engine.connectors.postgres import shared_connection
 from engine.definition.relations import EventTimeUnit
@@ -31,7 +37,7 @@ _KEPT: Final[dict[tuple[str, str], tuple[float, Registry]]] = {}
 _LOCK: Final = threading.Lock()
 
 
-def topic_reader(dsn: str, place: KafkaPlace, relation: RelationSchema, among: RelationSchema | None = None) -> TopicReader:
+def topic_reader(dsn: str, place: KafkaPlace, relation: RelationSchema, among: RelationSchema | None = None) -> RecordReader:
     """Return what reads a topic's records for a relation.
 
     Args:
@@ -45,6 +51,8 @@ def topic_reader(dsn: str, place: KafkaPlace, relation: RelationSchema, among: R
         SourceUnavailable: the registry's connection cannot be used here.
     """
     whole = among or relation
+    if place.value is not None and place.holds_changes:
+        return _changes(dsn, place.value, relation, place)
     taken = {name for name, _ in place.record_columns}
     of_key = [name for name in whole.key if name not in taken]
     has_key = place.value is not None and place.value.has_key
@@ -52,6 +60,24 @@ def topic_reader(dsn: str, place: KafkaPlace, relation: RelationSchema, among: R
     key = _reader(dsn, place.key, "key", whole.columns, of_key, relation.columns)
     value = _reader(dsn, place.value, "value", whole.columns, of_value, relation.columns)
     return TopicReader(relation, key, value)
+
+
+def _changes(dsn: str, side: Side, relation: RelationSchema, place: KafkaPlace) -> ChangeReader:
+    taken = {name for name, _ in place.record_columns}
+    columns = relation.columns.select([name for name in relation.columns.names if name not in taken])
+    settings = DebeziumSettings(
+        columns,
+        tuple(name for name in relation.key if name in columns),
+        cast('Literal["json", "avro"]', side.encoding),
+        side.registry is not None,
+        _unit(side),
+        cast("Decimals | None", side.decimals),
+    )
+    return ChangeReader(relation, DebeziumReader(settings, store_of(dsn, side.registry)))
+
+
+def _unit(side: Side) -> EventTimeUnit:
+    return next(each for each in get_args(EventTimeUnit) if each == side.time_unit)
 
 
 def _reader(dsn: str, side: Side | None, name: SideName, columns: Schema, own: list[str], wanted: Schema) -> Reader | None:
@@ -65,9 +91,36 @@ def _reader(dsn: str, side: Side | None, name: SideName, columns: Schema, own: l
     return reader_of(config_of(side, name, columns.select(read)), store_of(dsn, side.registry))
 
 
+@dataclass(frozen=True, slots=True)
+class PatientReader:
+    """Reads for a query: a registry that gives no answer, or does not let this service ask, is tried again, with secrets that are read anew.
+
+    Records are not to blame for either, so none of them is refused.
+    """
+
+    inner: RecordReader
+    dsn: str
+    place: KafkaPlace
+
+    def read(self, keys: pl.Series, values: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """See ``RecordReader``.
+
+        Raises:
+            SourceUnavailable: the registry cannot be asked now.
+        """
+        try:
+            return self.inner.read(keys, values)
+        except RegistryUnavailable as error:
+            raise SourceUnavailable(f"topic {self.place.topic!r}: {error}") from error
+        except RegistryRefused as error:
+            for side in (self.place.key, self.place.value):
+                if side is not None and side.registry is not None:
+                    forget(self.dsn, side.registry)
+            raise SourceUnavailable(f"topic {self.place.topic!r}: {error}; correct the registry's connection") from error
+
+
 def config_of(side: Side, name: SideName, columns: Schema) -> SideConfig:
     """Return a side's settings as formats take them."""
-    unit: EventTimeUnit = next(each for each in get_args(EventTimeUnit) if each == side.time_unit)
     return SideConfig(
         side.format,
         columns,
@@ -77,8 +130,16 @@ def config_of(side: Side, name: SideName, columns: Schema) -> SideConfig:
         has_registry=side.registry is not None,
         is_unwrapped=side.is_unwrapped,
         delimiter=side.delimiter,
-        time_unit=unit,
+        time_unit=_unit(side),
     )
+
+
+def forget(dsn: str, name: str) -> None:
+    """Let a registry's client be made anew."""
+    with _LOCK:
+        _, kept = _KEPT.pop((dsn, name), (0.0, None))
+    if kept is not None:
+        kept.close()
 
 
 def store_of(dsn: str, name: str | None) -> SchemaStore:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from engine.connectors.control import Clash, Site
 from engine.connectors.dropped_feeds import drop_feed
+from engine.connectors.inferred import Inferred, nothing_found
 from engine.connectors.log.definition import LogConnector
 from engine.connectors.log.storage import Head, ensure_feed, feed_heads, find_feed, heads, set_retention
 from engine.connectors.postgres import Connection
@@ -18,6 +19,10 @@ class LogControl:
 
     def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:
         """See ``Control``: it is there."""
+
+    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:  # noqa: ARG002 - the port's
+        """See ``Control``: what is appended here is judged by the columns."""
+        raise nothing_found("the built-in log takes what the columns say, so nothing else says it")
 
     def register(self, connection: Connection, feed: Feed, model: LogConnector) -> Clash | None:
         """See ``Control``. Relations that share a feed say the same of it."""

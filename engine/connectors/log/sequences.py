@@ -31,7 +31,7 @@ from engine.connectors.log.storage import (
 from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
 from engine.connectors.slicing import ends_within
-from engine.core.frames import HEAD, with_series
+from engine.core.frames import HEAD, with_series, without
 from engine.core.row_bytes import RowBytes
 from engine.core.sequence import Numbered
 from engine.errors import InvariantBroken
@@ -198,12 +198,13 @@ def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int
         count = frame.height
         own = frame.get_column(SEQUENCE).to_numpy() if SEQUENCE in frame.columns else np.arange(count)
         if HEAD not in frame.columns:
-            frame = frame.with_columns(frame.get_column("_ts").cum_max().alias(HEAD))
+            frame = with_series(frame, frame.get_column("_ts").cum_max().alias(HEAD))
         frames.append(
-            frame.drop(SEQUENCE, strict=False).with_columns(
+            with_series(
+                without(frame, SEQUENCE),
                 pl.Series("_offset", own.astype(np.int64) + sequence),
-                pl.lit(partition, pl.Int32).alias(PLACE_COLUMNS[0]),
-                pl.int_range(base, base + count, dtype=pl.Int64).alias(PLACE_COLUMNS[1]),
+                pl.Series(PLACE_COLUMNS[0], np.full(count, partition, np.int32)),
+                pl.Series(PLACE_COLUMNS[1], np.arange(base, base + count, dtype=np.int64)),
             )
         )
     if len(frames) == 1:

@@ -25,10 +25,10 @@ from engine.core.frames import constant, with_series, without
 from engine.core.hashing import key_hash
 from engine.errors import InvariantBroken
 
-APPEND_SQL = """
-WITH head AS (
+_APPEND = """
+WITH {guard}head AS (
     UPDATE log.head SET next_offset = next_offset + %(rows)s
-    WHERE feed_id = %(feed_id)s AND partition = %(partition)s
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s{guarded}
     RETURNING next_offset - %(rows)s AS base
 )
 INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, payload, marks, sequence, sequence_rows, head_ms)
@@ -36,7 +36,18 @@ SELECT %(feed_id)s, %(partition)s, base, %(rows)s, %(min_ts)s, %(max_ts)s, %(pay
     %(marks)s::bigint[], %(sequence)s::bigint, %(sequence_rows)s::integer, %(head_ms)s::bigint FROM head
 RETURNING base_offset
 """
+APPEND_SQL = _APPEND.format(guard="", guarded="")
 """Parameters: ``append_params``. Returns the base offset, or no row where the feed or the partition does not exist."""
+
+
+def append_behind(guard: str) -> str:
+    """Return ``APPEND_SQL`` that appends nothing, and returns no row, where a query has none.
+
+    Args:
+        guard: the query. What it locks is locked before the partition's head, and until the end of the transaction.
+    """
+    return _APPEND.format(guard=f"guard AS MATERIALIZED ({guard}), ", guarded=" AND EXISTS (SELECT FROM guard)")
+
 
 CLAIM_KEY_SQL = """
 INSERT INTO log.append_key AS kept (feed_id, key, digest, response, expires_at)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
+from app.errors import Unavailable
 from app.store.bell import Bell
 from app.store.change_log import Item, Stretch
-from app.store.tails import KEPT_CHARS, KEPT_ITEMS, Tail
+from app.store.lookout import Lookout
+from app.store.tail import KEPT_CHARS, KEPT_ITEMS, Tail
 
 
 class Log:
@@ -25,6 +28,9 @@ class Log:
         self.items: list[Item] = []
         self.is_gone = False
         self.fault: Exception | None = None
+        self.unreadable: Exception | None = None
+        self.most: int | None = None
+        self.read: list[str] = []
         self.looks = 0
 
     def append(self, *texts: str) -> None:
@@ -35,21 +41,32 @@ class Log:
     async def connection(self) -> AsyncIterator[Any]:
         yield None
 
-    async def heads(self, connection: Any) -> list[tuple[int, int]]:
+    @staticmethod
+    async def heads_of(connection: Any, sources: Sequence[Log]) -> list[list[tuple[int, int]]]:
+        return [source.heads() for source in sources]
+
+    def heads(self) -> list[tuple[int, int]]:
         self.looks += 1
         if self.fault is not None:
             raise self.fault
         return [] if self.is_gone else [(0, len(self.items))]
 
     async def stretch(self, connection: Any, partition: int, start: int, end: int) -> Stretch:
+        if self.unreadable is not None:
+            raise self.unreadable
+        end = end if self.most is None else min(end, start + self.most)
+        self.read.append(self.items[start].json)
         return Stretch(self.items[start:end], end)
 
 
 @asynccontextmanager
-async def running(log: Log) -> AsyncIterator[Tail]:
-    tail = Tail(log, [len(log.items)])
-    task = asyncio.create_task(tail.run(log, Bell("")))  # type: ignore[arg-type]
-    yield tail
+async def running(*logs: Log) -> AsyncIterator[list[Tail]]:
+    tails = [Tail(log, [len(log.items)]) for log in logs]
+    lookout = Lookout(logs[0], Bell(""))  # type: ignore[arg-type]
+    for tail in tails:
+        lookout.add(tail)
+    task = asyncio.create_task(lookout.run())
+    yield tails
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -64,7 +81,7 @@ async def taken_from(tail: Tail, offset: int, limit: int = 100_000) -> Stretch:
 async def test_what_comes_is_taken_by_offset_and_limit() -> None:
     log = Log()
     log.append("old")
-    async with running(log) as tail:
+    async with running(log) as (tail,):
         log.append("a", "b", "c")
         assert [item.json for item in (await taken_from(tail, 1)).items] == ["a", "b", "c"]
         some = tail.take(0, 2, 1)
@@ -76,7 +93,7 @@ async def test_what_comes_is_taken_by_offset_and_limit() -> None:
 
 async def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
     log = Log()
-    async with running(log) as tail:
+    async with running(log) as (tail,):
         log.append(*["x" * (KEPT_CHARS // 2)] * 3)
         while tail.take(0, 3, 1) is None:
             await tail.wait(5)
@@ -91,7 +108,7 @@ async def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> 
 
 async def test_followers_learn_that_the_log_is_gone() -> None:
     log = Log()
-    async with running(log) as tail:
+    async with running(log) as (tail,):
         log.is_gone = True
         while not tail.is_gone:
             await tail.wait(5)
@@ -100,8 +117,66 @@ async def test_followers_learn_that_the_log_is_gone() -> None:
 async def test_a_fault_of_ours_reaches_the_followers_instead_of_silence() -> None:
     log = Log()
     log.fault = ZeroDivisionError()
-    async with running(log) as tail:
+    async with running(log) as (tail,):
         while not log.looks:
             await asyncio.sleep(0)
         with pytest.raises(ZeroDivisionError):
             await tail.wait(5)
+
+
+async def test_all_logs_that_are_due_are_looked_at_together() -> None:
+    logs = [Log(), Log(), Log()]
+    async with running(*logs) as tails:
+        for place, log in enumerate(logs):
+            log.append(f"of {place}")
+        for place, tail in enumerate(tails):
+            assert [item.json for item in (await taken_from(tail, 0)).items] == [f"of {place}"]
+    assert {log.looks for log in logs} == {logs[0].looks}
+
+
+async def test_a_log_with_much_that_is_new_keeps_nobody_waiting() -> None:
+    long, short = Log(), Log()
+    read: list[str] = []
+    for log in (long, short):
+        log.most, log.read = 10, read
+    async with running(long, short) as (tail, other):
+        long.append(*["long"] * 1_000)
+        short.append("short")
+        assert [item.json for item in (await taken_from(other, 0)).items] == ["short"]
+        while len((await taken_from(tail, 0)).items) < 1_000:
+            await tail.wait(5)
+    assert read.index("short") <= 1
+    assert read.count("long") == 100
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError(), psycopg.ProgrammingError("no such column"), Unavailable("busy", "it is")])
+async def test_what_cannot_be_read_ends_its_own_followers_alone(fault: Exception) -> None:
+    good, bad, better = Log(), Log(), Log()
+    async with running(good, bad, better) as (tail, broken, other):
+        bad.unreadable = fault
+        for log in (good, bad, better):
+            log.append("new")
+        for each in (tail, other):
+            assert [item.json for item in (await taken_from(each, 0)).items] == ["new"]
+        with pytest.raises(type(fault)):
+            await _failed(broken)
+        for log in (good, better):
+            log.append("newer")
+        for each in (tail, other):
+            assert [item.json for item in (await taken_from(each, 1)).items] == ["newer"]
+
+
+async def test_a_log_whose_reading_takes_too_long_lets_the_others_go_first() -> None:
+    slow, quick = Log(), Log()
+    slow.unreadable = psycopg.errors.QueryCanceled("statement timeout")
+    async with running(slow, quick) as (tail, other):
+        slow.append("slow")
+        quick.append("quick")
+        assert [item.json for item in (await taken_from(other, 0)).items] == ["quick"]
+        slow.unreadable = None
+        assert [item.json for item in (await taken_from(tail, 0)).items] == ["slow"]
+
+
+async def _failed(tail: Tail) -> None:
+    while True:
+        await tail.wait(5)

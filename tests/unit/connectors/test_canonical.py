@@ -417,3 +417,10 @@ def test_a_long_record_that_was_appended_before_there_was_a_bound_still_counts()
     of = relation({"k": "string"})
     raw = pl.DataFrame({"k": ["x" * (MAX_RECORD_BYTES + 1)], "_ts": [0], "_op": pl.Series([0], dtype=pl.Int8), "_offset": [7]})
     assert canonicalise(raw, of, NOW_MS, LOGGED)[0]["_offset"].to_list() == [7]
+
+
+def test_an_op_of_bytes_that_are_no_text_refuses_its_record_alone() -> None:
+    raw = pl.DataFrame({"t": [1, 2, 3, 4], "$op": [b"delete", b"\xff", None, b"upsert"]})
+    accepted, rejects = canonicalise(raw, EVENTS, NOW_MS, TYPED_FILE)
+    assert accepted.select("_offset", "_op").rows() == [(0, 1), (2, 0), (3, 0)]
+    assert rejects.select("offset", "reason").rows() == [(1, "wrong_type")]

@@ -95,8 +95,8 @@ def test_every_fault_of_shape_is_reported_at_once_and_by_the_names_the_user_wrot
         ({"key": []}, ("/key", "invalid_value")),
         ({"versioned": {}}, ("/versioned/history_retention", "field_missing")),
         (
-            {"connector": {"type": "kafka", "topic": "x", "value": {"format": "debezium"}}},
-            ("/connector/value/format", "not_supported_yet"),
+            {"connector": {"type": "kafka", "topic": "x", "key": {"format": "debezium"}}},
+            ("/connector/key/format", "invalid_value"),
         ),
         ({"connector": {"type": "pigeon"}}, ("/connector/type", "unknown_value")),
         ({"connector": {"type": "log", "partitions": 0}}, ("/connector/partitions", "invalid_value")),
@@ -105,6 +105,21 @@ def test_every_fault_of_shape_is_reported_at_once_and_by_the_names_the_user_wrot
 )
 def test_a_malformed_table_is_refused_with_a_pointer(parts: dict[str, Any], expected: tuple[str, str]) -> None:
     assert expected in refused(TableDefinition, **{"key": ["a"], "columns": COLUMNS, **parts})
+
+
+@pytest.mark.parametrize(
+    ("connector", "expected"),
+    [
+        ({"type": "kafka"}, ("/into/connector/topic", "field_missing")),
+        ({"type": "pigeon"}, ("/into/connector/type", "unknown_value")),
+        ({"type": "files", "path": ""}, ("/into/connector/path", "invalid_value")),
+        ({"type": "delta", "path": "x", "every": 5}, ("/into/connector/every", "duration_malformed")),
+        ({"type": "kafka", "connection": "c", "topic": "t", "value": {"format": "xml"}}, ("/into/connector/value/format", "unknown_value")),
+    ],
+)  # fmt: skip
+def test_a_malformed_output_is_refused_with_a_pointer(connector: dict[str, Any], expected: tuple[str, str]) -> None:
+    body = {"name": "q", "from": {"stream": "s"}, "into": {"stream": "out", "connector": connector}}
+    assert expected in refused(QueryDefinition, **body)
 
 
 def test_a_stream_cannot_be_versioned() -> None:

@@ -189,7 +189,8 @@ def test_a_query_that_would_read_its_own_result_through_another_is_refused() -> 
         ({"idle": {"after": "0s"}}, ("/idle/after", "invalid_value")),
         ({"into": {"stream": "result", "versioned": {"history_retention": "1h"}}}, ("/into/versioned", "unsupported_option")),
         ({"into": {"table": "result", "materialize_open": True}}, ("/into/materialize_open", "unsupported_option")),
-        ({"into": {"table": "result", "connector": {"type": "kafka"}}}, ("/into/connector", "not_supported_yet")),
+        ({"into": {"stream": "result", "connector": {"type": "kafka", "connection": "c", "topic": "a b"}}},
+         ("/into/connector/topic", "invalid_value")),
     ],
 )  # fmt: skip
 def test_a_wrong_definition_is_refused_with_a_pointer(parts: dict[str, Any], expected: tuple[str, str]) -> None:

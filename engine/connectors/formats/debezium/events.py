@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -27,17 +27,18 @@ _REASONS: Final = {
     "table, so that the database logs large values with every change",
     "position_not_read": "where the change stands cannot be kept: the connector, name, db, change_lsn or scn of its source holds a NUL, or "
     "the position is longer than a database writes it",
+    "key_missing": "a column of the table's key is null or not in the row: the key must be columns of the database's primary key, by the "
+    "same names",
     "row_missing": "the event has no row: of an insert, update or read `after` is null, of a delete `before` (see REPLICA IDENTITY)",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """What events say of rows, whatever was said before.
 
     Attributes:
         raw: rows for ``canonicalise``: the relation's columns, ``$op``, ``$event_time_ms``, ``_offset``, the event's place, and where the
-            change stands (``positions``); a changed key makes two rows of one event, the delete first.
+            change stands (``positions``), and columns that it lacks (``absent``); a changed key makes two rows of one event, the delete first.
         rejects: events that say nothing of a row.
     """
 
@@ -84,7 +85,7 @@ def rows_of(envelopes: Read, columns: Schema, key: tuple[str, ...]) -> Rows:
         key: its key columns.
     """
     frame = _completed(envelopes.raw, columns)
-    reasons = _reasons(frame)
+    reasons = _reasons(frame, key)
     is_good = reasons.is_null()
     rejects = pl.concat([envelopes.rejects, _rejects(frame.filter(~is_good), reasons.filter(~is_good))]).sort("offset")
     frame = frame.filter(is_good)
@@ -146,9 +147,11 @@ def _with_old_keys(
     return pl.concat([rows, gone]).sort("_offset", "_place")
 
 
-def _reasons(frame: pl.DataFrame) -> pl.Series:
+def _reasons(frame: pl.DataFrame, key: tuple[str, ...]) -> pl.Series:
     """Return why an event is no record; null for those that are."""
     op = pl.col("op")
+    row = pl.when(op == _DELETE).then(pl.col("before")).otherwise(pl.col("after")).struct
+    has_no_key = pl.any_horizontal(*(row.field(name).is_null() for name in key)) if key else pl.lit(value=False)
     return frame.select(
         pl.when(op == _TRUNCATE)
         .then(pl.lit("table_truncated"))
@@ -156,6 +159,8 @@ def _reasons(frame: pl.DataFrame) -> pl.Series:
         .then(pl.lit("not_a_change"))
         .when((op == _DELETE) & pl.col("before").is_null() | (op != _DELETE) & pl.col("after").is_null())
         .then(pl.lit("row_missing"))
+        .when(has_no_key)
+        .then(pl.lit("key_missing"))
         .when((op != _DELETE) & is_unavailable(frame.schema["after"], "after"))
         .then(pl.lit("value_unavailable"))
         .when(is_misplaced(frame.get_column("source")))

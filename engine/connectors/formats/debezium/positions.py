@@ -1,8 +1,13 @@
 """Where a change stands in its database's log, as a text that sorts; and changes that come again after newer ones of their key.
 
 Debezium delivers at least once: after a restart it sends again what it had sent, from an earlier position on. A change that is older than one
-which was seen of its key is left out, and so is the same one again. Positions are compared key by key: the changes of one key are in the order
-of the log, for the database locks the row; transactions that ran beside each other are not.
+which was seen of its key is left out, and so is the same one again. Positions are compared key by key, for transactions that ran beside each
+other are not in the order of the log.
+
+Not even the changes of one key always are. Postgres logs an insert before it waits for another transaction that has the key: that one may
+change and delete its row meanwhile, and stands later in the log although it committed earlier. And a snapshot is read at a place in the log that
+lies behind changes of transactions which were open then. So a change is older only where neither its position nor the time of its commit is
+later than the latest that were seen of its key. What was seen once is older in both, and a clock that was put back leaves the position.
 """
 
 from __future__ import annotations
@@ -13,9 +18,9 @@ from typing import Final
 
 import polars as pl
 
-POSITION: Final = "_position"
-ORIGIN: Final = "_origin"
-IS_EXACT: Final = "_is_exact"
+from engine.core.change_positions import COMMITTED, IS_EXACT, ORIGIN, POSITION
+
+TABLE: Final = "_table"
 _DIGITS: Final = 20
 _FILE_DIGITS: Final = 10
 _SNAPSHOT: Final = "r"
@@ -27,43 +32,59 @@ _MOST_POSITION_BYTES: Final = 64
 
 
 def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
-    """Return where changes stand, as three columns.
+    """Return where changes stand, as five columns.
 
     ``_position``: null where the event has none. Postgres: LSN. MySQL and MariaDB: number of the log file, place in it, and row. SQL
-    Server: LSN of the change and its number. Oracle: SCN. Behind it 0 for rows of a snapshot and 1 for changes, since the first change
-    after a snapshot may stand at the position that the snapshot's rows have.
+    Server: LSN of the commit (of a snapshot's rows the only one), of the change, and its number. Oracle: SCN. Behind it 0 for rows of a
+    snapshot and 1 for changes, since the first change after a snapshot may stand at the position that the snapshot's rows have.
 
     ``_origin``: connector, its logical name (``topic.prefix``) and database: only positions of one origin can be compared.
     Of a long one a digest is its end.
 
+    ``_committed_us``: when the change was committed, or nearly so. Null for rows of a snapshot, for which the time of reading stands there: a
+    change that committed while the snapshot was about to be read is later than its rows.
+
+    ``_table``: of which table of the database the row is, with its schema; null where the event does not say it.
+
     ``_is_exact``: two changes of one key at one position are the same. Oracle gives many changes one SCN.
     """
-    wanted = ("connector", "name", "db", "lsn", "file", "pos", "row", "change_lsn", "event_serial_no", "scn")
+    wanted = (
+        "connector", "name", "db", "ts_ms", "ts_us", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "scn",
+        "schema", "table",
+    )  # fmt: skip
     frame = pl.DataFrame([*(source.struct.field(name).alias(name) for name in wanted), op.alias("op")])
     file = pl.col("file").cast(pl.String).str.extract(r"(\d{1,10})$").str.zfill(_FILE_DIGITS)
     place = pl.coalesce(
         _padded(pl.col("lsn")),
-        pl.col("change_lsn").cast(pl.String),
+        pl.concat_str(
+            [pl.col(name).cast(pl.String) for name in ("commit_lsn", "change_lsn")], separator="/", ignore_nulls=True
+        ).replace("", None),
         _padded(pl.col("scn")),
         pl.concat_str(file, pl.lit(":"), _padded(pl.col("pos"))),
     )
-    kind = pl.when(pl.col("op") == _SNAPSHOT).then(pl.lit(":0:")).otherwise(pl.lit(":1:"))
+    is_read = pl.col("op") == _SNAPSHOT
+    committed = pl.coalesce(pl.col("ts_us"), pl.col("ts_ms") * 1_000).cast(pl.Int64)
+    kind = pl.when(is_read).then(pl.lit(":0:")).otherwise(pl.lit(":1:"))
     number = pl.coalesce("row", "event_serial_no", pl.lit(0)).cast(pl.String).str.zfill(_FILE_DIGITS)
     names = [pl.col(name).cast(pl.String).fill_null("") for name in ("connector", "name", "db")]
     found = frame.select(
         pl.concat_str(place, kind, number).alias(POSITION),
+        pl.when(~is_read).then(committed).alias(COMMITTED),
         pl.concat_str(names, separator="/").alias(ORIGIN),
         pl.col("scn").is_null().alias(IS_EXACT),
+        pl.concat_str([pl.col(each).cast(pl.String) for each in ("schema", "table")], separator=".", ignore_nulls=True)
+        .replace("", None)
+        .alias(TABLE),
     )
     return found.with_columns(_bounded(found.get_column(ORIGIN))).get_columns()
 
 
 def is_misplaced(source: pl.Series) -> pl.Series:
     """Return of which changes it cannot be kept where they stand: what says it holds a NUL, or is longer than any database's own."""
-    names = ("connector", "name", "db", "change_lsn", "scn")
+    names = ("connector", "name", "db", "schema", "table", "commit_lsn", "change_lsn", "scn")
     frame = pl.DataFrame([source.struct.field(name).cast(pl.String).alias(name) for name in names])
     holds_nul = [pl.col(name).str.contains("\0", literal=True) for name in names]
-    too_long = [pl.col(name).str.len_bytes() > _MOST_POSITION_BYTES for name in ("change_lsn", "scn")]
+    too_long = [pl.col(name).str.len_bytes() > _MOST_POSITION_BYTES for name in ("commit_lsn", "change_lsn", "scn")]
     return frame.select(pl.any_horizontal(*holds_nul, *too_long).fill_null(value=False)).to_series()
 
 
@@ -85,31 +106,34 @@ def without_older(
     Args:
         changes: in the order of arrival, with ``key`` and the columns of ``positions_of``.
         key: names of the key's columns.
-        newest: the newest position of each key so far, as this function returned it; None: nothing is known.
+        newest: the newest position and commit of each key so far, as this function returned them; None: nothing is known.
 
     Returns:
-        The changes that count, and the newest positions now: of the keys in ``changes`` and in ``newest``.
+        The changes that count, and the newest positions and commits now: of the keys in ``changes`` and in ``newest``.
     """
     keys = [*key, ORIGIN]
-    said = changes.select(*keys, POSITION, IS_EXACT, _is_new=True)
+    said = changes.select(*keys, POSITION, COMMITTED, IS_EXACT, _is_new=True)
     unsaid = [pl.lit(value=False).alias(name) for name in (IS_EXACT, "_is_new")]
-    known = said.head(0) if newest is None else newest.select(*keys, POSITION, *unsaid)
+    known = said.head(0) if newest is None else newest.select(*keys, POSITION, COMMITTED, *unsaid)
     ranked = pl.concat([known, said]).with_columns(pl.col(POSITION).rank("dense").cast(pl.Int64).alias("_rank"))
-    before = ranked.with_columns(pl.col("_rank").cum_max().forward_fill().shift(1).over(keys).alias("_before"))
+    before = [
+        _latest_before("_rank").over(keys).alias("_before"),
+        _latest_before(COMMITTED).over(keys).alias("_committed_before"),
+    ]
+    is_not_later = pl.when(IS_EXACT).then(pl.col("_rank") <= pl.col("_before")).otherwise(pl.col("_rank") < pl.col("_before"))
+    is_not_later_committed = pl.col(COMMITTED).is_null() | (pl.col(COMMITTED) <= pl.col("_committed_before")).fill_null(
+        value=False
+    )
     is_older = (
-        before.filter("_is_new")
-        .select(
-            pl.when(IS_EXACT)
-            .then(pl.col("_rank") <= pl.col("_before"))
-            .otherwise(pl.col("_rank") < pl.col("_before"))
-            .fill_null(value=False)
-        )
-        .to_series()
+        ranked.with_columns(before).filter("_is_new").select((is_not_later & is_not_later_committed).fill_null(value=False))
     )
-    latest = (
-        ranked.filter(pl.col("_rank").is_not_null()).sort("_rank", maintain_order=True).group_by(keys, maintain_order=True).last()
-    )
-    return changes.filter(~is_older), latest.select(*keys, POSITION)
+    there = ranked.filter(pl.col("_rank").is_not_null()).sort("_rank", maintain_order=True)
+    latest = there.group_by(keys, maintain_order=True).agg(pl.col(POSITION).last(), pl.col(COMMITTED).max())
+    return changes.filter(~is_older.to_series()), latest
+
+
+def _latest_before(name: str) -> pl.Expr:
+    return pl.col(name).cum_max().forward_fill().shift(1)
 
 
 def _padded(number: pl.Expr) -> pl.Expr:

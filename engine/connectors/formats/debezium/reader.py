@@ -7,6 +7,7 @@ from typing import Protocol
 import polars as pl
 
 from engine.connectors.formats.avro.reader import RegisteredAvroReader
+from engine.connectors.formats.debezium.absent import absent_columns
 from engine.connectors.formats.debezium.events import Changes, Rows, counted, rows_of
 from engine.connectors.formats.debezium.json_envelopes import JsonEnvelopes
 from engine.connectors.formats.debezium.settings import DebeziumSettings
@@ -35,6 +36,7 @@ class DebeziumReader:
 
     def __init__(self, settings: DebeziumSettings, store: SchemaStore = NO_REGISTRY) -> None:
         self._settings = settings
+        self._store = store
         self._envelopes = _envelopes(settings, store)
 
     def read(self, values: pl.Series, newest: pl.DataFrame | None = None) -> Changes:
@@ -53,12 +55,16 @@ class DebeziumReader:
         """Read events, and leave out none of them for what came before; see ``read``."""
         there = values.is_not_null()
         if there.all():
-            return rows_of(self._envelopes.read(values), self._settings.columns, self._settings.key)
+            return self._rows(values, self._envelopes.read(values))
         places = there.arg_true().cast(pl.Int64)
         raw, rejects = self._envelopes.read(values.filter(there))
         raw = raw.with_columns(places.gather(raw.get_column("_offset")).alias("_offset"))
         rejects = rejects.with_columns(places.gather(rejects.get_column("offset")).alias("offset"))
-        return rows_of(Read(raw, rejects), self._settings.columns, self._settings.key)
+        return self._rows(values, Read(raw, rejects))
+
+    def _rows(self, values: pl.Series, envelopes: Read) -> Rows:
+        raw, rejects = rows_of(envelopes, self._settings.columns, self._settings.key)
+        return Rows(raw.with_columns(absent_columns(raw, values, self._settings, self._store)), rejects)
 
 
 def _envelopes(settings: DebeziumSettings, store: SchemaStore) -> _Envelopes:

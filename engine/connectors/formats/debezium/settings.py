@@ -50,7 +50,8 @@ SOURCE: Final = ColumnType(
     "struct",
     fields=(
         ("connector", STRING), ("ts_ms", BIGINT), ("ts_us", BIGINT), ("lsn", BIGINT), ("file", STRING), ("pos", BIGINT),
-        ("row", BIGINT), ("change_lsn", STRING), ("event_serial_no", BIGINT), ("scn", STRING), ("name", STRING), ("db", STRING),
+        ("row", BIGINT), ("commit_lsn", STRING), ("change_lsn", STRING), ("event_serial_no", BIGINT), ("scn", STRING),
+        ("name", STRING), ("db", STRING), ("schema", STRING), ("table", STRING),
     ),
 )  # fmt: skip
 """What is read of where a change comes from: its time and its position in the database's log."""

@@ -10,20 +10,34 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.connectors.canonical import empty_rejects, reject_rows
+from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.json_format import JSON_CODEC
 from engine.connectors.formats.model import Layout
 from engine.connectors.formats.port import Read, Reader, SideConfig
 from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.formats.registry.wire import at_places, read_apart, rejoined
+from engine.connectors.formats.settling import settled
 from engine.connectors.json_reading import JsonReader
 from engine.connectors.json_records import parse_lines, parse_objects
-from engine.definition.types import Schema
+from engine.definition.relations import EventTimeUnit
+from engine.definition.types import BIGINT, TIMESTAMP, Schema
 from engine.plan.model import RelationSchema
 
 REASON: Final = "malformed_json"
+_US_PER: Final[dict[EventTimeUnit, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+"""Microseconds of a unit; of nanoseconds once they are microseconds."""
+
+_NANOS_PER_US: Final = 1_000
+_MOST_US: Final = 253_402_300_799_999_999
+"""The last moment of the year 9999."""
+
+_BREAK: Final = (pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary()))
+"""What is joined to a payload, and by what."""
 
 
 class JsonSideReader:
@@ -32,20 +46,28 @@ class JsonSideReader:
     def __init__(self, config: SideConfig) -> None:
         self._columns = config.columns
         self._bare = config.single if config.is_unwrapped else None
-        self._relation = bare_relation(config.columns)
-        self._json = JsonReader(config.columns.types)
+        self._unit = config.time_unit
+        counted = config.columns if self._unit == "ms" else _counted(config.columns)
+        self._relation = bare_relation(counted)
+        self._json = JsonReader(counted.types)
 
     def read(self, payloads: pl.Series) -> Read:
+        found = self._read(payloads)
+        return found if self._unit == "ms" else _with_timestamps(found, self._columns, self._unit)
+
+    def _read(self, payloads: pl.Series) -> Read:
         if self._bare is not None:
             return self._one_by_one(payloads)
-        text = b"\n".join(payloads.to_list())
+        text = below_each_other(payloads)
         if _is_lines(text, len(payloads)):
             return self._lines(payloads, text)
         is_line = _are_lines(payloads)
         places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
         lines = payloads.gather(places[0])
-        parts = [self._lines(lines, b"\n".join(lines.to_list())), self._one_by_one(payloads.gather(places[1]))]
-        return rejoined([at_places(part, at) for part, at in zip(parts, places, strict=True)], empty_rejects(), self._columns)
+        parts = [self._lines(lines, below_each_other(lines)), self._one_by_one(payloads.gather(places[1]))]
+        return rejoined(
+            [at_places(part, at) for part, at in zip(parts, places, strict=True)], empty_rejects(), self._relation.columns
+        )
 
     def _lines(self, payloads: pl.Series, text: bytes) -> Read:
         sizes = payloads.bin.size().to_numpy().astype(np.int64)
@@ -107,6 +129,44 @@ def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
 def bare_relation(columns: Schema) -> RelationSchema:
     """Return columns as the readers of records take them: without key, times and conditions, which others judge."""
     return RelationSchema("payload", "stream", columns, (), None, None, None, None, None)
+
+
+def _counted(columns: Schema) -> Schema:
+    """Return what is read where timestamps are numbers."""
+    return Schema(tuple((name, BIGINT if declared == TIMESTAMP else declared) for name, declared in columns.items()))
+
+
+def _with_timestamps(found: Read, columns: Schema, unit: EventTimeUnit) -> Read:
+    """Make timestamps of the numbers that count them; refuse what is no number, or of no time that a timestamp holds."""
+    names = [name for name, declared in columns.items() if declared == TIMESTAMP and name in found.raw.columns]
+    raw, rejects = settled(found, Schema(tuple((name, BIGINT) for name in names)))
+    bad = pl.repeat(value=False, n=raw.height, dtype=pl.Boolean, eager=True)
+    times = []
+    for name in names:
+        counted = raw.get_column(name)
+        micros = counted // _NANOS_PER_US if unit == "ns" else counted
+        held = micros.is_between(-_MOST_US // _US_PER[unit], _MOST_US // _US_PER[unit])
+        bad |= (~held).fill_null(value=False)
+        scaled = micros.set(~held, None) * _US_PER[unit]
+        times.append(scaled.cast(pl.Datetime("us")).dt.replace_time_zone("UTC").alias(name))
+    raw = raw.with_columns(times)
+    if not bad.any():
+        return Read(raw, rejects)
+    refused = raw.filter(bad)
+    texts = excerpts_of(refused.drop("_offset"))
+    detail = f"a timestamp is out of reach where numbers count {unit} since 1970 (`time_unit`)"
+    places = refused.get_column("_offset").to_list()
+    rows = [(place, "wrong_type", detail, text) for place, text in zip(places, texts, strict=True)]
+    return Read(raw.filter(~bad), pl.concat([rejects, reject_rows(rows)]).sort("offset"))
+
+
+def below_each_other(payloads: pl.Series) -> bytes:
+    """Join payloads by line breaks."""
+    if not len(payloads):
+        return b""
+    broken = pc.binary_join_element_wise(payloads.to_arrow().cast(pa.large_binary()), *_BREAK)
+    offsets = np.frombuffer(broken.buffers()[1], np.int64)[broken.offset :]
+    return memoryview(broken.buffers()[2])[offsets[0] : offsets[len(broken)] - 1].tobytes()
 
 
 def _is_lines(text: bytes, payloads: int) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 
 import polars as pl
 import pyarrow as pa
-from polars.exceptions import PolarsError
 
+from engine.connectors.byte_texts import texts_of
 from engine.connectors.canonical import reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.port import FormatInvalid, Read, Reader, SideConfig, ValueNotWritable, Writer
@@ -70,21 +70,6 @@ class PlainWriter:
         big = values.cast(number).to_numpy().astype(values.cast(number).to_numpy().dtype.newbyteorder(">"))
         fixed = pa.Array.from_buffers(pa.binary(big.dtype.itemsize), len(big), [None, pa.py_buffer(big.tobytes())])
         return pl.Series("", fixed.cast(pa.large_binary()))
-
-
-def texts_of(payloads: pl.Series) -> pl.Series:
-    """Return the texts that payloads are in UTF-8, null where one is none."""
-    try:
-        return payloads.cast(pl.String)
-    except PolarsError:  # one of them is none
-        return pl.Series(payloads.name, [_text(payload) for payload in payloads.to_list()], dtype=pl.String)
-
-
-def _text(payload: bytes) -> str | None:
-    try:
-        return payload.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def string_reader(config: SideConfig, _store: SchemaStore) -> Reader:

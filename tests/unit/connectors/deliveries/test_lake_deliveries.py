@@ -57,9 +57,14 @@ def test_rows_are_there_once_in_order_with_the_position(body: dict[str, Any], tm
 def test_of_two_processes_with_the_same_rows_one_is_refused(body: dict[str, Any], tmp_path: Path) -> None:
     ours, theirs = opened(body, tmp_path), opened(body, tmp_path)
     assert (ours.position(), theirs.position()) == (None, None)
-    ours.deliver(rows(0, 3), 0, 3)
-    with pytest.raises(TargetUnavailable, match="another process"):
-        theirs.deliver(rows(0, 4), 0, 4)
+    refused = []
+    for each in (ours, theirs):
+        try:
+            each.deliver(rows(0, 3), 0, 3)
+        except TargetUnavailable as error:
+            refused.append(str(error))
+    assert len(refused) == 1
+    assert "another process" in refused[0]
     assert [row["price"] for row in read(body, tmp_path)] == [0, 1, 2]
 
 
@@ -119,6 +124,28 @@ def test_what_was_written_and_not_committed_is_removed(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "link", link)
     assert opened(NDJSON, tmp_path).position() is None
     assert [each for each in (tmp_path / "out").rglob("*") if each.is_file()] == []
+
+
+@pytest.mark.parametrize("body", [NDJSON, PARQUET], ids=lambda body: body["format"])
+def test_an_older_process_that_wakes_up_before_its_commit_is_refused(
+    body: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = opened(body, tmp_path), opened(body, tmp_path)
+    older.position()
+    write_text = Path.write_text
+
+    def woken(path: Path, text: str) -> int:
+        # The older one has written its rows, not its commit, and is frozen; another one takes over; then it wakes up.
+        assert newer.position() is None
+        return write_text(path, text)
+
+    monkeypatch.setattr(Path, "write_text", woken)
+    with pytest.raises(TargetUnavailable, match="another process"):
+        older.deliver(rows(0, 3), 0, 3)
+    monkeypatch.setattr(Path, "write_text", write_text)
+    newer.deliver(rows(0, 4), 0, 4)
+    assert [row["price"] for row in read(body, tmp_path)] == [0, 1, 2, 3]
+    assert opened(body, tmp_path).position() == 4
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc", ".", "a/../../b"])

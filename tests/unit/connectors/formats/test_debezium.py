@@ -109,6 +109,66 @@ def test_an_older_change_never_wins_over_a_newer_one() -> None:
     assert changes.older == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param({"lsn": 1048}, {"lsn": 976}, id="an insert that waited is logged before"),
+        pytest.param({"file": "bin.000900", "pos": 7}, {"file": "bin.000001", "pos": 4}, id="a replica's binlog begins low"),
+        pytest.param({"change_lsn": "0025:0d98:0003"}, {"change_lsn": "0025:0d98:0002"}, id="SQL Server"),
+    ],
+)
+def test_a_change_that_was_committed_later_counts_whatever_its_position(first: dict[str, Any], second: dict[str, Any]) -> None:
+    events = [
+        event("u", after=row(1, "first"), ts_us=TS * 1_000, **first),
+        event("u", after=row(1, "second"), ts_us=TS * 1_000 + 3, **second),
+    ]
+    changes = read([text(each) for each in [*events, *events]])
+    assert [name for *_, name in ops(changes)] == ["first", "second"]
+    assert changes.older == 2
+    assert read([text(each) for each in events], changes.newest).older == 2
+
+
+def test_a_row_of_a_snapshot_counts_by_its_position_alone() -> None:
+    late = {"ts_us": TS * 1_000 + 900}
+    events = [
+        event("r", after=row(1, "read"), lsn=50, **late), event("u", after=row(1, "open meanwhile"), lsn=40, ts_us=TS * 1_000 + 10),
+        event("r", after=row(1, "read again"), lsn=45, **late), event("r", after=row(1, "and again"), lsn=60),
+    ]  # fmt: skip
+    assert [name for *_, name in ops(read([text(each) for each in events]))] == ["read", "open meanwhile", "and again"]
+
+
+def test_positions_of_sql_server_count_commits_before_changes() -> None:
+    def at(name: str, commit: str, change: str | None, op: str = "u") -> bytes:
+        return text(event(op, after=row(1, name), ts_us=None, ts_ms=None, commit_lsn=commit, change_lsn=change))
+
+    events = [at("read", "0010:0001", None, "r"), at("a", "0010:0002", "0009:0009"), at("older", "0010:0001", "0010:0000")]
+    assert [name for *_, name in ops(read(events))] == ["read", "a"]
+
+
+def absent(payloads: list[bytes | None], **more: Any) -> list[list[str] | None]:
+    found: list[list[str] | None] = (
+        DebeziumReader(settings(**more)).rows(pl.Series(payloads, dtype=pl.Binary)).raw["_absent"].to_list()
+    )
+    return found
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_columns_that_a_row_does_not_have_are_told_from_nulls(has_schema: bool) -> None:
+    lacking = {name: value for name, value in row(1).items() if name not in ("name", "day")}
+    rows = [row(1), {**row(1), "name": None, "day": None}, lacking, {**row(1), "name": '"day": "name":', "day": None}]
+    events = [*(event("u", row(1), each) for each in rows), event("d", {"id": 1})]
+    more = {} if has_schema else {"time_unit": "us", "decimals": "bytes"}
+    found = absent([text(each, has_schema=has_schema) for each in events], **more)
+    assert found == [None, None, ["name", "day"], None, None], "name is also a field of the source"
+
+
+def test_a_row_of_a_name_elsewhere_in_the_event_does_not_have_it() -> None:
+    lacking = event("u", {**row(1)}, {"id": 1})
+    del lacking["before"]["price"]
+    (found,) = absent([text(lacking, has_schema=False)], time_unit="us", decimals="bytes")
+    assert found == ["name", "price", "at", "day"]
+
+
 def test_a_replay_after_a_restart_does_not_bring_back_a_deleted_row() -> None:
     first = read([text(each) for each in (event("c", after=row(1), lsn=10), event("d", {"id": 1}, lsn=20))])
     again = read([text(each) for each in (event("c", after=row(1), lsn=10), event("u", after=row(1, "n"), lsn=21))], first.newest)
@@ -202,6 +262,17 @@ def test_a_text_for_a_decimal_without_a_schema_is_not_guessed_at() -> None:
     assert read(plain, time_unit="us").rejects["reason"].to_list() == ["decimal_unclear"]
     assert read(plain, time_unit="us", decimals="text").raw["price"].to_list() == ["1234"]
     assert str(read(plain, time_unit="us", decimals="bytes").raw["price"][0]) == "-26588.24"
+
+
+def test_a_schema_that_calls_a_decimal_a_text_says_that_it_is_digits() -> None:
+    plain = json.loads(json.dumps(SCHEMA))
+    for side in plain["fields"]:
+        side["fields"][1] = {"field": "price", "type": "string"}
+    events = [event("c", after={**row(number), "price": price}) for number, price in enumerate(("12.34", "much"))]
+    changes = read([json.dumps({"schema": plain, "payload": each}, separators=(",", ":")).encode() for each in events])
+    accepted, refused = canonicalise(changes.raw, relation(TYPES, kind="table", key=("id",)), TS + 1_000)
+    assert [str(price) for price in accepted["price"]] == ["12.34"]
+    assert refused["reason"].to_list() == ["wrong_type"]
 
 
 def test_numbers_for_decimals_keep_their_digits() -> None:
@@ -306,6 +377,22 @@ def test_envelopes_in_avro(server: FakeRegistry) -> None:
     assert changes.rejects.select("offset", "reason").rows() == [(5, "no_schema_id")]
     assert str(changes.raw["price"][0]) == "12.34"
     assert changes.raw["at"][0].microsecond == 1
+    assert changes.raw["_absent"].to_list() == [None] * 3
+    fewer = json.loads(json.dumps(ENVELOPE).replace('{"name": "name", "type": ["null", "string"]}, ', ""))
+    header = header_of(server.add("t-value", json.dumps(fewer)))
+    kept = DebeziumReader(settings(encoding="avro", has_registry=True), store)
+    without = json.loads(json.dumps(fewer).replace('"logicalType": "decimal", ', ""))
+    stream = io.BytesIO()
+    record = {
+        "before": None,
+        "after": values,
+        "op": "u",
+        "ts_ms": TS,
+        "source": {"connector": "postgresql", "ts_ms": TS, "lsn": 40},
+    }
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(without), record)
+    found = kept.rows(pl.Series([payloads[0], header + stream.getvalue()], dtype=pl.Binary))
+    assert found.raw["_absent"].to_list() == [None, ["name"]]
     store.close()
 
 

@@ -1,0 +1,87 @@
+"""``"columns": "infer"`` in the definition of a source: put in its place is what the connector finds, before anything else is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain.access import refuse_beyond_scope
+from app.domain.scopes import feeds_in
+from engine.connectors.connector_kinds import control_of
+from engine.connectors.control import Site
+from engine.connectors.inferred import INFER, Inferred
+from engine.definition.relations import SourceDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.catalog import feed_of
+from engine.plan.reading import read_definition
+from engine.plan.warnings import DefinitionWarning
+
+_STAND_IN = "inferred"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a connector is to be asked.
+
+    Attributes:
+        definition: of which the connector counts alone.
+        key: names of the key's columns that are given; none: they may be proposed.
+    """
+
+    definition: SourceDefinition
+    key: tuple[str, ...]
+
+
+def asked_columns(model: type[SourceDefinition], body: Any) -> Asked | None:
+    """Say what is to be asked for a definition's columns; None: it does not say ``infer``.
+
+    Raises:
+        DefinitionInvalid: the rest of it is wrong.
+    """
+    if not isinstance(body, dict) or body.get("columns") != INFER:
+        return None
+    given = body.get("key")
+    stand_in = {**body, "columns": {_STAND_IN: "string"}, "key": [_STAND_IN] if given is None else given}
+    reading = read_definition(model, stand_in)
+    if reading.problems or reading.definition is None:
+        raise DefinitionInvalid(reading.problems)
+    return Asked(reading.definition, () if given is None else reading.definition.key)
+
+
+def inferred(name: str, asked: Asked, site: Site) -> Inferred:
+    """Return what a source's connector proposes.
+
+    Args:
+        name: of the relation.
+        asked: see there.
+        site: what the connector may use.
+
+    Raises:
+        DefinitionInvalid: the connector is wrong, or nothing says what the columns are.
+        Forbidden: it is beyond the scope of who asks.
+        SourceUnavailable: nobody can be asked now.
+    """
+    faults = list(asked.definition.connector.faults())
+    if faults:
+        raise DefinitionInvalid(faults)
+    refuse_beyond_scope(feeds_in(asked.definition))
+    feed = feed_of(name, asked.definition)
+    return control_of(feed).infer(feed, site, asked.key)
+
+
+def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:
+    """Return a definition with the columns that were found, and with their key where it names none."""
+    columns = {each: str(declared) for each, declared in found.columns.items()}
+    key = {"key": list(found.key)} if body.get("key") is None and found.key else {}
+    return {**body, "columns": columns, **key}
+
+
+def warnings_of(found: Inferred) -> list[DefinitionWarning]:
+    """Say which fields are no columns. Code: ``field_left_out``."""
+    return [
+        DefinitionWarning(
+            "/columns", "field_left_out", f"the field {name[:100]!r} is no column: {why}",
+            "declare the columns instead of `infer`, if it is wanted",
+        )
+        for name, why in found.left_out
+    ]  # fmt: skip

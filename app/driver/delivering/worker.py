@@ -1,0 +1,260 @@
+"""One delivery, followed by a thread of its own: plan in the database, deliver, note; and what is done where that fails.
+
+A target that hangs, hangs this thread alone. Whatever is not known for certain is asked again: behind each failure the target says where it
+is, and ``resumed_at`` judges that.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import psycopg
+import structlog
+
+from app.store import deliveries
+from app.store.catalog import output_of
+from app.store.deliveries import DeliveryLost, Held, Seen
+from engine.connectors.delivered_rows import MOST_ROWS, resumed_at
+from engine.connectors.deliveries import Deliverer, DeliverySite, DeliveryStopped, Result, StopReason, TargetUnavailable
+from engine.connectors.delivery_kinds import DELIVERY_KINDS
+from engine.connectors.postgres import Connection, connect
+from engine.definition.delivery import DeliveryModel
+from engine.definition.delivery_list import DELIVERIES
+
+FIRST_AGAIN_S: Final = 0.5
+LONGEST_AGAIN_S: Final = 30.0
+"""Between two attempts; each wait is twice the one before, and a random half of it may be left out, so that many do not come at once."""
+
+KEPT_S: Final = 10.0
+"""For so long a delivery that has nothing to do keeps its connection to the database."""
+
+REFUSED: Final[StopReason] = "delivery_refused"
+UNAVAILABLE: Final = TargetUnavailable.code
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A target, and what it was opened with.
+
+    Attributes:
+        start: number of the row that comes next; None: the target has to be asked.
+        is_known: the target has a position.
+    """
+
+    form: tuple[object, ...]
+    target: Deliverer
+    result: Result
+    start: int | None = None
+    is_known: bool = False
+
+
+class Worker:
+    """Follows one delivery until it is lost, stops, or is told to end.
+
+    Args:
+        site: what it may use.
+        seen: the delivery, as it was claimed.
+        on_end: called from the thread when it has ended.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, site: DeliverySite, seen: Seen, on_end: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.held: Held = seen.held
+        self._site, self._seen, self._on_end, self._clock = site, seen, on_end, clock
+        self._wake, self._ending = threading.Event(), threading.Event()
+        self._connection: Connection | None = None
+        self._open: _Open | None = None
+        self._failed = 0
+        self._again_at = self._used_at = float("-inf")
+        self._pending_since: float | None = None
+        self._step_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"delivery-{seen.query}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it may still deliver."""
+        return self._thread.is_alive()
+
+    @property
+    def hangs_for_s(self) -> float:
+        """For how long the target has not answered."""
+        since = self._step_since
+        return 0.0 if since is None else self._clock() - since
+
+    def show(self, seen: Seen) -> None:
+        """Tell how the delivery is now."""
+        has_news = seen.next_sequence != self._seen.next_sequence or seen.form != self._seen.form
+        self._seen = seen
+        if has_news:
+            self._wake.set()
+
+    def end(self) -> None:
+        """Begin no further delivery; returns at once."""
+        self._ending.set()
+        self._wake.set()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for its end; returns whether it has come."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._wake.wait(self._turn())
+                self._wake.clear()
+        except DeliveryLost:
+            log.info("delivery_lost", query=self._seen.query, delivery=str(self.held.id))
+        finally:
+            self._close_target()
+            self._disconnect()
+            self._on_end()
+
+    def _turn(self) -> float | None:
+        """Deliver what is due; returns after how many seconds to look again, None: when there is news."""
+        seen, now = self._seen, self._clock()
+        if now < self._again_at:
+            return self._again_at - now
+        if (pause_s := self._pause_s(seen, now)) > 0:
+            return pause_s if pause_s < float("inf") else self._rest_s(now)
+        try:
+            self._deliver(seen)
+        except TargetUnavailable as error:
+            self._fail(UNAVAILABLE, str(error))
+        except DeliveryStopped as error:
+            self._note_failed(error.reason, str(error), None)
+            self._ending.set()
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            log.warning("database_unavailable", query=seen.query, error=str(error))
+            self._wait_longer()
+            self._disconnect()
+        except DeliveryLost:
+            raise
+        except Exception as error:
+            log.exception("delivery_failed", query=seen.query)
+            self._fail("internal_error", f"{type(error).__name__}: {error}"[:1_000])
+        else:
+            self._failed = 0
+        finally:
+            self._step_since = None
+        return 0.0
+
+    def _pause_s(self, seen: Seen, now: float) -> float:
+        """Return for how long nothing is to be done."""
+        opened = self._open
+        if opened is None or opened.start is None:
+            # What an earlier process had under way is looked at, and ended, also where nothing more comes.
+            waits = 0 if seen.planned > seen.position else seen.next_sequence - seen.position
+            if seen.planned > seen.position:
+                return 0.0
+        else:
+            waits = seen.next_sequence - opened.start
+        if waits <= 0:
+            self._pending_since = None
+            return float("inf")
+        self._pending_since = now if self._pending_since is None else self._pending_since
+        due = self._pending_since + _model(seen).gathers_ms / 1000
+        return 0.0 if waits >= MOST_ROWS else max(0.0, due - now)
+
+    def _rest_s(self, now: float) -> float | None:
+        """Close the connection where nothing has come for a while; returns when to look for that again."""
+        if self._connection is None:
+            return None
+        if now - self._used_at >= KEPT_S:
+            self._disconnect()
+            return None
+        return self._used_at + KEPT_S - now
+
+    def _deliver(self, seen: Seen) -> None:
+        connection = self._connect()
+        opened = self._opened(seen)
+        if opened.start is None:
+            self._ask(connection, opened)
+        start = opened.start or 0
+        gathered = deliveries.plan(connection, self.held, start, opened.result, is_known=opened.is_known)
+        if gathered is None:
+            deliveries.note_reached(connection, self.held, start, is_known=opened.is_known)
+            self._seen = replace(self._seen, position=start, planned=start, next_sequence=start)
+            return
+        self._step_since = self._clock()
+        opened.start = None
+        opened.target.deliver(gathered.rows, start, gathered.upto)
+        self._step_since = None
+        deliveries.note_delivered(connection, self.held, start, gathered)
+        opened.start, opened.is_known = gathered.upto, opened.target.keeps_position
+        self._pending_since = None
+        self._used_at = self._clock()
+        log.debug("results_delivered", query=seen.query, start=start, upto=gathered.upto)
+
+    def _ask(self, connection: Connection, opened: _Open) -> None:
+        """Find out where the target is."""
+        self._step_since = self._clock()
+        found = opened.target.position()
+        self._step_since = None
+        noted = deliveries.noted(connection, self.held)
+        opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
+        opened.is_known = found is not None
+
+    def _opened(self, seen: Seen) -> _Open:
+        """Return the target, opened anew where the definition or the result's columns are others."""
+        if self._open is None or self._open.form != seen.form:
+            self._close_target()
+            output, model = output_of(seen.output), _model(seen)
+            result = Result(seen.id, seen.query, output.columns, output.key, output.kind == "table")
+            self._step_since = self._clock()
+            self._open = _Open(seen.form, DELIVERY_KINDS[model.name()].open(model, result, self._site), result)
+            self._step_since = None
+        return self._open
+
+    def _fail(self, code: str, detail: str) -> None:
+        self._wait_longer()
+        self._note_failed(code, detail, self._again_at - self._clock())
+
+    def _wait_longer(self) -> None:
+        """Set when it is tried again, and forget what is not certain any more."""
+        longest_s = min(LONGEST_AGAIN_S, FIRST_AGAIN_S * 2 ** min(self._failed, 16))
+        self._failed += 1
+        self._again_at = self._clock() + longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        if self._open is not None:
+            self._open.start = None
+
+    def _note_failed(self, code: str, detail: str, again_s: float | None) -> None:
+        log.warning("delivery_not_taken", query=self._seen.query, code=code, detail=detail, is_stopped=again_s is None)
+        again_ms = None if again_s is None else int(again_s * 1000)
+        try:
+            deliveries.note_failed(self._connect(), self.held, code, detail, again_ms)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            # It is found again by whoever tries next.
+            log.warning("database_unavailable", query=self._seen.query, error=str(error))
+            self._disconnect()
+
+    def _connect(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._site.dsn, "slackwater-delivery")
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _close_target(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.target.close()
+
+
+def _model(seen: Seen) -> DeliveryModel:
+    return DELIVERIES[seen.definition["type"]].model_validate(seen.definition)

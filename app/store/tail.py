@@ -1,0 +1,133 @@
+"""The newest part of one log that somebody follows: what it keeps, what it no longer has, and who it wakes."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from app.errors import Unavailable
+from app.store.change_log import Connection, Heads, Item, Stretch
+
+KEPT_ITEMS = 20_000
+KEPT_CHARS = 8 << 20
+"""Bounds of a tail's memory: followers that are further behind read from the database."""
+
+
+class Source(Protocol):
+    """A log that can be followed: partitions of items with rising offsets."""
+
+    @property
+    def id(self) -> Hashable:
+        """Equal for sources that can share a tail."""
+
+    @property
+    def rings(self) -> UUID | None:
+        """The query whose ring announces something new; None: nothing does."""
+
+    @staticmethod
+    async def heads_of(connection: Connection, sources: Sequence[Any]) -> Sequence[Heads | Unavailable]:
+        """Return (oldest offset, next offset) by partition of each of several sources of this class; nothing where its log is gone."""
+
+    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+        """Return what lies from ``start`` on, up to ``end`` or less far where it is much."""
+
+
+class Tail:
+    """The newest items of one source.
+
+    Attributes:
+        source: what it is of.
+        is_gone: the log was dropped; nothing comes any more.
+        followers: how many use this tail.
+    """
+
+    def __init__(self, source: Source, ends: Sequence[int]) -> None:
+        self.source = source
+        self._items: list[list[Item]] = [[] for _ in ends]
+        self._begins = list(ends)
+        self._ends = list(ends)
+        self._chars = 0
+        self._changed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self.is_gone = False
+        self.followers = 0
+
+    def take(self, partition: int, offset: int, limit: int) -> Stretch | None:
+        """Return items from ``offset`` on; None where they are not kept here (any more)."""
+        if not self._begins[partition] <= offset <= self._ends[partition]:
+            return None
+        kept = self._items[partition]
+        first = bisect_left(kept, offset, key=lambda item: item.offset)
+        found = kept[first : first + limit]
+        is_all = first + len(found) == len(kept)
+        return Stretch(found, self._ends[partition] if is_all else found[-1].offset + 1)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until something is new or over, at most so long.
+
+        Raises:
+            BaseException: what ended the task behind this tail; a follower must not wait for it in vain.
+        """
+        if self._failure is not None:
+            raise self._failure
+        changed = self._changed
+        try:
+            async with asyncio.timeout(seconds):
+                await changed.wait()
+        except TimeoutError:
+            return
+
+    def wake(self) -> None:
+        """Wake every follower."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def fail(self, error: BaseException) -> None:
+        """Let every follower end by this error."""
+        self._failure = error
+        self.wake()
+
+    async def take_in(self, connection: Connection, heads: Heads) -> bool:
+        """Take in what is new: a stretch of each partition.
+
+        Returns:
+            Whether there is more.
+        """
+        is_put_back = any(next_offset < end for (_, next_offset), end in zip(heads, self._ends, strict=False))
+        if not heads or is_put_back:
+            self.is_gone = True
+            self.wake()
+            return False
+        is_more = False
+        for partition, (_, next_offset) in enumerate(heads):
+            if next_offset - self._ends[partition] > KEPT_ITEMS:
+                self._skip(partition, next_offset - KEPT_ITEMS)
+            if self._ends[partition] < next_offset:
+                stretch = await self.source.stretch(connection, partition, self._ends[partition], next_offset)
+                self._keep(partition, stretch)
+                self.wake()
+                is_more |= self._ends[partition] < next_offset
+        return is_more
+
+    def _skip(self, partition: int, offset: int) -> None:
+        self._chars -= sum(len(item.json) for item in self._items[partition])
+        self._items[partition] = []
+        self._begins[partition] = self._ends[partition] = offset
+
+    def _keep(self, partition: int, stretch: Stretch) -> None:
+        kept = self._items[partition]
+        kept.extend(stretch.items)
+        self._chars += sum(len(item.json) for item in stretch.items)
+        self._ends[partition] = stretch.end
+        surplus = max(len(kept) - KEPT_ITEMS, 0)
+        chars = self._chars - sum(len(item.json) for item in kept[:surplus])
+        while chars > KEPT_CHARS and surplus < len(kept):
+            chars -= len(kept[surplus].json)
+            surplus += 1
+        if surplus:
+            self._begins[partition] = kept[surplus - 1].offset + 1
+            del kept[:surplus]
+            self._chars = chars

@@ -1,0 +1,105 @@
+"""Which of the declared columns a change's row does not have: not null, but not there, since the database's table lacks them.
+
+Debezium writes all columns of a table, nulls too. So a column that was there and is not any more was dropped or renamed, and its null would be
+no value. Whether it was there before, whoever keeps positions knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from engine.connectors.formats.avro.reader import schema_of
+from engine.connectors.formats.debezium.settings import DebeziumSettings
+from engine.connectors.formats.registry.ports import SchemaStore, SchemaUnknown
+from engine.connectors.formats.registry.wire import HEADER, apart
+from engine.connectors.formats.shapes import SchemaNotRead
+from engine.definition.types import ColumnType
+
+ABSENT: Final = "_absent"
+_KIND: Final = pl.List(pl.String)
+_UPSERT: Final = "upsert"
+_NAMES_BESIDE: Final = frozenset(
+    {
+        "payload", "schema", "before", "after", "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns", "version", "connector", "name", "db",
+        "table", "snapshot", "sequence", "lsn", "txId", "xmin", "server_id", "gtid", "file", "pos", "row", "thread", "query", "change_lsn",
+        "commit_lsn", "event_serial_no", "scn", "commit_scn", "user_name", "id", "total_order", "data_collection_order", "type", "fields",
+        "field", "optional", "default", "parameters", "items", "keys", "values", "scale", "length", "allowed", "doc",
+    }
+)  # fmt: skip
+"""Names that envelopes and their schemas have outside of rows."""
+
+
+def absent_columns(rows: pl.DataFrame, payloads: pl.Series, settings: DebeziumSettings, store: SchemaStore) -> pl.Series:
+    """Return for each row the columns that its event does not have; null: it has all, or is a delete.
+
+    Args:
+        rows: as ``Rows.raw``, with ``_offset``, the event's place among the payloads.
+        payloads: the events.
+        settings: how they are read.
+        store: of their schemas.
+    """
+    names = [name for name in settings.columns.names if name not in settings.key]
+    is_put = rows.get_column("$op") == _UPSERT
+    if settings.encoding == "avro":
+        found = _of_schemas(payloads, names, store)
+        values = [found[place] if put else None for place, put in zip(rows.get_column("_offset").to_list(), is_put, strict=True)]
+        return pl.Series(ABSENT, values, dtype=_KIND)
+    return _of_texts(rows, payloads, is_put, names, settings)
+
+
+def _of_texts(
+    rows: pl.DataFrame, payloads: pl.Series, is_put: pl.Series, names: Sequence[str], settings: DebeziumSettings
+) -> pl.Series:
+    """Look for names in the texts first: only an event in which one may be missing is parsed."""
+    beside = _NAMES_BESIDE.union(*(_inner(kind) for _, kind in settings.columns.items()))
+    places = rows.get_column("_offset")
+    is_doubtful = pl.repeat(value=False, n=rows.height, dtype=pl.Boolean, eager=True)
+    for name in names:
+        is_null = is_put & rows.get_column(name).is_null() if name in rows.columns else is_put
+        if not is_null.any():
+            continue
+        if name not in beside:
+            written = json.dumps(name, ensure_ascii=False).encode() + b":"
+            is_null &= ~payloads.gather(places).bin.contains(written)
+        is_doubtful |= is_null
+    found: list[list[str] | None] = [None] * rows.height
+    for row in np.flatnonzero(is_doubtful.to_numpy()).tolist():
+        found[row] = _missing(payloads[places[row]], names, has_header=settings.has_registry)
+    return pl.Series(ABSENT, found, dtype=_KIND)
+
+
+def _missing(payload: bytes, names: Sequence[str], *, has_header: bool) -> list[str] | None:
+    event: Any = json.loads(payload[HEADER:] if has_header else payload)
+    if isinstance(event, dict) and set(event) == {"schema", "payload"}:
+        event = event["payload"]
+    after = event.get("after") if isinstance(event, dict) else None
+    return [name for name in names if name not in after] or None if isinstance(after, dict) else None
+
+
+def _of_schemas(payloads: pl.Series, names: Sequence[str], store: SchemaStore) -> list[list[str] | None]:
+    found: list[list[str] | None] = [None] * len(payloads)
+    for group in apart(payloads.fill_null(b""))[0]:
+        try:
+            shape = schema_of(store.by_number(group.number)).shape
+        except (SchemaUnknown, SchemaNotRead):
+            continue  # its events are rejects
+        after = dict(shape.fields).get("after")
+        given = {name for name, _ in after.fields} if after is not None else set()
+        absent = [name for name in names if name not in given] or None
+        for place in group.places.tolist():
+            found[place] = absent
+    return found
+
+
+def _inner(kind: ColumnType) -> Iterable[str]:
+    """Yield the names of fields inside of a column."""
+    for name, inner in kind.fields:
+        yield name
+        yield from _inner(inner)
+    if isinstance(kind.element, ColumnType):
+        yield from _inner(kind.element)

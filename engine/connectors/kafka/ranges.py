@@ -1,0 +1,121 @@
+"""All that lies between two offsets of a partition, in pieces; and what to do where the broker has it no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from engine.connectors.kafka.client import TopicClient, asking, taking
+from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.kafka.fetching.port import Fetched, Wanted
+from engine.connectors.kafka.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
+from engine.errors import DataInvalid, SourceUnavailable
+
+PIECE_RECORDS: Final = 65_536
+PIECE_BYTES: Final = 16 << 20
+"""A piece is what is decoded and judged at once."""
+
+
+class RangePart(NamedTuple):
+    """What a piece of a range holds.
+
+    Attributes:
+        start: it is all that lies in ``[start, stop)``.
+        stop: see there.
+        records: in the order of their offsets.
+    """
+
+    start: int
+    stop: int
+    records: Fetched
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as one process reads it.
+
+    Attributes:
+        dsn: of the database with the connections.
+        place: which topic.
+        wanted: what of its records.
+    """
+
+    dsn: str
+    place: KafkaPlace
+    wanted: Wanted
+
+    @contextmanager
+    def asked(self) -> Iterator[TopicClient]:
+        """Lend what asks about it.
+
+        Raises:
+            SourceUnavailable: it cannot be read now.
+        """
+        with self._told(), asking(self.dsn, self.place) as client:
+            yield client
+
+    def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[RangePart]:
+        """Yield what lies in ``[start, end)``; notes how many offsets are gone.
+
+        Raises:
+            DataInvalid: what is gone may not be left out.
+            SourceUnavailable: it cannot be read now.
+        """
+        while start < end:
+            found: list[Fetched] = []
+            position, count, size = start, 0, 0
+            is_overtaken = False
+            with self._told(), taking(self.dsn, self.place, self.wanted, partition, start) as taker:
+                while position < end and count < PIECE_RECORDS and size < PIECE_BYTES:
+                    try:
+                        taken = taker.take(partition, position, end, PIECE_RECORDS - count)
+                    except OffsetOutOfRange:
+                        is_overtaken = True
+                        break
+                    found.append(taken.records)
+                    position, count, size = taken.position, count + len(taken.records), size + taken.records.size_bytes
+            if position > start:
+                yield RangePart(start, position, Fetched.joined(found))
+            start = position
+            if is_overtaken:
+                start = self._overtaken(partition, position, end, lost)
+
+    def _overtaken(self, partition: int, start: int, end: int, lost: list[int]) -> int:
+        """Return where reading goes on behind records that are gone.
+
+        Raises:
+            DataInvalid: it does not.
+            SourceUnavailable: the partition is shorter than it was.
+        """
+        with self.asked() as client:
+            low = client.lows([partition])[partition]
+        name = self.place.topic
+        if low <= start:
+            raise SourceUnavailable(
+                f"topic {name!r}, partition {partition}: the broker has not what lies at {start}, and its log begins at {low}; "
+                "where it ends is asked again"
+            )
+        stop = min(low, end)
+        if not self.place.is_skipping:
+            raise DataInvalid(
+                f"topic {name!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
+                "this query read them. Keep them longer (`retention.ms`) and restart the query with new state, or say "
+                '`"on_lost": "skip"` to go on and count them.'
+            )
+        lost.append(stop - start)
+        return stop
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except TopicMissing as error:
+            raise SourceUnavailable(
+                f"there is no topic {self.place.topic!r} on the broker; create it, or delete the source"
+            ) from error
+        except TopicDenied as error:
+            raise SourceUnavailable(
+                f"the broker does not let this service read topic {self.place.topic!r}: {error}; allow it, or correct the connection"
+            ) from error

@@ -1,0 +1,1 @@
+"""Worked examples that run in a checkout; each is explained by a page in docs."""

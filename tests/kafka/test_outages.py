@@ -1,0 +1,122 @@
+"""Brokers that are cut off, slow, or half open: nothing is lost or repeated, reading ends in bounded time. A proxy stands before a real one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.kafka.fetching.port import Wanted
+from engine.connectors.kafka.ranges import Topic
+from engine.connectors.postgres import Connection
+from engine.errors import SourceUnavailable
+from tests.faults.proxy import Proxy, proxy_before
+from tests.faults.service import until
+from tests.kafka.broker import Broker, why_not
+from tests.kafka.test_reading import NOW_MS, Source
+from tests.kafka.topics import Cluster, Sent
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+COUNT = 20_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
+    """A broker that is reached through a proxy alone: it says so itself."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    broker = Broker(tmp_path_factory.mktemp("broker"))
+    with proxy_before(f"host=127.0.0.1 port={broker.port}") as proxy:
+        broker.advertised = int(proxy.dsn.rpartition(":")[2].partition("/")[0])
+        try:
+            broker.start()
+            yield Cluster(f"127.0.0.1:{broker.advertised}"), proxy
+        finally:
+            broker.kill()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 3.0)
+    monkeypatch.setattr("engine.connectors.kafka.client.ANSWER_S", 3.0)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM log.feed")
+        yield connection
+
+
+def topic_of(connection: Connection, cluster: Cluster) -> Topic:
+    source = Source(connection, cluster, columns={"v": "bigint"}, connector={"value": {"format": "json"}})
+    cluster.send(source.topic, [Sent(b'{"v": %d}' % number, timestamp_ms=NOW_MS) for number in range(COUNT)])
+    place = source.feed.place
+    assert isinstance(place, KafkaPlace)
+    return Topic(connection.info.dsn, place, Wanted())
+
+
+def read_all(topic: Topic) -> list[int]:
+    """Read on and on from where the last attempt ended, as queries do."""
+    found: list[int] = []
+    position = 0
+
+    def attempt() -> bool:
+        nonlocal position
+        try:
+            for part in topic.parts(0, position, COUNT, []):
+                found.extend(part.records.offsets.tolist())
+                position = part.stop
+        except SourceUnavailable:
+            return False
+        return position == COUNT
+
+    until("everything is read", attempt, 90)
+    return found
+
+
+def test_a_slow_broker_is_read(connection: Connection, cluster: tuple[Cluster, Proxy]) -> None:
+    kafka, proxy = cluster
+    topic = topic_of(connection, kafka)
+    proxy.slow(0.3)  # for each 64 KB: what is asked for at first does not come before it is given up
+    try:
+        assert read_all(topic) == list(range(COUNT))
+    finally:
+        proxy.slow(0.0)
+
+
+def test_a_broker_that_is_cut_off_again_and_again_is_read(connection: Connection, cluster: tuple[Cluster, Proxy]) -> None:
+    kafka, proxy = cluster
+    topic = topic_of(connection, kafka)
+    found: list[int] = []
+    for start in range(0, COUNT, COUNT // 4):
+        for part in topic.parts(0, start, start + COUNT // 4, []):
+            found.extend(part.records.offsets.tolist())
+        proxy.cut()
+    assert found == list(range(COUNT))
+
+
+@pytest.mark.parametrize("way", ["refuse", "swallow"])
+def test_a_broker_that_is_away_is_given_up_in_time_and_read_when_it_is_back(
+    way: str, connection: Connection, cluster: tuple[Cluster, Proxy]
+) -> None:
+    kafka, proxy = cluster
+    topic = topic_of(connection, kafka)
+    assert next(topic.parts(0, 0, 10, [])).stop == 10
+    getattr(proxy, way)()
+    try:
+        began = time.monotonic()
+        with pytest.raises(SourceUnavailable, match="no record comes from the broker"):
+            # What was fetched ahead is there still; behind it nothing comes.
+            list(topic.parts(0, COUNT, COUNT + 1, []))
+        with pytest.raises(SourceUnavailable), topic.asked() as client:
+            client.ends([0])
+        assert time.monotonic() - began < 60
+    finally:
+        proxy.restore()
+        proxy.cut()
+    assert read_all(topic) == list(range(COUNT))

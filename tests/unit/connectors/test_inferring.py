@@ -1,0 +1,85 @@
+"""Columns that are proposed: of JSON values, and of directories' newest files."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import date, time
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from engine.connectors.files.definition import FilesPlace
+from engine.connectors.files.inferring import arrow_column, infer
+from engine.connectors.json_shapes import Unlike, fields_of
+from engine.errors import DefinitionInvalid
+
+
+def shown(*objects: dict[str, Any]) -> dict[str, str | None]:
+    return {name: None if declared is None else str(declared) for name, declared in fields_of(objects)}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([None, None], None), ([[], {}], None), ([True, None], "boolean"), ([1, 2**63 - 1], "bigint"), ([-(2**63)], "bigint"),
+        ([1, 2**63], "decimal(38,0)"), ([10**38], "double"), ([1, 0.5], "double"), ([2**64, 0.5], "double"),
+        ([[1, None], [0.5]], "array<double>"), ([{"a": 1}, {"b": "x", "a": None}], "struct<a:bigint,b:string>"),
+        ([{"a b": [{}]}], None), (["2024-01-01T00:00:00Z"], "string"),
+    ],
+)  # fmt: skip
+def test_a_type_holds_all_values_that_were_seen(values: list[Any], expected: str | None) -> None:
+    assert shown(*({"v": value} for value in values)) == {"v": expected}
+
+
+@pytest.mark.parametrize("values", [[1, "x"], [True, 1], [[1], {"a": 1}], [{"a": 1}, {"a": "x"}], [[1, "x"]]])
+def test_values_that_no_type_holds_are_told_by_their_field(values: list[Any]) -> None:
+    with pytest.raises(Unlike, match=r"^v"):
+        shown(*({"v": value} for value in values))
+
+
+def test_arrow_types_are_what_reading_makes_of_them() -> None:
+    kinds = {
+        "boolean": pa.bool_(),
+        "int": pa.uint16(), "bigint": pa.uint32(), "double": pa.float32(), "string": pa.dictionary(pa.int8(), pa.string()),
+        "bytes": pa.binary(4), "date": pa.date64(), "time": pa.time32("s"), "timestamp": pa.timestamp("ns", "Asia/Tokyo"),
+        "decimal(9,2)": pa.decimal128(9, 2), "array<int>": pa.large_list(pa.int8()), "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+        "struct<a:int>": pa.struct([("a", pa.int32()), ("b", pa.null())]),
+    }  # fmt: skip
+    assert {str(arrow_column(kind)): kind for kind in kinds.values()} == kinds
+    assert [arrow_column(kind) for kind in (pa.null(), pa.decimal256(76, 0), pa.map_(pa.int64(), pa.int64()))] == [None] * 3
+
+
+def columns_of(directory: Path, form: Literal["ndjson", "csv", "parquet"]) -> dict[str, str]:
+    found = infer(FilesPlace(str(directory), form), ("k",))
+    assert found.key == ("k",)
+    return {name: str(declared) for name, declared in found.columns.items()}
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "parquet"])
+def test_the_newest_file_says_what_a_directory_holds(form: Literal["ndjson", "csv", "parquet"], tmp_path: Path) -> None:
+    frame = pl.DataFrame({"k": ["007", "1"], "n": [1, None], "x": [0.5, 2.0], "b": [True, False], "d": [date(2024, 1, 1)] * 2})
+    rows = [{**row, "d": "2024-01-01"} for row in frame.to_dicts()]
+    write = {
+        "ndjson": lambda path: path.write_text("\n".join(["", "no json", *map(json.dumps, rows)])),
+        "csv": lambda path: frame.write_csv(path),
+        "parquet": lambda path: frame.with_columns(pl.lit(time(1)).alias("t")).write_parquet(path),
+    }[form]
+    write(tmp_path / "a")
+    (tmp_path / "b").write_text("{}")
+    (tmp_path / "_hidden").write_text("{}")
+    os.utime(tmp_path / "b", ns=(1, 1))
+    texts = {"d": "date", "t": "time"} if form == "parquet" else {"d": "string"}
+    assert columns_of(tmp_path, form) == {"k": "string", "n": "bigint", "x": "double", "b": "boolean", **texts}
+
+
+def test_a_directory_without_records_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(DefinitionInvalid, match="holds no file with records"):
+        columns_of(tmp_path, "ndjson")
+    (tmp_path / "bad").write_text("no json\n[1]\n")
+    with pytest.raises(DefinitionInvalid, match="no JSON object"):
+        columns_of(tmp_path, "ndjson")

@@ -1,0 +1,107 @@
+"""What a definition may say of a topic (``engine.connectors.kafka.definition``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.domain.sources import check_source, source_warnings
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.catalog import feed_of, relation_schema
+from engine.plan.problems import problems_of
+
+CHANGES = {"format": "debezium"}
+REGISTRY = {"registry": "r"}
+
+
+def source(value: dict[str, Any] | None = None, key: dict[str, Any] | None = None) -> SourceDefinition:
+    connector = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": value, "key": key}
+    return StreamDefinition.model_validate({"columns": {"v": "bigint", "at": "bigint"}, "connector": connector})
+
+
+def faults(definition: SourceDefinition) -> list[tuple[str, str]]:
+    try:
+        check_source(definition)
+    except DefinitionInvalid as error:
+        return [(problem.pointer, problem.code) for problem in error.problems]
+    return []
+
+
+def test_names_of_feeds_stay_what_they_are() -> None:
+    """Positions, state and what is stored name them."""
+    assert feed_of("s", source({"format": "json"})).log_feed == "kafka:b:1/t/3eb3389dfeb9"
+    named = source({"format": "avro", "registry": "r", "has_key": True}, {"format": "kafka"})
+    assert feed_of("s", named).log_feed == "kafka:b:1/t/1851360cc806"
+    assert feed_of("s", source({"format": "json", "time_unit": "us"})).log_feed == "kafka:b:1/t/d1c1bf6208ae"
+
+
+def test_relations_that_say_another_thing_of_change_events_share_no_order() -> None:
+    said = [CHANGES, {**CHANGES, "decimals": "text"}, {**CHANGES, "time_unit": "us"}, {**CHANGES, **REGISTRY, "encoding": "avro"}]
+    assert len({feed_of("t", source(value)).name for value in said}) == len(said)
+    assert feed_of("t", source({**CHANGES, "encoding": "json"})).name == feed_of("t", source(CHANGES)).name
+
+
+@pytest.mark.parametrize(
+    ("value", "option"),
+    [
+        ({"format": "json", "delimiter": "|"}, "delimiter"),
+        ({"format": "json", "schema": "x"}, "schema"),
+        ({"format": "json", "decimals": "text"}, "decimals"),
+        ({"format": "json_lenient", "time_unit": "s"}, "time_unit"),
+        ({"format": "avro", **REGISTRY, "message": "M"}, "message"),
+        ({"format": "avro", **REGISTRY, "encoding": "avro"}, "encoding"),
+        ({"format": "protobuf", **REGISTRY, "message": "M"}, "message"),
+        ({"format": "protobuf", **REGISTRY, "unwrapped": True}, "unwrapped"),
+        ({"format": "delimited", **REGISTRY}, "registry"),
+        ({"format": "kafka", "unwrapped": True}, "unwrapped"),
+        ({"format": "avro", **REGISTRY, "schema": "x"}, "schema"),
+        ({"format": "avro"}, "registry"),
+        ({"format": "protobuf"}, "registry"),
+    ],
+)
+def test_an_option_that_means_nothing_or_is_missing_is_told(value: dict[str, Any], option: str) -> None:
+    assert faults(source(value)) == [(f"/connector/value/{option}", "invalid_value")]
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        ({**CHANGES, "time_unit": "s"}, "/connector/value/time_unit"),
+        ({**CHANGES, "encoding": "avro"}, "/connector/value/registry"),
+        ({**CHANGES, **REGISTRY, "encoding": "avro", "time_unit": "us"}, "/connector/value/time_unit"),
+        ({**CHANGES, **REGISTRY, "encoding": "avro", "decimals": "text"}, "/connector/value/decimals"),
+        ({**CHANGES, "has_key": True}, "/connector/value/has_key"),
+        ({**CHANGES, "unwrapped": True}, "/connector/value/unwrapped"),
+    ],
+)
+def test_what_does_not_fit_change_events_is_told(value: dict[str, Any], pointer: str) -> None:
+    connector = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": value}
+    assert faults(changes(connector=connector)) == [(pointer, "invalid_value")]
+
+
+def changes(**more: Any) -> TableDefinition:
+    connector = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": CHANGES}
+    return TableDefinition.model_validate(
+        {"key": ["v"], "columns": {"v": "bigint", "at": "bigint"}, "connector": connector, **more}
+    )
+
+
+def test_of_change_events_the_place_in_the_databases_log_decides() -> None:
+    assert faults(changes()) == []
+    assert relation_schema("t", changes()).conflict == "latest_position"
+    assert relation_schema("t", changes(versioned={"history_retention": "1d"})).conflict == "latest_position"
+    assert source_warnings(changes(event_time="at")) == []
+    assert faults(changes(event_time="at", conflict="latest_event_time")) == [("/conflict", "unsupported_option")]
+
+
+def test_change_events_are_of_tables_and_stand_in_values() -> None:
+    assert faults(source(CHANGES)) == [("/connector", "unsupported_option")]
+    with pytest.raises(ValidationError) as caught:
+        source({"format": "json"}, CHANGES)
+    (found,) = problems_of(caught.value, StreamDefinition)
+    assert (found.pointer, found.code) == ("/connector/key/format", "invalid_value")
+    connector = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": CHANGES, "key": {"format": "kafka"}}
+    assert faults(changes(connector=connector)) == [("/connector/key", "invalid_value")]
