@@ -94,7 +94,14 @@ def delivered(
     """Deliver rows and return what the topic has."""
     side = {"format": form, "registry": store.name}
     definition = KafkaDelivery.model_validate(
-        {"type": "kafka", "connection": "c", "topic": topic, "guarantee": "at_least_once", "key": side, "value": {**side, **value}}
+        {
+            "type": "kafka",
+            "connection": "c",
+            "topic": topic,
+            "guarantee": "at_least_once",
+            "key": side,
+            "value": {**side, **value},
+        }
     )
     types = Schema(tuple((name, parse_type(text)) for name, text in columns.items()))
     result = Result(UUID(int=1 << 100), "priced", types, ("item",), is_table=True)
@@ -169,7 +176,7 @@ def test_results_that_a_subject_does_not_take_stop_their_delivery(
     delivered(mock, registry, "avro", topic, narrow, [{"item": "a", "price": 1}])
     asked = httpx.put(f"{registry_server.url}/config/{topic}-value", json={"compatibility": "BACKWARD"}, trust_env=False)
     assert asked.status_code == 200, asked.text
-    with pytest.raises(DeliveryStopped, match="(?i)incompatible"):
+    with pytest.raises(DeliveryStopped, match=r"(?i)incompatible"):
         delivered(mock, registry, "avro", topic, wide, [{"item": "a", "price": "x"}])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 WAIT_S = 30.0
 MOCK_PARTITIONS = 4
@@ -74,6 +74,12 @@ class Cluster:
         """Remove records from the beginning of a partition, as retention does."""
         place = TopicPartition(topic, partition, before)
         self.admin.delete_records([place])[place].result(WAIT_S)
+
+    def count(self, topic: str) -> int:
+        """Return how many records a topic has had."""
+        partitions = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
+        return sum(found.result(WAIT_S).offset for found in self.admin.list_offsets(asked).values())
 
     def end(self) -> None:
         """End a mock cluster: nobody listens any more."""
