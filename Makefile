@@ -45,8 +45,8 @@ test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those 
 faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker (Java and Maven; its jars are fetched once)
-	@$(BIN)/python -m pytest -m kafka tests/kafka $(ARGS)
+kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker, a schema registry or Debezium (Java and Maven; they are fetched once)
+	@$(BIN)/python -m pytest -m kafka tests/kafka tests/cdc $(ARGS)
 
 cdc-example: $(VENV)/classes-ok ## run docs/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
 	@$(BIN)/python -m examples.change_data
