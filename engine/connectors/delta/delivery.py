@@ -5,7 +5,6 @@ No commit is tried again by the library: it would be put behind another one unse
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -14,11 +13,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
 
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.connectors.delivery_root import directory_of
+from engine.connectors.delivery_root import check_writable, directory_of
 from engine.connectors.delta.delivery_definition import DeltaDelivery
 from engine.connectors.lake_rows import lake_rows
 from engine.definition.delivery import DeliveryModel
-from engine.errors import DefinitionInvalid, Problem
+from engine.errors import DefinitionInvalid
 
 
 class DeltaDeliverer:
@@ -91,12 +90,7 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliv
 
 def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
     definition = of_kind(said, DeltaDelivery)
-    directory = directory_of(definition.path, site.root)
-    above = next(each for each in (directory, *directory.parents) if each.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise DefinitionInvalid(
-            [Problem("/into/connector/path", "path_not_allowed", f"the service may not write to {above}; change its permissions")]
-        )
+    check_writable(definition.path, site.root)
 
 
 def _short(error: Exception) -> str:

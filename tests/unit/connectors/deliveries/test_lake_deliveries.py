@@ -161,3 +161,12 @@ def test_without_a_root_nothing_is_written() -> None:
     definition = DELIVERIES["delta"].model_validate({"type": "delta", "path": "out"})
     with pytest.raises(DefinitionInvalid, match="SLACKWATER_DELIVERY_ROOT"):
         DELIVERY_KINDS["delta"].check(definition, result(), site(None))
+
+
+@pytest.mark.parametrize("kind", ["files", "delta"])
+def test_a_directory_that_no_file_system_can_have_is_refused(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for path in ("a" * 300, "a/" + "é" * 200, "circle/of/links"):
+        definition = DELIVERIES[kind].model_validate({"type": kind, "path": path})
+        with pytest.raises(DefinitionInvalid):
+            DELIVERY_KINDS[kind].check(definition, result(), site(tmp_path))
