@@ -223,12 +223,11 @@ class Worker:
         self._note_failed(code, detail, self._again_at - self._clock())
 
     def _wait_longer(self) -> None:
-        """Set when it is tried again, and forget what is not certain any more."""
+        """Set when it is tried again: with what is not certain asked again, and connection, secrets and directory looked up anew."""
         longest_s = min(LONGEST_AGAIN_S, FIRST_AGAIN_S * 2 ** min(self._failed, 16))
         self._failed += 1
         self._again_at = self._clock() + longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        if self._open is not None:
-            self._open.start = None
+        self._close_target()
 
     def _note_failed(self, code: str, detail: str, again_s: float | None) -> None:
         log.warning("delivery_not_taken", query=self._seen.query, code=code, detail=detail, is_stopped=again_s is None)
