@@ -92,6 +92,8 @@ INSERT INTO slackwater.query_event (query_id, kind, actor, detail)
 SELECT query_id, %(kind)s, 'driver', %(detail)s FROM slackwater.delivery WHERE id = %(id)s
 """
 
+MOST_DETAIL_CHARS: Final = 2_000
+
 
 class DeliveryLost(Exception):
     """Another process has the delivery, or there is none any more."""
@@ -257,7 +259,7 @@ def note_failed(connection: Connection, held: Held, code: str, detail: str, agai
         DeliveryLost: see there.
     """
     is_stopped = again_ms is None
-    error = {"code": code, "detail": detail}
+    error = {"code": code, "detail": _storable(detail)}
     values = {**held.names, "is_stopped": is_stopped, "again_ms": again_ms, "error": Jsonb(error)}
     with connection.transaction():
         row = connection.execute(_FAILED, values).fetchone()
@@ -265,6 +267,11 @@ def note_failed(connection: Connection, held: Held, code: str, detail: str, agai
             raise DeliveryLost
         if is_stopped or row[0]:
             _add_event(connection, held, "delivery_stopped" if is_stopped else "delivery_waits", error)
+
+
+def _storable(text: str) -> str:
+    """Return what others say as Postgres can keep it: a text that it refuses would end the thread that wants to say what is wrong."""
+    return text[:MOST_DETAIL_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def _note_good(connection: Connection, statement: str, held: Held, values: Mapping[str, Any]) -> None:

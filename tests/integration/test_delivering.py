@@ -18,6 +18,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from app.domain.preconditions import Preconditions
+from app.store import deliveries
 from app.store.change_retention import trim_streams
 from app.store.connections import put_connection
 from app.store.database import single_transaction
@@ -172,6 +173,16 @@ def test_a_delivery_stops_where_target_and_database_differ(
     query.edit(definition("out", {**DELTA, "path": "elsewhere"}))
     query.wait()
     assert numbers({**DELTA, "path": "elsewhere"}, tmp_path) == list(range(8))
+
+
+def test_what_is_wrong_may_hold_whatever_a_target_says(dsn: str) -> None:
+    query = make(dsn, definition("out", NDJSON))
+    with connect(dsn, "test") as connection:
+        deliveries.claim(connection, owner := uuid4(), 60_000, 1)
+        (seen,) = deliveries.look(connection, owner)
+        deliveries.note_failed(connection, seen.held, "target_unavailable", "a\0b \udce9 " + "x" * 9_000, 1_000)
+    assert query.row()["error"]["detail"].startswith("a\N{REPLACEMENT CHARACTER}b ? xx")
+    assert len(query.row()["error"]["detail"]) <= 2_000
 
 
 def test_what_is_not_delivered_is_kept_within_a_bound_and_no_longer(running: Processes, dsn: str, tmp_path: Path) -> None:
