@@ -403,6 +403,11 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "delivery_ahead": ("The target has more results than were delivered.", "The database was put back: deliver to another target.", False),
     "delivery_overtaken": ("Retention removed results that were not delivered.", "Deliver to another target; keep results longer.", False),
     "delivery_position_lost": ("The target no longer knows what it has.", "Deliver to another topic or directory.", False),
+    "delivery_put_back": (
+        "The database was put back from a backup.",
+        "Where no other service delivers to the target, `POST …/restart`; else deliver to another one.",
+        False,
+    ),
     "delivery_refused": ("The target refuses the results.", "Do what the detail says, then `POST …/restart`.", False),
     "delivery_stopped": ("Trying to deliver again cannot help.", "See the reason in the query's status.", False),
     "disk_full": ("State cannot be written for want of space.", "Free space; it is tried again.", True),

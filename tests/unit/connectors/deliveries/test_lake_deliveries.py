@@ -170,3 +170,33 @@ def test_a_directory_that_no_file_system_can_have_is_refused(kind: str, tmp_path
         definition = DELIVERIES[kind].model_validate({"type": kind, "path": path})
         with pytest.raises(DefinitionInvalid):
             DELIVERY_KINDS[kind].check(definition, result(), site(tmp_path))
+
+
+def test_files_that_their_reader_has_taken_away_do_not_stop_a_delivery(tmp_path: Path) -> None:
+    delivery = opened(NDJSON, tmp_path)
+    delivery.position()
+    delivery.deliver(rows(0, 3), 0, 3)
+    for each in (tmp_path / "out").glob("*.ndjson"):
+        each.unlink()
+    later = opened(NDJSON, tmp_path)
+    assert later.position() == 3
+    later.deliver(rows(3, 5), 3, 5)
+    assert [row["price"] for row in read(NDJSON, tmp_path)] == [3, 4]
+
+
+def test_a_table_that_is_partitioned_otherwise_is_refused(tmp_path: Path) -> None:
+    former = opened({**DELTA, "partition_by": "date"}, tmp_path)
+    former.position()
+    former.deliver(rows(0, 2), 0, 2)
+    other = opened(DELTA, tmp_path, number=2)
+    assert other.position() is None
+    with pytest.raises(DeliveryStopped, match="partition") as caught:
+        other.deliver(rows(0, 2), 0, 2)
+    assert caught.value.reason == "delivery_refused"
+    dated, plain = (
+        opened({**DELTA, "partition_by": "date", "path": "plain"}, tmp_path, number=3),
+        opened({**DELTA, "path": "plain"}, tmp_path),
+    )
+    plain.deliver(rows(0, 2), 0, 2)
+    with pytest.raises(DeliveryStopped, match="partition"):
+        dated.deliver(rows(0, 2), 0, 2)
