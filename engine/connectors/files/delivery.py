@@ -152,16 +152,21 @@ class FilesDeliverer:
         del self._named[:-KEPT_COMMITS]
 
     def _show(self, files: list[_File]) -> None:
-        """Give the files of a commit their names, wherever they are still drafts."""
+        """Give the files of a commit their names, wherever they are still drafts.
+
+        One that is neither a draft nor there was shown, and then taken away by who reads the directory: drafts are on the disk before
+        their commit is, and go by this alone.
+        """
         for each in files:
             final = self._directory / each.final
+            is_new = not final.parent.is_dir()
             final.parent.mkdir(exist_ok=True)
             for draft in () if final.exists() else self._commits.glob(f"*/{each.draft}"):
                 with suppress(FileNotFoundError):  # another process has done it
                     draft.rename(final)
-            if not final.exists():
-                raise DeliveryStopped("delivery_position_lost", f"{final}: the file was committed, and is not there")
             sync(final.parent)
+            if is_new:
+                sync(self._directory)
 
 
 def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:

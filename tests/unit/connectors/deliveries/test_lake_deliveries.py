@@ -200,3 +200,22 @@ def test_a_table_that_is_partitioned_otherwise_is_refused(tmp_path: Path) -> Non
     plain.deliver(rows(0, 2), 0, 2)
     with pytest.raises(DeliveryStopped, match="partition"):
         dated.deliver(rows(0, 2), 0, 2)
+
+
+def test_a_table_with_other_types_is_refused_and_nothing_is_cast(tmp_path: Path) -> None:
+    pl.DataFrame({"item": ["a"], "price": ["12"]}).write_delta(str(tmp_path / "out"))
+    delivery = opened(DELTA, tmp_path)
+    delivery.position()
+    with pytest.raises(DeliveryStopped, match="price is of type string") as caught:
+        delivery.deliver(rows(0, 2), 0, 2)
+    assert caught.value.reason == "delivery_refused"
+
+
+def test_a_rule_of_the_table_that_a_row_breaks_stops_the_delivery(tmp_path: Path) -> None:
+    delivery = opened(DELTA, tmp_path)
+    delivery.position()
+    delivery.deliver(rows(0, 1), 0, 1)
+    DeltaTable(tmp_path / "out").alter.add_constraint({"cheap": "price < 1"})
+    with pytest.raises(DeliveryStopped, match="rule") as caught:
+        delivery.deliver(rows(1, 2), 1, 2)
+    assert caught.value.reason == "delivery_refused"
