@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from engine.connectors.formats.avro.reader import schema_of
+from engine.connectors.formats.debezium.json_members import BYTE_ORDER_MARK, member_names, members
 from engine.connectors.formats.debezium.settings import DebeziumSettings
 from engine.connectors.formats.registry.ports import SchemaStore, SchemaUnknown
 from engine.connectors.formats.registry.wire import HEADER, apart
@@ -74,11 +75,13 @@ def _of_texts(
 
 
 def _missing(payload: bytes, names: Sequence[str], *, has_header: bool) -> list[str] | None:
-    event: Any = json.loads(payload[HEADER:] if has_header else payload)
-    if isinstance(event, dict) and set(event) == {"schema", "payload"}:
-        event = event["payload"]
-    after = event.get("after") if isinstance(event, dict) else None
-    return [name for name in names if name not in after] or None if isinstance(after, dict) else None
+    text = payload[HEADER:] if has_header else payload
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    event = members(text)
+    if set(event) == {"schema", "payload"}:
+        event = members(text, *event["payload"])
+    after = member_names(text, event["after"]) if "after" in event else None
+    return None if after is None else [name for name in names if name not in after] or None
 
 
 def _of_schemas(payloads: pl.Series, names: Sequence[str], store: SchemaStore) -> list[list[str] | None]:

@@ -409,3 +409,41 @@ def test_events_that_hold_two_objects_or_half_of_one_cannot_take_anothers_place(
     changes = read([*torn, *good], time_unit="us", decimals="bytes")
     assert changes.rejects["offset"].to_list() == [0, 1, 2]
     assert [number for _, _, number, _ in ops(changes)] == [0, 1, 2, 3, 4]
+
+
+STRANGE = {
+    "a number of many digits": b"1" * 5_000,
+    "no UTF-8": b'"\xff"',
+    "deep nesting": b"[" * 3_000 + b"]" * 3_000,
+    "braces in a text": rb'"}}\"{{"',
+    "a line break": b'\n{"a":\r\n[]}',
+}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("has_schema", [True, False])
+@pytest.mark.parametrize("value", STRANGE.values(), ids=STRANGE)
+def test_an_event_is_read_alike_whatever_it_comes_with(value: bytes, has_schema: bool, is_whole: bool) -> None:
+    held = row(1) if is_whole else {"id": 1}
+    plain = text(event("c", None, held), has_schema=has_schema)
+    strange = plain.replace(b'{"id":1', b'{"nobody":' + value + b',"id":1')
+    assert strange != plain
+    good = [text(event("c", None, row(2)), has_schema=has_schema)] * 40
+    more: dict[str, Any] = {} if has_schema else {"time_unit": "us", "decimals": "bytes"}
+    expected = DebeziumReader(settings(**more)).rows(pl.Series([plain]))
+    for payloads in ([strange], [*good, strange], [strange, *good]):
+        found = DebeziumReader(settings(**more)).rows(pl.Series(payloads, dtype=pl.Binary))
+        assert found.rejects.rows() == []
+        own = found.raw.filter(pl.col("id") == 1)
+        assert own.drop("_offset").rows() == expected.raw.drop("_offset").rows()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b'{"op":"c"', b'{"op":"c}', b'{"op" "c"}', b'{"op":}', b'{"op":"c"}{"op":"c"}', b"{op:1}", b'{"op":"a\nb"}', b"[]", b""],
+)
+def test_what_is_no_object_is_refused_whatever_it_comes_with(payload: bytes) -> None:
+    for payloads in ([payload], [*[text(event("c", None, row(2)))] * 40, payload]):
+        found = read([*payloads])
+        assert found.rejects["reason"].to_list() == ["malformed_json"]
+        assert found.rejects["offset"].to_list() == [len(payloads) - 1]
