@@ -56,6 +56,9 @@ def check_source(definition: SourceDefinition) -> None:
     if definition.connector.has_positions and not isinstance(definition, TableDefinition):
         detail = "changes of a database are of a table's rows: register a table"
         problems.add("/connector", "unsupported_option", detail)
+    for pointer, name in definition.connector.columns_named():
+        if name not in definition.schema_:
+            problems.add(pointer, "unknown_column", f"{name!r} is not declared{hint(name, definition.schema_.names)}")
     for problem in definition.connector.faults():
         problems.add(problem.pointer, problem.code, problem.detail)
     if problems.found:
