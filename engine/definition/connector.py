@@ -159,7 +159,7 @@ class ConnectorModel(Model, ABC):
         return None
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
-        """Yield pointer and name of the relation's columns that it names."""
+        """Yield pointer and name of the relation's columns that it names: those that changes may lack."""
         yield from ()
 
     @property

@@ -62,7 +62,9 @@ def _of_texts(
     beside = _NAMES_BESIDE.union(*(_inner(kind) for _, kind in settings.columns.items()))
     places = rows.get_column("_offset")
     nulls = {name: is_put & rows.get_column(name).is_null() if name in rows.columns else is_put for name in names}
-    looked_at = np.flatnonzero(np.logical_or.reduce([is_null.to_numpy() for is_null in nulls.values()] or [[]]))
+    looked_at = (
+        np.flatnonzero(np.any([is_null.to_numpy() for is_null in nulls.values()], axis=0)) if nulls else np.empty(0, np.int64)
+    )
     found: list[list[str] | None] = [None] * rows.height
     if len(looked_at):
         tails, is_flat = _tails(payloads.gather(places.gather(looked_at)))

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from engine.connectors.canonical import canonicalise
+from engine.connectors.formats.debezium.fields import row_of_events
 from engine.connectors.formats.debezium.json_splitting import split
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings
@@ -522,3 +523,10 @@ def test_rows_of_a_topic_are_of_the_tables_that_are_named() -> None:
     assert "'public.a', 'b'" in rejects["detail"][0]
     raw, rejects = of_topic([text(each) for each in events[:5]])
     assert (raw["id"].to_list(), rejects.height) == ([1, 2, 3, 1, 4], 0)
+
+
+def test_of_rows_without_a_schema_the_newest_has_the_columns() -> None:
+    old, new = {"id": 1, "name": "a"}, {"id": 1, "title": "b"}
+    events = [event("c", None, old), event("u", old, new), event("u", new, new), event("d", {"id": 1})]
+    assert [name for name, _ in row_of_events(events)] == ["id", "title"]
+    assert [name for name, _ in row_of_events(events[-1:])] == ["id"]
