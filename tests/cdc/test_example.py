@@ -10,12 +10,14 @@ import pytest
 from tests.cdc.debezium_server import why_not
 from tests.cdc.shop import programs
 from tests.conftest import ROOT
+from tests.kafka import broker
 
 pytestmark = [
     pytest.mark.cdc,
     pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+    pytest.mark.skipif(broker.why_not() is not None, reason=broker.why_not() or ""),
     pytest.mark.skipif(programs() is None, reason="there is no Postgres with logical decoding"),
 ]
 
