@@ -348,6 +348,10 @@ _RECORD: _Texts = {
         "The row has no column that earlier changes of its database had.",
         "Declare the new name, or say `absent` if it was dropped; then let Debezium read the rows again.",
     ),
+    "column_missing": (
+        "The change's row has no column that the table declares.",
+        "Correct `columns`, or name it in `absent` of the connector's `value`; then let Debezium read the rows again.",
+    ),
     "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
     "key_missing": (
         "A changed row has no value in a column of the key.",
@@ -363,7 +367,7 @@ _RECORD: _Texts = {
     ),
     "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
     "other_table": (
-        "The change is of another table of the database than those before it.",
+        "The change is of another table of the database than those before it, or than those that are named.",
         "Send each table's changes to a table of its own; say `source_table` where several are one.",
     ),
     "position_not_read": (
