@@ -59,7 +59,7 @@ class JsonSideReader:
         text = below_each_other(payloads)
         if _is_lines(text, len(payloads)):
             return self._lines(payloads, text)
-        is_line = _are_lines(payloads)
+        is_line = are_lines(payloads)
         places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
         lines = payloads.gather(places[0])
         parts = [self._lines(lines, below_each_other(lines)), self._one_by_one(payloads.gather(places[1]))]
@@ -148,12 +148,12 @@ def below_each_other(payloads: pl.Series) -> bytes:
 
 
 def _is_lines(text: bytes, payloads: int) -> bool:
-    """Whether all payloads of a joined text are lines, as ``_are_lines`` has it."""
+    """Whether all payloads of a joined text are lines, as ``are_lines`` has it."""
     breaks = text.count(b"\n")
     return breaks == payloads - 1 == text.count(b"}\n{") and text.startswith(b"{") and text.endswith(b"}") and b"\r" not in text
 
 
-def _are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return which payloads are one line from brace to brace: below each other only such ones cannot be taken for fewer or more."""
     framed = payloads.bin.starts_with(b"{") & payloads.bin.ends_with(b"}")
     return (framed & ~payloads.bin.contains(b"\n") & ~payloads.bin.contains(b"\r")).to_numpy()

@@ -7,14 +7,15 @@ the codec.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from engine.connectors.byte_texts import texts_of
-from engine.connectors.byte_words import ByteWords, Mask
+from engine.connectors.byte_words import I64, ByteWords, Mask
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.conform import conform, nulls
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -24,7 +25,8 @@ from engine.connectors.formats.model import Layout
 from engine.connectors.formats.port import Read, Reader, SideConfig
 from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.formats.registry.wire import at_places, rejoined
-from engine.connectors.formats.text.json_reader import RegisteredJsonReader, below_each_other
+from engine.connectors.formats.text.json_reader import RegisteredJsonReader, are_lines, below_each_other
+from engine.connectors.formats.text.strict_objects import read_objects
 from engine.connectors.json_layout import read_values
 from engine.connectors.json_records import is_utf8
 from engine.connectors.json_rows import FEW_ROWS, Alike, JsonRows
@@ -38,8 +40,20 @@ _WHOLE: Final = "[1-9][0-9]{0,39}"
 _NUMBER: Final = rf"^(0|-?{_WHOLE}|-?(0|{_WHOLE})\.[0-9]{{1,40}})([eE][+-]?[0-9]{{1,3}})?$"
 """Numbers that Python reads however they are meant: not -0, which as a whole number has no sign, nor any with very many digits."""
 
+_PIECE_ROWS: Final = 128
+"""How many records share the fate of one that needs leniency, of those that have no common layout."""
+
+_TRIES: Final = 4
+"""So many more pieces may fail than were read before the rest is read one by one, too: a try costs a quarter of that."""
+
+_FEW_STRICT: Final = 24
+"""Up to here reading one by one is quicker than setting up Arrow's reader."""
+
 _DAY_MS: Final = 86_400_000
 _NS_PER_MS: Final = 1_000_000
+
+_Column = tuple[pl.Series, Mask | None]
+"""Values, and which of them are not plain; None: all are."""
 
 
 class LenientJsonReader:
@@ -53,10 +67,13 @@ class LenientJsonReader:
     def read(self, payloads: pl.Series) -> Read:
         if not self._is_flat or len(payloads) <= FEW_ROWS:
             return self.read_one_by_one(payloads)
-        parts = list(self._plain(payloads))
         is_left = np.ones(len(payloads), np.bool_)
-        for part in parts:
+        parts: list[pl.DataFrame] = []
+        for part in chain(self._alike(payloads), self._strict(payloads, is_left)):
+            parts.append(part)
             is_left[part.get_column("_offset").to_numpy()] = False
+        if not parts:
+            return self.read_one_by_one(payloads)
         if is_left.any():
             left = np.flatnonzero(is_left)
             rest = at_places(self.read_one_by_one(payloads.gather(left)), left)
@@ -71,15 +88,36 @@ class LenientJsonReader:
         raw = pl.DataFrame([*found.columns.values(), pl.int_range(len(texts), dtype=pl.Int64, eager=True).alias("_offset")])
         return Read(raw.filter(~pl.col("_offset").is_in(list(found.faults))) if bad else raw, reject_rows(bad))
 
-    def _plain(self, payloads: pl.Series) -> Iterator[pl.DataFrame]:
+    def _strict(self, payloads: pl.Series, is_left: Mask) -> Iterator[pl.DataFrame]:
+        """Yield the rows of records that Arrow takes, of those that are left when the first is asked for."""
+        left = np.flatnonzero(is_left)
+        left = left[are_lines(payloads.gather(left))]
+        if (whole := self._by_arrow(payloads, left)) is not None:
+            yield whole
+            return
+        hope = _TRIES
+        for first in range(0, len(left), _PIECE_ROWS):
+            if (piece := self._by_arrow(payloads, left[first : first + _PIECE_ROWS])) is not None:
+                hope = min(hope + 1, _TRIES)
+                yield piece
+            elif (hope := hope - 1) == 0:
+                return
+
+    def _by_arrow(self, payloads: pl.Series, rows: I64) -> pl.DataFrame | None:
+        if len(rows) < _FEW_STRICT:
+            return None
+        chunk, starts, _ = _stacked(payloads.gather(rows))
+        if (frame := read_objects(chunk, starts, self._columns)) is None:
+            return None
+        return _framed([_typed(frame.get_column(name), declared) for name, declared in self._columns.items()], rows)
+
+    def _alike(self, payloads: pl.Series) -> Iterator[pl.DataFrame]:
         """Yield the rows of records of a few layouts."""
-        chunk = below_each_other(payloads)
-        sizes = payloads.bin.size().to_numpy().astype(np.int64)
-        ends = np.cumsum(sizes + 1) - 1
+        chunk, starts, ends = _stacked(payloads)
         is_plain = np.ones(len(payloads), np.bool_)
         if not (chunk.isascii() or is_utf8(chunk)):
             is_plain = texts_of(payloads).is_not_null().to_numpy()
-        rows = JsonRows(chunk, ends - sizes, ends, is_plain)
+        rows = JsonRows(chunk, starts, ends, is_plain)
         for alike in rows.alike():
             if self._may_be_plain(alike):
                 yield self._rows(rows.words, alike)
@@ -99,30 +137,35 @@ class LenientJsonReader:
 
     def _rows(self, words: ByteWords, alike: Alike) -> pl.DataFrame:
         """Read the records whose values are plain."""
-        rows = len(alike.rows)
-        is_bad = np.zeros(rows, np.bool_)
         of_columns = self._fields(alike)
-        columns = []
+        columns: list[_Column] = []
         for name, place in of_columns.items():
             declared = self._columns[name]
             if place is None:
-                columns.append(nulls(name, declared, rows))
+                columns.append((nulls(name, declared, len(alike.rows)), None))
                 continue
             values, bad = _values(words, alike, place, declared)
-            values, unfit = _typed(values, declared)
-            columns.append(values.alias(name))
-            for found in (bad, unfit):
-                if found is not None:
-                    is_bad |= found
-        for place in {*range(len(alike.spans))} - {*of_columns.values()}:
-            _, bad = _values(words, alike, place, None)
-            if bad is not None:
-                is_bad |= bad
-        frame = pl.DataFrame([*columns, pl.Series("_offset", alike.rows, dtype=pl.Int64)])
-        return frame.filter(~is_bad) if is_bad.any() else frame
+            typed, unfit = _typed(values.alias(name), declared)
+            columns.append((typed, bad if unfit is None else unfit if bad is None else bad | unfit))
+        others = {*range(len(alike.spans))} - {*of_columns.values()}
+        return _framed(columns, alike.rows, [_values(words, alike, place, None)[1] for place in others])
 
 
-def _values(words: ByteWords, alike: Alike, place: int, declared: ColumnType | None) -> tuple[pl.Series, Mask | None]:
+def _stacked(payloads: pl.Series) -> tuple[bytes, I64, I64]:
+    """Put payloads below each other; also return where they begin and end."""
+    sizes = payloads.bin.size().to_numpy().astype(np.int64)
+    ends = np.cumsum(sizes + 1) - 1
+    return below_each_other(payloads), ends - sizes, ends
+
+
+def _framed(columns: Sequence[_Column], rows: I64, masks: Sequence[Mask | None] = ()) -> pl.DataFrame:
+    """Put columns beside each other, without the records that are not plain."""
+    frame = pl.DataFrame([*(values for values, _ in columns), pl.Series("_offset", rows, dtype=pl.Int64)])
+    bad = [mask for mask in (*(mask for _, mask in columns), *masks) if mask is not None]
+    return frame.filter(~np.logical_or.reduce(bad)) if bad else frame
+
+
+def _values(words: ByteWords, alike: Alike, place: int, declared: ColumnType | None) -> _Column:
     """Read a field; also return which of its values are not plain."""
     begins, stops = alike.spans[place]
     is_text = alike.layout.fields[place].is_text
@@ -132,7 +175,7 @@ def _values(words: ByteWords, alike: Alike, place: int, declared: ColumnType | N
     return nulls("", declared, len(begins)), None if is_null.all() else ~is_null
 
 
-def _typed(values: pl.Series, declared: ColumnType) -> tuple[pl.Series, Mask | None]:
+def _typed(values: pl.Series, declared: ColumnType) -> _Column:
     """Bring values to their type; also return which ones of those that are not null the type does not hold."""
     bounds = _BOUNDS.get(declared.kind)
     if bounds is not None:
