@@ -6,7 +6,6 @@ anything is unusual there is no answer, and they are read one by one.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final, cast
 
@@ -16,7 +15,6 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from engine.connectors.byte_words import I64
-from engine.connectors.formats.lenient import field_of
 from engine.connectors.json_records import are_decimals_fit
 from engine.definition.types import ColumnType, Schema
 
@@ -50,11 +48,9 @@ def read_objects(chunk: bytes, starts: I64, columns: Schema) -> pl.DataFrame | N
     if not all(map(_PLAIN_NAME.fullmatch, columns.names)) or _is_deep(chunk, starts):
         return None
     try:
-        text = chunk.decode()
-        first = json.loads(text.partition("\n")[0])
-    except ValueError:
+        spelled = _spellings(chunk.decode(), columns)
+    except UnicodeDecodeError:
         return None
-    spelled = _spellings(text, first, columns)
     schema = None if spelled is None else _schema(spelled, columns)
     if spelled is None or schema is None:
         return None
@@ -89,13 +85,17 @@ def _has_great_number(chunk: bytes) -> bool:
     return longest > _MOST_DIGITS or (longest >= _FEW_DIGITS and _GREAT_EXPONENT.search(chunk) is not None)
 
 
-def _spellings(text: str, first: dict[str, object], columns: Schema) -> dict[str, str] | None:
-    """Return how each column is spelled; None where one is spelled in several ways (as the value of a text counts too)."""
-    given = {name: name for name in first}
-    spelled: dict[str, str] = {name: field_of(given, name) or name for name in columns.names}
+def _spellings(text: str, columns: Schema) -> dict[str, str] | None:
+    """Return how each column is spelled; None where one is spelled in several ways (as the value of a text counts too).
+
+    Of one spelling that is the name in upper case, or the name itself, ``field_of`` finds what stands under it.
+    """
     in_upper_case = text.upper()
-    for name, spelling in spelled.items():
-        if name.upper() == name and in_upper_case.count(f'"{name}"') != text.count(f'"{spelling}"'):
+    spelled: dict[str, str] = {}
+    for name in columns.names:
+        at = in_upper_case.find(f'"{name}"') + 1 if name.upper() == name and len(in_upper_case) == len(text) else 0
+        spelled[name] = text[at : at + len(name)] if at else name
+        if name.upper() == name and in_upper_case.count(f'"{name}"') != text.count(f'"{spelled[name]}"'):
             return None
     return spelled
 
