@@ -149,3 +149,16 @@ def test_records_that_need_no_leniency_are_not_read_one_by_one(kinds: list[str])
     found = PlainReader(of).read(pl.Series(payloads, dtype=pl.Binary))
     assert found.raw.get_column("ID").to_list() == list(range(300))
     assert_read_alike(of, payloads)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"other":NaN}', '{"other":[1, -Infinity]}', '{"other":{"a":Inf}}', '{"other":' + "9" * 5_000 + "}", '{"other":1e-99999999999999999999}',
+        '{"other":' + "[" * 3_000 + "]" * 3_000 + "}", r'{"\u0049d":1,"Text":"\n"}', '{"id":1,"ID":2,"other":[]}', '{"REAL":-0,"other":[]}',
+        '{"DAY":2932897,"other":[]}', '{"CLOCK":86400000,"other":[]}', '{"AT":253402300800000,"other":[]}', '{"PRICE":1234567,"other":[]}',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("names", [["ID", "Text"], ["ID", "REAL", "DAY", "CLOCK", "AT"], ["Text", "PRICE"]])
+def test_what_a_strict_reader_takes_for_something_else_is_read_as_alone(text: str, names: list[str]) -> None:
+    assert_read_alike(config(names), [text.encode()] * (2 * FEW_ROWS))
