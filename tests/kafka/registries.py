@@ -1,4 +1,4 @@
-"""A schema registry beside a broker: a stored connection to the small one of ours, and payloads that name its schemas."""
+"""A schema registry beside a broker, a real one or the small one of ours: a stored connection to it, and payloads that name its schemas."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _STORE = """
 
 
 @dataclass
-class Registered:
+class Connected:
     """A registry that sources can name.
 
     Attributes:
         name: of the connection.
-        server: what it knows, and how it misbehaves.
+        url: where it listens.
         store: a client for whoever writes.
     """
 
     name: str
-    server: FakeRegistry
+    url: str
     store: Registry
 
     def payloads(
@@ -50,19 +50,43 @@ class Registered:
 
     def connect(self, connection: Connection, **more: Any) -> None:
         """Store the connection."""
-        definition = {"type": "registry", "urls": [self.server.url], **more}
+        definition = {"type": "registry", "urls": [self.url], **more}
         connection.execute(_STORE, {"name": self.name, "definition": Jsonb(definition)})
+
+
+    def permit_all(self) -> None:
+        """Let the next schema of a subject be unlike those before. A real registry of the tests asks for no compatibility."""
+
+
+@dataclass
+class Registered(Connected):
+    """The small one of ours.
+
+    Attributes:
+        server: what it knows, and how it misbehaves.
+    """
+
+    server: FakeRegistry
+
+    def permit_all(self) -> None:
+        self.server.subjects.clear()
+
+
+@contextmanager
+def connected(connection: Connection, url: str) -> Iterator[Connected]:
+    """Have a connection to a registry for the length of the block."""
+    store = Registry(RegistrySettings((url,), deadline_seconds=10.0))
+    found = Connected(f"r{uuid4().hex[:10]}", url, store)
+    found.connect(connection)
+    try:
+        yield found
+    finally:
+        store.close()
+        forget(connection.info.dsn, found.name)
 
 
 @contextmanager
 def registered(connection: Connection) -> Iterator[Registered]:
-    """Serve a registry for the length of the block, with a connection to it."""
-    with serving(FakeRegistry()) as server:
-        store = Registry(RegistrySettings((server.url,), deadline_seconds=2.0))
-        found = Registered(f"r{uuid4().hex[:10]}", server, store)
-        found.connect(connection)
-        try:
-            yield found
-        finally:
-            store.close()
-            forget(connection.info.dsn, found.name)
+    """Serve the small registry for the length of the block, with a connection to it."""
+    with serving(FakeRegistry()) as server, connected(connection, server.url) as found:
+        yield Registered(found.name, found.url, found.store, server)

@@ -15,7 +15,7 @@ from engine.connectors.feeds import Split
 from engine.connectors.kafka import sides
 from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid, SourceUnavailable
-from tests.kafka.registries import Registered, registered
+from tests.kafka.registries import Connected, Registered, registered
 from tests.kafka.test_reading import NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -51,11 +51,11 @@ def sent(values: list[bytes | None], keys: list[bytes] | None = None) -> list[Se
 
 
 @pytest.mark.parametrize("form", ["json", "json_lenient", "avro", "protobuf"])
-def test_payloads_that_name_their_schemas(form: str, connection: Connection, mock: Cluster, registry: Registered) -> None:
-    side = {"format": form, "registry": registry.name}
+def test_payloads_that_name_their_schemas(form: str, connection: Connection, mock: Cluster, any_registry: Connected) -> None:
+    side = {"format": form, "registry": any_registry.name}
     source = Source(connection, mock, key=["k"], columns=TYPES, connector={"key": side, "value": side})
-    keys = registry.payloads(form, source.topic, [{"k": row["k"]} for row in ROWS], {"k": "bigint"}, "key")
-    values = registry.payloads(
+    keys = any_registry.payloads(form, source.topic, [{"k": row["k"]} for row in ROWS], {"k": "bigint"}, "key")
+    values = any_registry.payloads(
         form, source.topic, [{**row, "k": None} for row in ROWS], {"v": "string", "price": "decimal(10,2)"}
     )
     found = of_topic(mock, source, sent([*values, None], [*keys, keys[0]]))
@@ -63,7 +63,8 @@ def test_payloads_that_name_their_schemas(form: str, connection: Connection, moc
         (1, "a", "1.25", 0), (2, "ä€", None, 0), (1, None, None, 1),
     ]  # fmt: skip
     source.check()
-    assert registry.server.subjects.keys() == {f"{source.topic}-key", f"{source.topic}-value"} or "json" in form
+    has = {side: any_registry.store.latest(f"{source.topic}-{side}") for side in ("key", "value")}
+    assert all(found is not None and found.kind == form.removesuffix("_lenient").upper() for found in has.values())
 
 
 @pytest.mark.parametrize(
@@ -105,33 +106,33 @@ def test_timestamps_of_json_count_what_is_said(unit: str, number: int, connectio
     assert bad == ([5] if unit == "ns" else [5, 6])
 
 
-def test_readers_columns_stay_when_writers_schemas_change(connection: Connection, mock: Cluster, registry: Registered) -> None:
+def test_readers_columns_stay_when_writers_schemas_change(connection: Connection, mock: Cluster, any_registry: Connected) -> None:
     source = Source(
         connection, mock, columns={"v": "string", "n": "bigint"},
-        connector={"value": {"format": "avro", "registry": registry.name}},
+        connector={"value": {"format": "avro", "registry": any_registry.name}},
     )  # fmt: skip
-    first = registry.payloads("avro", source.topic, [{"v": "a", "n": 1}], {"v": "string", "n": "bigint"})
-    registry.server.subjects.clear()  # nothing has to be compatible
-    wider = registry.payloads(
+    first = any_registry.payloads("avro", source.topic, [{"v": "a", "n": 1}], {"v": "string", "n": "bigint"})
+    any_registry.permit_all()  # nothing has to be compatible
+    wider = any_registry.payloads(
         "avro", source.topic, [{"v": "b", "new": 0.5, "n": 2}], {"v": "string", "new": "double", "n": "bigint"}
     )
-    registry.server.subjects.clear()
-    less = registry.payloads("avro", source.topic, [{"v": "c"}], {"v": "string"})
-    registry.server.subjects.clear()
-    other = registry.payloads("avro", source.topic, [{"v": "d", "n": "no number"}], {"v": "string", "n": "string"})
+    any_registry.permit_all()
+    less = any_registry.payloads("avro", source.topic, [{"v": "c"}], {"v": "string"})
+    any_registry.permit_all()
+    other = any_registry.payloads("avro", source.topic, [{"v": "d", "n": "no number"}], {"v": "string", "n": "string"})
     found = of_topic(mock, source, sent([*first, *other, *wider, *less]))
     assert [(row["_offset"], row["v"], row["n"]) for row in found] == [(0, "a", 1), (2, "b", 2), (3, "c", None)]
     assert [(row["offset"], row["reason"]) for row in source.rejects_of(Split(0, 0, 4))] == [(1, "wrong_type")]
 
 
 def test_poison_is_refused_with_offset_reason_and_a_bounded_excerpt(
-    connection: Connection, mock: Cluster, registry: Registered
+    connection: Connection, mock: Cluster, any_registry: Connected
 ) -> None:
     source = Source(
         connection, mock, key=["k"], columns={"k": "string", "n": "bigint"},
-        connector={"key": {"format": "string"}, "value": {"format": "avro", "registry": registry.name, "has_key": True}},
+        connector={"key": {"format": "string"}, "value": {"format": "avro", "registry": any_registry.name, "has_key": True}},
     )  # fmt: skip
-    good = registry.payloads("avro", source.topic, [{"k": "a", "n": 1}], {"k": "string", "n": "bigint"})[0]
+    good = any_registry.payloads("avro", source.topic, [{"k": "a", "n": 1}], {"k": "string", "n": "bigint"})[0]
     large = good[:5] + b"\xff" * 500_000
     values = [good, b"\x00\x00\x00\x03\xe7" + good[5:], b'{"k": "a"}', good[:-1], good + b"\x00", b"\x00", large, good, good]
     keys = [b"a"] * 7 + [b"b", b"\xff"]

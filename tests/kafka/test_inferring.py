@@ -16,7 +16,7 @@ from engine.connectors.inferred import Inferred
 from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid
 from tests.kafka.changes import Database, avro, described, plain
-from tests.kafka.registries import Registered, registered
+from tests.kafka.registries import Connected, Registered, registered
 from tests.kafka.test_reading import Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -57,13 +57,13 @@ def faults(source: Source, key: tuple[str, ...] = ()) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("form", ["avro", "protobuf"])
 def test_a_registry_says_what_the_columns_are_also_of_an_empty_topic(
-    form: str, connection: Connection, mock: Cluster, registry: Registered
+    form: str, connection: Connection, mock: Cluster, any_registry: Connected
 ) -> None:
-    side = {"format": form, "registry": registry.name}
+    side = {"format": form, "registry": any_registry.name}
     source = topic(connection, mock, key=side, value=side, record_columns={"place": "offset", "trace": "header:trace"})
     assert faults(source) == [("/columns", "columns_not_inferred")]
-    registry.payloads(form, source.topic, [{"k": 1}], {"k": "bigint"}, "key")
-    registry.payloads(form, source.topic, [], WIDE)
+    any_registry.payloads(form, source.topic, [{"k": 1}], {"k": "bigint"}, "key")
+    any_registry.payloads(form, source.topic, [], WIDE)
     # Results have decimals as texts there, for which Protocol Buffers have no type.
     texts = {"c": "string"} if form == "protobuf" else {}
     assert found(source) == {"k": "bigint", **WIDE, **texts, "place": "bigint", "trace": "string"}
@@ -71,12 +71,12 @@ def test_a_registry_says_what_the_columns_are_also_of_an_empty_topic(
 
 
 def test_of_another_subject_the_newest_record_names_the_schema(
-    connection: Connection, mock: Cluster, registry: Registered
+    connection: Connection, mock: Cluster, any_registry: Connected
 ) -> None:
-    source = topic(connection, mock, value={"format": "avro", "registry": registry.name})
-    old = registry.payloads("avro", "elsewhere", [{"a": 1}], {"a": "bigint"})
-    registry.server.subjects.clear()
-    new = registry.payloads("avro", "elsewhere", [{"a": 1, "b": "x"}], {"a": "bigint", "b": "string"})
+    source = topic(connection, mock, value={"format": "avro", "registry": any_registry.name})
+    old = any_registry.payloads("avro", "elsewhere", [{"a": 1}], {"a": "bigint"})
+    any_registry.permit_all()
+    new = any_registry.payloads("avro", "elsewhere", [{"a": 1, "b": "x"}], {"a": "bigint", "b": "string"})
     mock.send(source.topic, [Sent(each) for each in (*old, *new)])
     assert found(source) == {"a": "bigint", "b": "string"}
 

@@ -1,7 +1,12 @@
-"""``.proto`` files compiled by protoc: in a process of its own (``protoc_process``), within bounds of time and size."""
+"""``.proto`` files compiled by protoc: in a process of its own (``protoc_process``), within bounds of time and size.
+
+A file may also come as its descriptor in base64: so Confluent's client for Python registers it. Confluent's registry makes text of that,
+others (Apicurio's) keep what they were given.
+"""
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -9,7 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import grpc_tools
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
 
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.python_processes import import_environment, python_command
@@ -17,6 +23,7 @@ from engine.python_processes import import_environment, python_command
 MAX_PROTO_BYTES: Final = 512 << 10
 _PROGRAM: Final = "engine.connectors.formats.protobuf.protoc_process"
 _MAIN: Final = "main_schema.proto"
+_DESCRIBED: Final = "described.bin"
 _SECONDS: Final = 20
 _MAX_COMPILED_BYTES: Final = 4 << 20
 _MAX_ERROR_BYTES: Final = 64 << 10
@@ -29,8 +36,8 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> Fi
     """Compile a file; it is the last one of the result.
 
     Args:
-        text: the file.
-        references: name and text of the files that it imports, and these.
+        text: the file, or its descriptor in base64.
+        references: name and text of the files that it imports, and these; descriptors in base64 also of them.
 
     Raises:
         SchemaNotRead: protoc refuses it; the text is what protoc says.
@@ -40,8 +47,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> Fi
     with TemporaryDirectory(prefix="slackwater-proto-") as folder:
         root = Path(folder)
         try:
-            for name, content in (*references, (_MAIN, text)):
-                _write(root, name, content)
+            described = _write_all(root, (*references, (_MAIN, text)))
         except (OSError, UnicodeError):
             raise SchemaNotRead("the schema, or a name that it imports, cannot be written to a file") from None
         output, errors = root / "compiled.bin", root / "errors.txt"
@@ -49,6 +55,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> Fi
             _PROGRAM,
             f"-I{root}",
             f"-I{_INCLUDED}",
+            *described,
             "--include_imports",
             f"--descriptor_set_out={output}",
             _MAIN,
@@ -73,14 +80,40 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in import_environment().items() if not name.startswith("SLACKWATER_")}
 
 
-def _write(root: Path, name: str, content: str) -> None:
+def _write_all(root: Path, files: tuple[tuple[str, str], ...]) -> list[str]:
+    """Write files where protoc finds them; returns what it is told of those that are descriptors."""
+    described = FileDescriptorSet()
+    for name, content in files:
+        path = _path(name)
+        if (_INCLUDED / path).exists():  # Google's own are taken from the compiler
+            continue
+        descriptor = _descriptor(content)
+        if descriptor is None:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(content)
+        else:
+            descriptor.name = name
+            described.file.append(descriptor)
+    if not described.file:
+        return []
+    (root / _DESCRIBED).write_bytes(described.SerializeToString())
+    return [f"--descriptor_set_in={_DESCRIBED}"]
+
+
+def _descriptor(content: str) -> FileDescriptorProto | None:
+    """Return what base64 describes; None: it is text, whose braces base64 does not have."""
+    try:
+        found = FileDescriptorProto.FromString(base64.b64decode(content, validate=True))
+    except (ValueError, DecodeError):
+        return None
+    return found if found.message_type or found.enum_type or found.dependency else None
+
+
+def _path(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name or not name.endswith(".proto"):
         raise SchemaNotRead(f"{name[:100]!r} is no name of a file that a schema can import")
-    if (_INCLUDED / path).exists():  # Google's own are taken from the compiler
-        return
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(content)
+    return path
 
 
 def _said(errors: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -161,6 +162,28 @@ def test_messages_by_their_place_in_the_file(server: FakeRegistry, store: Regist
     assert refused.rows() == []
     assert accepted.select("_offset", "a", "c").rows() == [(0, 1, {"x": 2}), (1, 3, None), (2, None, None)]
     assert rejects["offset"].to_list() == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("described", [(True, True), (True, False), (False, True)])
+def test_schemas_that_the_registry_keeps_as_descriptors_are_read(
+    described: tuple[bool, bool], server: FakeRegistry, store: Registry
+) -> None:
+    """As Confluent's client for Python registers them, which registries other than Confluent's give out as they were given."""
+    files = compile_proto(PROTO, (("common.proto", COMMON),)).file
+    both = [base64.b64encode(each.SerializeToString()).decode() if is_described else text
+            for each, text, is_described in zip(files, (COMMON, PROTO), described, strict=True)]  # fmt: skip
+    server.add("common", both[0], "PROTOBUF")
+    number = server.add("t-value", both[1], "PROTOBUF", [{"name": "common.proto", "subject": "common", "version": 1}])
+    config = SideConfig("protobuf", columns_of(a="bigint", c="struct<x:int>"), has_registry=True)
+    raw, rejects = reader_of(config, store).read(pl.Series([header_of(number) + message((1,), a=1, c={"x": 2})]))
+    assert rejects.rows() == []
+    assert raw.select("a", "c").rows() == [(1, {"x": 2})]
+
+
+@pytest.mark.parametrize("descriptor", [b"", b"\xff" * 40, b"\x22\x03\x0a\x01M" * 2, b"\x1a\x07x.proto"])
+def test_a_descriptor_that_is_none_or_does_not_hold_is_refused(descriptor: bytes) -> None:
+    with pytest.raises(ValueError, match="refuses the schema|has no message"):
+        message_of(compile_proto(base64.b64encode(descriptor).decode()))
 
 
 def test_a_field_that_holds_itself_is_refused_only_where_it_is_a_column() -> None:
