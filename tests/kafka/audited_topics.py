@@ -123,7 +123,9 @@ class TopicFeeder(threading.Thread):
         self._send([self._price(item, START_MS - DISORDER_MS) for item in ITEMS])
         while not self.is_over:
             now_ms = START_MS + rounds * PER_ROUND * STEP_MS
-            self._send([self._price(item, now_ms - self._chance.randrange(DISORDER_MS)) for item in self._chance.sample(ITEMS, 2)])
+            self._send(
+                [self._price(item, now_ms - self._chance.randrange(DISORDER_MS)) for item in self._chance.sample(ITEMS, 2)]
+            )
             places = [self._chance.choice(ITEMS) for _ in range(PER_ROUND)]
             self._send([self._order(item, now_ms + step * STEP_MS) for step, item in enumerate(places)])
             rounds += 1

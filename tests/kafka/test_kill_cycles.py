@@ -1,7 +1,7 @@
 """From topics to topics by a whole service, of which, or of the broker, a part is killed at random moments again and again.
 
-``KAFKA_CYCLES`` says how often, ``FAULTS_SEED`` which and when; the seed is printed. Nobody waits for quiet between two kills: some come during the
-recovery from another.
+``KAFKA_CYCLES`` says how often, ``FAULTS_SEED`` which and when; the seed is printed. Nobody waits for quiet between two kills: some come
+during the recovery from another.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def kill_in_turn(client: Client, parts: Mapping[str, Callable[[], None]], chance
         went_on += goes_on
         took = f"{time.monotonic() - killed_at:.1f} s" if goes_on else "not in time"
         print(f"{cycle + 1:>5} {part:10} {at_s:>8.1f} {before!s:34} {took}", flush=True)
-    print(f"{CYCLES} kills in {time.monotonic() - begun:.0f} s; in {went_on} cycles results went on before the next one", flush=True)
+    print(
+        f"{CYCLES} kills in {time.monotonic() - begun:.0f} s; in {went_on} cycles results went on before the next one", flush=True
+    )
 
 
 def is_settled(client: Client, name: str, records: int) -> bool:
