@@ -169,7 +169,7 @@ def test_results_that_a_subject_does_not_take_stop_their_delivery(
     delivered(mock, registry, "avro", topic, narrow, [{"item": "a", "price": 1}])
     asked = httpx.put(f"{registry_server.url}/config/{topic}-value", json={"compatibility": "BACKWARD"}, trust_env=False)
     assert asked.status_code == 200, asked.text
-    with pytest.raises(DeliveryStopped, match="(?i)incompatible"):
+    with pytest.raises(DeliveryStopped, match=r"(?i)incompatible"):
         delivered(mock, registry, "avro", topic, wide, [{"item": "a", "price": "x"}])
 
 
