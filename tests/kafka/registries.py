@@ -53,7 +53,6 @@ class Connected:
         definition = {"type": "registry", "urls": [self.url], **more}
         connection.execute(_STORE, {"name": self.name, "definition": Jsonb(definition)})
 
-
     def permit_all(self) -> None:
         """Let the next schema of a subject be unlike those before. A real registry of the tests asks for no compatibility."""
 

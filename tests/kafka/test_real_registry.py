@@ -94,7 +94,14 @@ def delivered(
     """Deliver rows and return what the topic has."""
     side = {"format": form, "registry": store.name}
     definition = KafkaDelivery.model_validate(
-        {"type": "kafka", "connection": "c", "topic": topic, "guarantee": "at_least_once", "key": side, "value": {**side, **value}}
+        {
+            "type": "kafka",
+            "connection": "c",
+            "topic": topic,
+            "guarantee": "at_least_once",
+            "key": side,
+            "value": {**side, **value},
+        }
     )
     types = Schema(tuple((name, parse_type(text)) for name, text in columns.items()))
     result = Result(UUID(int=1 << 100), "priced", types, ("item",), is_table=True)
