@@ -348,6 +348,10 @@ _RECORD: _Texts = {
         "The row has no column that earlier changes of its database had.",
         "Declare the new name, or say `absent` if it was dropped; then let Debezium read the rows again.",
     ),
+    "column_missing": (
+        "The change's row has no column that the table declares.",
+        "Correct `columns`, or name it in `absent` of the connector's `value`; then let Debezium read the rows again.",
+    ),
     "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
     "key_missing": (
         "A changed row has no value in a column of the key.",
@@ -363,7 +367,7 @@ _RECORD: _Texts = {
     ),
     "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
     "other_table": (
-        "The change is of another table of the database than those before it.",
+        "The change is of another table of the database than those before it, or than those that are named.",
         "Send each table's changes to a table of its own; say `source_table` where several are one.",
     ),
     "position_not_read": (
@@ -403,6 +407,11 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "delivery_ahead": ("The target has more results than were delivered.", "The database was put back: deliver to another target.", False),
     "delivery_overtaken": ("Retention removed results that were not delivered.", "Deliver to another target; keep results longer.", False),
     "delivery_position_lost": ("The target no longer knows what it has.", "Deliver to another topic or directory.", False),
+    "delivery_put_back": (
+        "The database was put back from a backup.",
+        "Where no other service delivers to the target, `POST …/restart`; else deliver to another one.",
+        False,
+    ),
     "delivery_refused": ("The target refuses the results.", "Do what the detail says, then `POST …/restart`.", False),
     "delivery_stopped": ("Trying to deliver again cannot help.", "See the reason in the query's status.", False),
     "disk_full": ("State cannot be written for want of space.", "Free space; it is tried again.", True),

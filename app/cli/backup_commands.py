@@ -16,7 +16,7 @@ from rich.markup import escape
 from app.cli.keys import as_command
 from app.cli.opening import only_service, open_database, read_settings
 from app.errors import AppError
-from app.store.backups import BackupFailed, back_up, put_back
+from app.store.backups import BackupFailed, back_up, held_deliveries, put_back
 from app.store.schema_version import SchemaTooNew
 from app.store.state_places import state_store_of
 from app.telemetry import configure_logging
@@ -49,7 +49,13 @@ def restore(
     as_command()
     with _failures(), only_service(settings), open_database(settings) as dsn:
         found = put_back(dsn, settings.checkpoints_dir, state_store_of(settings), directory)
+        held = held_deliveries(dsn)
     typer.echo(f"the backup is back; {len(found.queries)} queries run as soon as `slackwater serve` does")
+    if held:
+        typer.echo(
+            f"results of {held} queries are delivered nowhere for now, for the service of which this is a copy may still deliver them. "
+            "Where it does not, POST /v1/queries/{name}/restart; else change `into.connector`"
+        )
 
 
 @contextmanager

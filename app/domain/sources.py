@@ -56,6 +56,11 @@ def check_source(definition: SourceDefinition) -> None:
     if definition.connector.has_positions and not isinstance(definition, TableDefinition):
         detail = "changes of a database are of a table's rows: register a table"
         problems.add("/connector", "unsupported_option", detail)
+    for pointer, name in definition.connector.columns_named():
+        if name not in definition.schema_:
+            problems.add(pointer, "unknown_column", f"{name!r} is not declared{hint(name, definition.schema_.names)}")
+        elif name in definition.key:
+            problems.add(pointer, "invalid_value", f"{name!r} is of the key, which no change may lack; leave it out")
     for problem in definition.connector.faults():
         problems.add(problem.pointer, problem.code, problem.detail)
     if problems.found:

@@ -40,8 +40,9 @@ DRIVER_COMMAND = tuple(python_command("app.driver"))
 LOST_AFTER_LEASES = 2
 # In a row, and as far apart as heartbeats are.
 SILENT_LOOKS = 3
-# Imports before the first heartbeat take 2 s, on a machine under load several times that.
-FIRST_HEARTBEAT_S = 30.0
+# Imports before the first heartbeat take 2 s. On a machine with twelve busy processes per core they took 40, and a driver that is ended for
+# that is followed by one that is as slow.
+FIRST_HEARTBEAT_S = 120.0
 # A killed process is gone within milliseconds, its JVM within about two seconds.
 KILL_PATIENCE_S = 15.0
 T = TypeVar("T")

@@ -31,9 +31,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from app import __version__
 from app.domain.preconditions import Preconditions
 from app.store.database import migrate, single_transaction
+from app.store.delivery_edits import PUT_BACK, hold_deliveries
 from app.store.queries import set_desired_state
 from app.store.schema_version import refuse_newer
-from app.store.tables import query, query_status
+from app.store.tables import delivery, query, query_status
 from engine.connectors.incarnation import renew
 from engine.connectors.postgres import connect
 from engine.connectors.retention import Needed, needed
@@ -129,7 +130,8 @@ def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, ti
 def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -> Contents:
     """Fill an empty database and an empty directory from a backup.
 
-    Followers' cursors from before count no more (``engine.connectors.incarnation``), and the queries that ran are wished to run.
+    Followers' cursors from before count no more (``engine.connectors.incarnation``), the queries that ran are wished to run, and their results
+    are delivered nowhere until somebody says so (``hold_deliveries``).
 
     Args:
         dsn: a database in which Slackwater has nothing yet.
@@ -173,7 +175,15 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
         there = set(transaction.execute(sa.select(query.c.name).where(query.c.deleted_at.is_(None))).scalars())
         for name in sorted(there & set(contents.queries)):
             set_desired_state(transaction, name, "running", Preconditions())
+        hold_deliveries(transaction)
     return contents
+
+
+def held_deliveries(dsn: str) -> int:
+    """Return how many deliveries wait for a word of their users since the database was put back."""
+    wanted = sa.select(sa.func.count()).where(delivery.c.is_stopped, delivery.c.error["code"].astext == PUT_BACK)
+    with single_transaction(dsn) as transaction:
+        return int(transaction.execute(wanted).scalar_one())
 
 
 def _contents(source: Path) -> Contents:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -40,7 +41,8 @@ UPDATE slackwater.delivery SET lease_expires_at = now() + %(ttl_ms)s * interval 
 """
 _LOOK: Final = f"""
 SELECT d.query_id, d.id, d.epoch, d.definition, d.position, d.planned, q.name AS query, r.version AS result_version,
-    r.kind, r.definition AS output, f.next_sequence, {_WANTED} AS is_wanted
+    r.kind, r.definition AS output, f.next_sequence, {_WANTED} AS is_wanted,
+    (SELECT max(c.updated_at) FROM slackwater.connection c) AS connections_at
 FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id JOIN slackwater.relation r ON r.produced_by = q.id
 JOIN log.feed f ON f.name = CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END
 WHERE d.lease_owner = %(owner)s
@@ -90,6 +92,8 @@ INSERT INTO slackwater.query_event (query_id, kind, actor, detail)
 SELECT query_id, %(kind)s, 'driver', %(detail)s FROM slackwater.delivery WHERE id = %(id)s
 """
 
+MOST_DETAIL_CHARS: Final = 2_000
+
 
 class DeliveryLost(Exception):
     """Another process has the delivery, or there is none any more."""
@@ -122,6 +126,7 @@ class Seen:
         output: the relation as it is stored.
         next_sequence: number behind the last row of the result.
         is_wanted: its query is not stopped.
+        connections_at: when a connection was last changed, whichever; None: there are none.
     """
 
     query_id: UUID
@@ -136,6 +141,7 @@ class Seen:
     output: Mapping[str, Any]
     next_sequence: int
     is_wanted: bool
+    connections_at: datetime | None
 
     @property
     def held(self) -> Held:
@@ -145,7 +151,7 @@ class Seen:
     @property
     def form(self) -> tuple[object, ...]:
         """What a target was opened with: with another one it is opened anew."""
-        return self.result_version, str(self.definition)
+        return self.result_version, str(self.definition), self.connections_at
 
 
 def is_any_free(connection: Connection) -> bool:
@@ -253,7 +259,7 @@ def note_failed(connection: Connection, held: Held, code: str, detail: str, agai
         DeliveryLost: see there.
     """
     is_stopped = again_ms is None
-    error = {"code": code, "detail": detail}
+    error = {"code": code, "detail": _storable(detail)}
     values = {**held.names, "is_stopped": is_stopped, "again_ms": again_ms, "error": Jsonb(error)}
     with connection.transaction():
         row = connection.execute(_FAILED, values).fetchone()
@@ -261,6 +267,11 @@ def note_failed(connection: Connection, held: Held, code: str, detail: str, agai
             raise DeliveryLost
         if is_stopped or row[0]:
             _add_event(connection, held, "delivery_stopped" if is_stopped else "delivery_waits", error)
+
+
+def _storable(text: str) -> str:
+    """Return what others say as Postgres can keep it: a text that it refuses would end the thread that wants to say what is wrong."""
+    return text[:MOST_DETAIL_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def _note_good(connection: Connection, statement: str, held: Held, values: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ another id, from where its ``start`` says. What was delivered stays where it is.
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -19,6 +20,8 @@ from app.store.tables import delivery
 from engine.definition.delivery import DeliveryModel, goes_on
 from engine.plan.model import Output
 from engine.plan.result_feeds import result_feed
+
+PUT_BACK: Final = "delivery_put_back"
 
 
 def follow_definition(
@@ -75,6 +78,25 @@ def is_kept_by(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel 
 def move_delivery(connection: sa.Connection, former: UUID, query_id: UUID) -> None:
     """Give a query the delivery of another one whose log it takes over. It has none itself."""
     connection.execute(sa.update(delivery).where(delivery.c.query_id == former).values(query_id=query_id))
+
+
+def hold_deliveries(connection: sa.Connection) -> int:
+    """Stop every delivery until its user says otherwise, as the database is a copy of another one, which may still deliver.
+
+    Under the same id, both would have one position at one target: each would take the other's results for its own.
+
+    Returns:
+        How many there are.
+    """
+    detail = (
+        "the database was put back from a backup; as long as the service it is of delivers, too, both would deliver to one target"
+    )
+    error = {"code": PUT_BACK, "detail": detail, "at": datetime.now(UTC).isoformat()}
+    values = {"is_stopped": True, "error": error, "attempt": 0, "next_attempt_at": None, "state_since": sa.func.now()}
+    held = connection.execute(sa.update(delivery).values(values).returning(delivery.c.query_id, delivery.c.id)).all()
+    for query_id, found in held:
+        add_event(connection, query_id, "delivery_stopped", {"delivery": str(found), **error})
+    return len(held)
 
 
 def _begin(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel, output: Output) -> None:

@@ -5,6 +5,7 @@ Places are arrays of byte positions. Nothing here knows what the bytes belong to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, cast
 
 import numpy as np
@@ -50,16 +51,21 @@ class ByteWords:
 
     def is_at(self, literal: bytes, places: I64) -> bool:
         """Whether a literal stands at every one of these places. What is behind the end of the data is not equal to anything but NUL."""
-        for start in range(0, len(literal), _WORD):
-            part = literal[start : start + _WORD]
-            if len(part) < _WORD <= len(literal):
-                start, part = len(literal) - _WORD, literal[-_WORD:]
-            words = self._load(places + start)
-            if len(part) < _WORD:
-                words &= _KEPT[len(part)]
-            if (words != np.uint64(int.from_bytes(part, "little"))).any():
-                return False
-        return True
+        return all(not (self._masked(start, part, places) != _word(part)).any() for start, part in _parts(literal))
+
+    def are_at(self, literal: bytes, places: I64) -> Mask:
+        """Return at which of these places a literal stands; no place is nearer to the end of the data than the literal is long."""
+        found: Mask = np.ones(len(places), np.bool_)
+        for start, part in _parts(literal):
+            found &= self._masked(start, part, places) == _word(part)
+        return found
+
+    def _masked(self, start: int, part: bytes, places: I64) -> U64:
+        """Return the bytes that a part of a literal is compared with."""
+        words = self._load(places + start)
+        if len(part) < _WORD:
+            words &= _KEPT[len(part)]
+        return words
 
     def is_word(self, word: bytes, starts: I64, ends: I64) -> Mask:
         """Return where ``[start, end)`` is a certain word of at most 8 bytes."""
@@ -137,3 +143,14 @@ class ByteWords:
     def _load(self, places: I64) -> U64:
         """Return the eight bytes from each place on; places may lie up to sixteen bytes before the data."""
         return self._words[places + _MARGIN]
+
+
+def _parts(literal: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield a literal word by word, each with its place; the last word of a long one overlaps the one before."""
+    for start in range(0, len(literal), _WORD):
+        part = literal[start : start + _WORD]
+        yield (start, part) if len(part) == _WORD or len(literal) < _WORD else (len(literal) - _WORD, literal[-_WORD:])
+
+
+def _word(part: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(part, "little"))

@@ -27,6 +27,7 @@ CURES: Final[dict[str, str]] = {
     "delivery_overtaken": "Change `into.connector` to another topic or directory: a new delivery begins with what is kept. Keep results longer.",
     "delivery_ahead": "The database was put back behind what the target has: change `into.connector` to another topic or directory.",
     "delivery_position_lost": "Change `into.connector` to another topic or directory, so that a new delivery begins.",
+    "delivery_put_back": "Where no other service delivers to the target, restart the query; else change `into.connector` to another one.",
     "delivery_refused": "Do what the detail says, then restart the query.",
     "value_not_writable": "Choose a format or a schema that holds the column, or change the column's type.",
     "target_unavailable": "Look whether the target answers; the delivery tries again by itself.",

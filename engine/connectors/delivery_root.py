@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from engine.errors import DefinitionInvalid, Problem
 
 VARIABLE = "SLACKWATER_DELIVERY_ROOT"
+MOST_NAME_BYTES = 255
+"""Of one name in a path: no usual file system has longer ones, and where a directory above is missing it does not say so yet."""
 
 
 def directory_of(path: str, root: Path | None) -> Path:
@@ -19,13 +22,33 @@ def directory_of(path: str, root: Path | None) -> Path:
         raise _refused(
             f"this service was started without {VARIABLE}, which names the directory below which results may be written; set it"
         )
-    above = root.expanduser().resolve()
-    found = (above / path).resolve()
+    if any(len(os.fsencode(part)) > MOST_NAME_BYTES for part in Path(path).parts):
+        raise _refused(f"a name in a path has at most {MOST_NAME_BYTES} bytes; write a shorter one")
+    try:
+        above = root.expanduser().resolve()
+        found = (above / path).resolve()
+    except (OSError, RuntimeError) as error:  # a circle of links is a RuntimeError before Python 3.13
+        raise _refused(f"{path[:80]} names no directory: {error}"[:300]) from error
     if ".." in Path(path).parts or found == above or not found.is_relative_to(above):
         raise _refused(
             f"results are written to directories below {above} only, links resolved and without '..'; {VARIABLE} sets it"
         )
     return found
+
+
+def check_writable(path: str, root: Path | None) -> None:
+    """Look whether a directory can be made and written, without making it.
+
+    Raises:
+        DefinitionInvalid: ``path_not_allowed``: see ``directory_of``, or its owner does not let the service write there.
+    """
+    directory = directory_of(path, root)
+    try:
+        above = next(each for each in (directory, *directory.parents) if each.exists())
+    except OSError as error:  # such as a name that is too long for the file system, or a directory that may not be looked into
+        raise _refused(f"{path[:80]} cannot be a directory: {error.strerror or error}; name another one") from error
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise _refused(f"the service may not write to {above}; change its permissions")
 
 
 def _refused(detail: str) -> DefinitionInvalid:

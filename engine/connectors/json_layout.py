@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from engine.connectors.byte_words import I64, ByteWords
+from engine.connectors.byte_words import I64, ByteWords, Mask
 from engine.connectors.canonical import CONTROL_COLUMNS
 from engine.connectors.conform import conform
 from engine.definition.types import ColumnType
@@ -29,8 +29,10 @@ _PAIR: Final = re.compile(
 )
 _CLOSING: Final = re.compile(rb"[ \t]*\}[ \t]*\r?")
 
-_NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_SCALAR: Final = rf"{_NUMBER}|^(true|false|null)$"
+NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+"""What JSON calls a number."""
+
+_WORDS: Final = r"^(true|false|null)$"
 _QUOTE, _BLANK, _LINE_FEED = 34, 32, 10
 _ZERO, _RADIX = np.uint8(48), np.uint8(10)
 
@@ -39,12 +41,14 @@ Unknown = Literal["reject", "ignore"]
 _TEXTS: Final = frozenset({"string", "bytes", "date", "time", "timestamp", "bigint"})
 """Types whose values may come as texts; what these must say, ``canonicalise`` judges."""
 
-_INTEGERS: Final = frozenset({"int", "bigint", "timestamp"})
-_BARE: Final = _INTEGERS | {"boolean", "double", "decimal"}
+_INTEGERS: Final = frozenset({"int", "bigint", "timestamp", "date", "time"})
+"""Types that are read as whole numbers where they come without quotes."""
+
+_BARE: Final = frozenset({"int", "bigint", "timestamp", "boolean", "double", "decimal"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
     """A column of the lines.
 
     Attributes:
@@ -66,20 +70,25 @@ class Layout:
         closing: what stands behind the last value.
     """
 
-    fields: tuple[_Field, ...]
+    fields: tuple[Field, ...]
     closing: bytes
+
+    @property
+    def literals(self) -> list[bytes]:
+        """What a line is made of beside its values."""
+        return [*(field.literal for field in self.fields), self.closing]
 
     @classmethod
     def of(cls, line: bytes) -> Layout | None:
         """Return the layout of a line; None for what is not plain."""
-        fields: list[_Field] = []
+        fields: list[Field] = []
         at = start = 0
         while found := _PAIR.match(line, at):
             if (line[at : at + 1] == b"{") != (not fields):
                 return None
             value = found.start(2) + 1 if found[2] else found.start(3)
             try:
-                fields.append(_Field(found[1].decode(), line[start:value], found[2] is not None))
+                fields.append(Field(found[1].decode(), line[start:value], found[2] is not None))
             except UnicodeDecodeError:
                 return None
             at = found.end()
@@ -120,8 +129,8 @@ def read_alike(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, u
         declared = relation.columns[field.name] if field.name in relation.columns.names else None
         if declared is None and are_digits and words.are_natural(begins, stops):
             continue
-        column = _column(words, begins, stops, declared, is_text=field.is_text, are_digits=are_digits)
-        if column is None:
+        column, bad = read_values(words, begins, stops, declared, is_text=field.is_text, are_digits=are_digits)
+        if bad is not None:
             return None
         if declared is not None:
             columns.append(column.alias(field.name))
@@ -143,7 +152,7 @@ def _is_plain(layout: Layout, relation: RelationSchema, unknown: Unknown) -> boo
 
 def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layout) -> list[tuple[I64, I64]] | None:
     """Return where the values of each field begin and end; None where a line has another layout, or a text something to be read."""
-    literals = [*(field.literal for field in layout.fields), layout.closing]
+    literals = layout.literals
     data = np.frombuffer(chunk, np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)
     if len(quotes) != len(starts) * sum(literal.count(b'"') for literal in literals):
@@ -176,7 +185,7 @@ def _are_digits(chunk: bytes, starts: I64, ends: I64, layout: Layout, spans: lis
     data = np.frombuffer(chunk, np.uint8)
     if np.count_nonzero(data == _LINE_FEED) != len(chunk) - int((ends - starts).sum()):
         return False  # outside of the lines is more than what ends them
-    literals = b"".join([*(field.literal for field in layout.fields), layout.closing])
+    literals = b"".join(layout.literals)
     sizes = sum(int((stops - begins).sum()) for begins, stops in spans)
     return bool(np.count_nonzero(data - _ZERO < _RADIX) == sizes + len(starts) * sum(byte in b"0123456789" for byte in literals))
 
@@ -199,35 +208,60 @@ def _is_utf8(chunk: bytes) -> bool:
     return True
 
 
-def _column(
-    words: ByteWords, starts: I64, ends: I64, declared: ColumnType | None, *, is_text: bool, are_digits: bool
-) -> pl.Series | None:
-    """Read the values of one field. Of one that nobody asks for, only whether they are well formed."""
+def read_values(
+    words: ByteWords,
+    starts: I64,
+    ends: I64,
+    declared: ColumnType | None,
+    *,
+    is_text: bool,
+    are_digits: bool = False,
+    number: str = NUMBER,
+) -> tuple[pl.Series, Mask | None]:
+    """Read the values of one field.
+
+    Args:
+        words: with the values.
+        starts: where they begin.
+        ends: where they end.
+        declared: their type; None: nobody asks for them, and they are only looked at.
+        is_text: they stand in quotes and are plain texts.
+        are_digits: they are known to be nothing but digits.
+        number: the pattern of numbers that are no whole ones of 64 bits.
+
+    Returns:
+        The values (of numbers without a fraction, 64 bits), and a mask of those that are not plain; None where all are.
+    """
     if is_text:
-        return words.texts(starts, ends)
+        return words.texts(starts, ends), None
     if declared is None or declared.kind in _INTEGERS:
         numbers, bad = words.integers(starts, ends, are_digits=are_digits)
         if bad is None:
-            return pl.Series(numbers)
+            return pl.Series(numbers), None
         if declared is None:
             texts = words.texts(starts, ends)
-            return texts if texts.str.contains(_SCALAR).all() else None
-        return pl.Series(numbers).set(pl.Series(bad), None) if words.is_word(b"null", starts, ends)[bad].all() else None
+            return texts, _where(~(texts.str.contains(number) | texts.str.contains(_WORDS)))
+        is_null = words.is_word(b"null", starts, ends)
+        return pl.Series(numbers).set(pl.Series(bad), None), _where(pl.Series(bad & ~is_null))
     is_null = words.is_word(b"null", starts, ends)
     if declared.kind == "boolean":
         is_true = words.is_word(b"true", starts, ends)
-        if not (is_true | is_null | words.is_word(b"false", starts, ends)).all():
-            return None
-        return pl.Series(is_true).set(pl.Series(is_null), None)
-    return _exact(words.texts(starts, ends, is_null), declared)
+        bad = ~(is_true | is_null | words.is_word(b"false", starts, ends))
+        return pl.Series(is_true).set(pl.Series(is_null | bad), None), bad if bad.any() else None
+    return _exact(words.texts(starts, ends, is_null), declared, number)
 
 
-def _exact(texts: pl.Series, declared: ColumnType) -> pl.Series | None:
+def _exact(texts: pl.Series, declared: ColumnType, number: str) -> tuple[pl.Series, Mask | None]:
     """Read numbers that may have fractions."""
-    if not texts.str.contains(_NUMBER).all(ignore_nulls=True):
-        return None
+    is_number = texts.str.contains(number).fill_null(value=True)
+    texts_read = texts if is_number.all() else texts.set(~is_number, None)
     if declared.kind == "double":
-        numbers = texts.cast(pl.Float64, strict=False)
-        return numbers if numbers.null_count() == texts.null_count() and numbers.is_finite().all() else None
-    numbers, bad = conform(texts, declared)
-    return numbers if bad is None else None
+        numbers = texts_read.cast(pl.Float64, strict=False)
+        numbers = numbers.set(~numbers.is_finite(), None)
+    else:
+        numbers, _ = conform(texts_read, declared)
+    return numbers, None if numbers.null_count() == texts.null_count() else _where(numbers.is_null() & texts.is_not_null())
+
+
+def _where(bad: pl.Series) -> Mask | None:
+    return cast("Mask", bad.to_numpy()) if bad.any() else None

@@ -33,6 +33,7 @@ from engine.connectors.excerpts import excerpt_of
 from engine.connectors.json_layout import Unknown, read_alike
 from engine.connectors.json_reading import JsonReader
 from engine.connectors.json_values import Misfit, conform_values, find_misfits, is_unicode
+from engine.definition.types import Schema
 from engine.errors import UserError
 from engine.plan.model import RelationSchema
 
@@ -286,7 +287,7 @@ def _read_fast(
     if table.num_rows != len(starts):
         return None
     frame = cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
-    return frame if _are_decimals_fit(frame, relation) else None
+    return frame if are_decimals_fit(frame, relation.columns) else None
 
 
 def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bool:
@@ -302,9 +303,9 @@ def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     return bool((data[starts] == _BRACE).all() and (last == _CLOSING_BRACE).all())
 
 
-def _are_decimals_fit(frame: pl.DataFrame, relation: RelationSchema) -> bool:
+def are_decimals_fit(frame: pl.DataFrame, columns: Schema) -> bool:
     """Whether all have at most as many digits as their type: Arrow does not look at whole numbers."""
-    for name, declared in relation.columns.items():
+    for name, declared in columns.items():
         if declared.kind == "decimal":
             greatest = cast("Decimal | None", frame[name].abs().max())
             if greatest is not None and greatest >= 10 ** ((declared.precision or 0) - (declared.scale or 0)):

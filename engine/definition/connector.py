@@ -92,6 +92,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeRules:
+    """Which changes of a database a table takes. It concerns reading alone: kept state does not depend on it.
+
+    Attributes:
+        absent: declared columns that a change may lack; it has null there then.
+        tables: of the database, with their schemas; empty: all that come.
+    """
+
+    absent: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """Which feed a source reads. Sources with an equal ``name`` share it.
 
@@ -139,6 +152,15 @@ class ConnectorModel(Model, ABC):
     def has_positions(self) -> bool:
         """Whether its records are changes of a database that say where they stand in its log: that decides which one of a key counts."""
         return False
+
+    @property
+    def change_rules(self) -> ChangeRules | None:
+        """Which of these changes a table takes; None: its records are none, or nothing is said."""
+        return None
+
+    def columns_named(self) -> Iterator[tuple[str, str]]:
+        """Yield pointer and name of the relation's columns that it names: those that changes may lack."""
+        yield from ()
 
     @property
     def test_partitions(self) -> int:

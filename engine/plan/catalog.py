@@ -63,6 +63,7 @@ def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
         is_stop_on_bad_record=definition.on_bad_record == "stop",
         conflict=_conflict(definition),
         event_time_unit=definition.event_time_unit or "ms",
+        change_rules=definition.connector.change_rules,
     )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from engine.definition.types import Schema
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Stage
 
-_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions")
-"""``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests."""
+_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules")
+"""``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests;
+``RelationSchema.change_rules``, which is never kept."""
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -92,9 +93,8 @@ def _operator_types(stage: Stage) -> list[str]:
 def _state_of_input(source: Input) -> Input:
     relation = source.relation
     columns = relation.columns.select(source.columns)
-    return replace(
-        source, functions=(), relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False)
-    )
+    read = replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False, change_rules=None)
+    return replace(source, functions=(), relation=read)
 
 
 def _state_of_feed(feed: Feed) -> dict[str, object]:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.store.backups import BackupFailed, back_up, put_back
+from app.store.backups import BackupFailed, back_up, held_deliveries, put_back
 from engine.connectors.incarnation import current
 from engine.connectors.postgres import connect
 from engine.connectors.task_states import TaskState, write_states
@@ -49,7 +49,12 @@ def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_i
     dsn: str, empty: str, control: Control, checkpoints: Path, tmp_path: Path
 ) -> None:
     control.add()
-    control.add(wants="stopped")
+    delivering = control.add(wants="stopped")
+    control.execute(
+        "INSERT INTO slackwater.delivery (query_id, id, definition, position, planned) VALUES (%s, %s, '{}', 3, 5)",
+        delivering,
+        uuid4(),
+    )
     before = wishes(dsn)
     made = back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
     assert wishes(dsn) == before
@@ -59,6 +64,11 @@ def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_i
     assert (tmp_path / "there" / "query" / "state").read_text() == "state"
     with connect(empty, "test") as connection:
         assert current(connection) is not None, "cursors from before the backup was put back count no more"
+        said = "SELECT is_stopped, error->>'code', position, planned FROM slackwater.delivery"
+        assert connection.execute(said).fetchall() == [(True, "delivery_put_back", 3, 5)], "the original may still deliver there"
+    assert held_deliveries(empty) == 1
+    with connect(dsn, "test") as connection:
+        assert connection.execute("SELECT is_stopped FROM slackwater.delivery").fetchall() == [(False,)]
 
 
 def segment(dsn: str, checkpoints: Path, *, has_layout: bool = True) -> Path:

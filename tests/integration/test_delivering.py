@@ -18,9 +18,12 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from app.domain.preconditions import Preconditions
+from app.store import deliveries
 from app.store.change_retention import trim_streams
+from app.store.connections import put_connection
 from app.store.database import single_transaction
 from app.store.queries import set_desired_state
+from engine.connectors.connections.kafka import KafkaConnection
 from engine.connectors.delivered_rows import gather
 from engine.connectors.deliveries import Result
 from engine.connectors.log.storage import find_feed
@@ -110,6 +113,27 @@ def test_a_reader_without_transactions_tells_by_headers_what_it_has_twice(
     assert len(numbers) > query.rows, "what was under way at a kill is there twice"
 
 
+def test_a_changed_connection_is_used_at_once(running: Processes, dsn: str, mock_broker: Cluster) -> None:
+    other, topic = mock_cluster(), mock_broker.topic()
+    other.topic(name=topic)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO slackwater.connection (name, type, definition, secrets) VALUES ('broker', 'kafka', %s, '{}')",
+            (Jsonb({"type": "kafka", "bootstrap": mock_broker.bootstrap}),),
+        )
+    kafka = {"type": "kafka", "connection": "broker", "topic": topic, "guarantee": "at_least_once"}
+    query = make(dsn, definition("out", kafka))
+    query.commit(3)
+    running.start()
+    query.wait()
+    with single_transaction(dsn) as transaction:
+        moved = KafkaConnection.model_validate({"type": "kafka", "bootstrap": other.bootstrap})
+        put_connection(transaction, "broker", moved, None, Preconditions())
+    query.commit(2)
+    query.wait()
+    assert len(taken(other, topic, 2)) == 2
+
+
 def test_a_target_that_is_away_stops_the_delivery_and_not_for_ever(running: Processes, dsn: str, tmp_path: Path) -> None:
     blocked = tmp_path / "lake"
     blocked.write_text("a file in the place of a directory")
@@ -149,6 +173,16 @@ def test_a_delivery_stops_where_target_and_database_differ(
     query.edit(definition("out", {**DELTA, "path": "elsewhere"}))
     query.wait()
     assert numbers({**DELTA, "path": "elsewhere"}, tmp_path) == list(range(8))
+
+
+def test_what_is_wrong_may_hold_whatever_a_target_says(dsn: str) -> None:
+    query = make(dsn, definition("out", NDJSON))
+    with connect(dsn, "test") as connection:
+        deliveries.claim(connection, owner := uuid4(), 60_000, 1)
+        (seen,) = deliveries.look(connection, owner)
+        deliveries.note_failed(connection, seen.held, "target_unavailable", "a\0b \udce9 " + "x" * 9_000, 1_000)
+    assert query.row()["error"]["detail"].startswith("a\N{REPLACEMENT CHARACTER}b ? xx")
+    assert len(query.row()["error"]["detail"]) <= 2_000
 
 
 def test_what_is_not_delivered_is_kept_within_a_bound_and_no_longer(running: Processes, dsn: str, tmp_path: Path) -> None:

@@ -184,3 +184,28 @@ def test_a_topic_without_change_events_is_told_when_it_is_registered(connection:
     found.delete(1)
     send(mock, other, [plain(event) for event in found.log])
     other.check()
+
+
+def test_a_column_that_was_dropped_or_is_not_there_yet_is_never_null(connection: Connection, mock: Cluster) -> None:
+    table = Database()
+    for number in range(1, 4):
+        table.put(number, "a")
+    del table.log[1]["after"]["name"]  # type: ignore[index]
+    source = changes(connection, mock)
+    split = send(mock, source, [plain(event) for event in table.log])
+    for splits in ([split], [Split(0, at, at + 1) for at in range(3)]):
+        assert [row["id"] for each in splits for row in source.rows_of(each)] == [1, 3]
+        rejects = [row for each in splits for row in source.rejects_of(each)]
+        assert [(row["offset"], row["reason"]) for row in rejects] == [(1, "column_missing")]
+    value = {"format": "debezium", "time_unit": "us", "absent": ["name"]}
+    lenient = changes(connection, mock, connector={"topic": source.topic, "value": value})
+    assert [(row["id"], row["name"]) for row in lenient.rows_of(split)] == [(1, "a"), (2, None), (3, "a")]
+
+
+def test_a_table_whose_columns_no_change_has_is_refused_at_once(connection: Connection, mock: Cluster) -> None:
+    source = changes(connection, mock, columns={**COLUMNS, "nam": "string"})
+    table = Database()
+    table.put(1, "a")
+    send(mock, source, [plain(event) for event in table.log])
+    with pytest.raises(DefinitionInvalid, match="column_missing: the row has no column 'nam'"):
+        source.check()

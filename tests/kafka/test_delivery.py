@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Any
 
+import polars as pl
+import psycopg
 import pytest
 from confluent_kafka import Consumer, Message
+from psycopg.types.json import Jsonb
 
-from engine.connectors.deliveries import DeliveryStopped, TargetUnavailable
+from engine.connectors.connections.surroundings import Surroundings
+from engine.connectors.deliveries import DeliverySite, DeliveryStopped, TargetUnavailable
 from engine.connectors.formats.registry.ports import NO_REGISTRY
-from engine.connectors.kafka.delivery import KafkaDeliverer, RepeatingKafkaDeliverer
+from engine.connectors.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.connectors.kafka.delivery_definition import KafkaDelivery
-from tests.kafka.topics import Cluster
+from engine.errors import DefinitionInvalid
+from tests.kafka.topics import WAIT_S, Cluster
 from tests.unit.connectors.deliveries.results import result, rows
 
 
@@ -76,6 +82,31 @@ def test_at_least_once_has_headers(mock: Cluster) -> None:
     headers = [dict(each.headers() or ()) for each in taken(mock, topic, 2)]
     assert {each["slackwater-sequence"] for each in headers} == {b"0", b"1"}
     assert {each["slackwater-query"] for each in headers} == {b"priced"}
+
+
+def test_a_record_may_be_as_large_as_the_topic_takes(mock: Cluster) -> None:
+    topic, text = mock.topic(), "x" * 3_000_000
+    target = delivery(mock, topic, guarantee="at_least_once")
+    target.position()
+    target.deliver(rows(0, 1).with_columns(pl.lit(text).alias("item")), 0, 1)
+    target.close()
+    assert [len(each.value() or b"") > len(text) for each in taken(mock, topic, 1)] == [True]
+
+
+@pytest.mark.parametrize("create", [None, {"partitions": 3, "replication": 1}])
+def test_a_look_at_a_topic_does_not_make_it(mock: Cluster, dsn: str, create: dict[str, int] | None) -> None:
+    named, topic = f"c{time.monotonic_ns()}", f"t{time.monotonic_ns()}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO slackwater.connection (name, type, definition, secrets) VALUES (%s, 'kafka', %s, '{}')",
+            (named, Jsonb({"type": "kafka", "bootstrap": mock.bootstrap})),
+        )
+    definition = KafkaDelivery.model_validate({"type": "kafka", "connection": named, "topic": topic, "create": create})
+    with nullcontext() if create else pytest.raises(DefinitionInvalid, match="the topic is not there"):
+        KAFKA_DELIVERY.check(definition, result(), DeliverySite(dsn, None, Surroundings()))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM slackwater.connection WHERE name = %s", (named,))
+    assert topic not in mock.admin.list_topics(timeout=WAIT_S).topics
 
 
 def test_position_is_kept_with_the_records(kafka: Cluster) -> None:

@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from app.driver.delivering.lending import Lender
 from app.driver.delivering.worker import UNAVAILABLE, Worker
 from app.driver.schema_fit import has_parent
 from app.settings import Settings
@@ -38,6 +39,9 @@ LEAST_S: Final = 0.02
 CLAIM_S: Final = 1.0
 CLAIMED_AT_ONCE: Final = 8
 """So that several processes that start together share what there is."""
+
+CONNECTIONS: Final = 4
+"""For the threads of all deliveries together; the loop and the bell have one each."""
 
 EMPTY_S: Final = 60.0
 HANGS_S: Final = 90.0
@@ -68,6 +72,7 @@ class DeliveryProcess:
         self._site = delivery_site_of(settings)
         self._ttl_ms = settings.driver.lease_ttl_ms
         self._owner, self._parent_pid = owner, parent_pid
+        self._lender = Lender(self._site.dsn, CONNECTIONS)
         self._wake = threading.Event()
         self._is_ending = False
         self._connection: Connection | None = None
@@ -131,7 +136,7 @@ class DeliveryProcess:
                 self._tell_of_silence(connection, held, own)
         for held, each in seen.items():
             if each.is_wanted:
-                worker = Worker(self._site, each, self._wake.set)
+                worker = Worker(self._site, self._lender, each, self._wake.set)
                 self._held[held] = _Held(worker)
                 worker.start()
             else:
@@ -183,4 +188,5 @@ class DeliveryProcess:
             for held in ended:
                 deliveries.release(self._connect(), held)
         self._disconnect()
+        self._lender.close()
         log.info("delivering_ended", hanging=len(self._held) - len(ended))

@@ -16,22 +16,19 @@ from typing import Final
 import psycopg
 import structlog
 
+from app.driver.delivering.lending import Lender
 from app.store import deliveries
 from app.store.catalog import output_of
 from app.store.deliveries import DeliveryLost, Held, Seen
 from engine.connectors.delivered_rows import MOST_ROWS, resumed_at
 from engine.connectors.deliveries import Deliverer, DeliverySite, DeliveryStopped, Result, StopReason, TargetUnavailable
 from engine.connectors.delivery_kinds import DELIVERY_KINDS
-from engine.connectors.postgres import Connection, connect
 from engine.definition.delivery import DeliveryModel
 from engine.definition.delivery_list import DELIVERIES
 
 FIRST_AGAIN_S: Final = 0.5
 LONGEST_AGAIN_S: Final = 30.0
 """Between two attempts; each wait is twice the one before, and a random half of it may be left out, so that many do not come at once."""
-
-KEPT_S: Final = 10.0
-"""For so long a delivery that has nothing to do keeps its connection to the database."""
 
 REFUSED: Final[StopReason] = "delivery_refused"
 UNAVAILABLE: Final = TargetUnavailable.code
@@ -59,21 +56,26 @@ class Worker:
 
     Args:
         site: what it may use.
+        lender: connections to the database.
         seen: the delivery, as it was claimed.
         on_end: called from the thread when it has ended.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, site: DeliverySite, seen: Seen, on_end: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self,
+        site: DeliverySite,
+        lender: Lender,
+        seen: Seen,
+        on_end: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.held: Held = seen.held
-        self._site, self._seen, self._on_end, self._clock = site, seen, on_end, clock
+        self._site, self._lender, self._seen, self._on_end, self._clock = site, lender, seen, on_end, clock
         self._wake, self._ending = threading.Event(), threading.Event()
-        self._connection: Connection | None = None
         self._open: _Open | None = None
         self._failed = 0
-        self._again_at = self._used_at = float("-inf")
+        self._again_at = float("-inf")
         self._pending_since: float | None = None
         self._step_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"delivery-{seen.query}", daemon=True)
@@ -119,7 +121,6 @@ class Worker:
             log.info("delivery_lost", query=self._seen.query, delivery=str(self.held.id))
         finally:
             self._close_target()
-            self._disconnect()
             self._on_end()
 
     def _turn(self) -> float | None:
@@ -128,7 +129,7 @@ class Worker:
         if now < self._again_at:
             return self._again_at - now
         if (pause_s := self._pause_s(seen, now)) > 0:
-            return pause_s if pause_s < float("inf") else self._rest_s(now)
+            return pause_s if pause_s < float("inf") else None
         try:
             self._deliver(seen)
         except TargetUnavailable as error:
@@ -139,7 +140,6 @@ class Worker:
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             log.warning("database_unavailable", query=seen.query, error=str(error))
             self._wait_longer()
-            self._disconnect()
         except DeliveryLost:
             raise
         except Exception as error:
@@ -168,42 +168,35 @@ class Worker:
         due = self._pending_since + _model(seen).gathers_ms / 1000
         return 0.0 if waits >= MOST_ROWS else max(0.0, due - now)
 
-    def _rest_s(self, now: float) -> float | None:
-        """Close the connection where nothing has come for a while; returns when to look for that again."""
-        if self._connection is None:
-            return None
-        if now - self._used_at >= KEPT_S:
-            self._disconnect()
-            return None
-        return self._used_at + KEPT_S - now
-
     def _deliver(self, seen: Seen) -> None:
-        connection = self._connect()
         opened = self._opened(seen)
         if opened.start is None:
-            self._ask(connection, opened)
+            self._ask(opened)
         start = opened.start or 0
-        gathered = deliveries.plan(connection, self.held, start, opened.result, is_known=opened.is_known)
+        with self._lender.lent() as connection:
+            gathered = deliveries.plan(connection, self.held, start, opened.result, is_known=opened.is_known)
+            if gathered is None:
+                deliveries.note_reached(connection, self.held, start, is_known=opened.is_known)
         if gathered is None:
-            deliveries.note_reached(connection, self.held, start, is_known=opened.is_known)
             self._seen = replace(self._seen, position=start, planned=start, next_sequence=start)
             return
         self._step_since = self._clock()
         opened.start = None
         opened.target.deliver(gathered.rows, start, gathered.upto)
         self._step_since = None
-        deliveries.note_delivered(connection, self.held, start, gathered)
+        with self._lender.lent() as connection:
+            deliveries.note_delivered(connection, self.held, start, gathered)
         opened.start, opened.is_known = gathered.upto, opened.target.keeps_position
         self._pending_since = None
-        self._used_at = self._clock()
         log.debug("results_delivered", query=seen.query, start=start, upto=gathered.upto)
 
-    def _ask(self, connection: Connection, opened: _Open) -> None:
+    def _ask(self, opened: _Open) -> None:
         """Find out where the target is."""
         self._step_since = self._clock()
         found = opened.target.position()
         self._step_since = None
-        noted = deliveries.noted(connection, self.held)
+        with self._lender.lent() as connection:
+            noted = deliveries.noted(connection, self.held)
         opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
         opened.is_known = found is not None
 
@@ -223,32 +216,21 @@ class Worker:
         self._note_failed(code, detail, self._again_at - self._clock())
 
     def _wait_longer(self) -> None:
-        """Set when it is tried again, and forget what is not certain any more."""
+        """Set when it is tried again: with what is not certain asked again, and connection, secrets and directory looked up anew."""
         longest_s = min(LONGEST_AGAIN_S, FIRST_AGAIN_S * 2 ** min(self._failed, 16))
         self._failed += 1
         self._again_at = self._clock() + longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        if self._open is not None:
-            self._open.start = None
+        self._close_target()
 
     def _note_failed(self, code: str, detail: str, again_s: float | None) -> None:
         log.warning("delivery_not_taken", query=self._seen.query, code=code, detail=detail, is_stopped=again_s is None)
         again_ms = None if again_s is None else int(again_s * 1000)
         try:
-            deliveries.note_failed(self._connect(), self.held, code, detail, again_ms)
+            with self._lender.lent() as connection:
+                deliveries.note_failed(connection, self.held, code, detail, again_ms)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             # It is found again by whoever tries next.
             log.warning("database_unavailable", query=self._seen.query, error=str(error))
-            self._disconnect()
-
-    def _connect(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self._site.dsn, "slackwater-delivery")
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
 
     def _close_target(self) -> None:
         opened, self._open = self._open, None

@@ -5,20 +5,29 @@ No commit is tried again by the library: it would be put behind another one unse
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import ClassVar, Final
 
 import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
+from deltalake.schema import PrimitiveType
 
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.connectors.delivery_root import directory_of
+from engine.connectors.delivery_root import check_writable, directory_of
 from engine.connectors.delta.delivery_definition import DeltaDelivery
 from engine.connectors.lake_rows import lake_rows
 from engine.definition.delivery import DeliveryModel
-from engine.errors import DefinitionInvalid, Problem
+from engine.errors import DefinitionInvalid
+
+_NAMES: Final = {
+    pl.String(): "string", pl.Int64(): "long", pl.Int32(): "integer", pl.Float64(): "double", pl.Boolean(): "boolean", pl.Date(): "date",
+    pl.Binary(): "binary",
+}  # fmt: skip
+"""Types by Delta's names. Others have parameters; what does not fit there, the library refuses."""
+
+_WIDER: Final = {"integer": ("long",)}
+_BROKEN_RULE: Final = "Invalid data found"
 
 
 class DeltaDeliverer:
@@ -49,6 +58,8 @@ class DeltaDeliverer:
         found = None if table is None else table.transaction_version(self._app)
         if found is not None and found != start:
             raise TargetUnavailable(f"another process has delivered the rows from {start} on; this one looks again")
+        if table is not None:
+            _refuse_unlike(table, frame, is_dated=is_dated)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             write_deltalake(
@@ -66,6 +77,11 @@ class DeltaDeliverer:
         except (CommitFailedError, OSError) as error:
             raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
         except DeltaError as error:
+            if _BROKEN_RULE in str(error):
+                raise DeliveryStopped(
+                    "delivery_refused",
+                    f"the table has a rule that a row breaks: {_short(error)}; drop the rule, or name another directory",
+                ) from error
             raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
 
     def close(self) -> None:
@@ -80,6 +96,21 @@ class DeltaDeliverer:
             raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
 
 
+def _refuse_unlike(table: DeltaTable, frame: pl.DataFrame, *, is_dated: bool) -> None:
+    """Refuse a table whose columns would be written other values than the result has: the library casts what it can."""
+    partitions = table.metadata().partition_columns
+    if is_dated != ("_date" in partitions) or (is_dated and partitions != ["_date"]):
+        is_now = f"partitioned by {', '.join(partitions)}" if partitions else "not partitioned"
+        detail = f"the table is {is_now}, and `partition_by` says otherwise; change that, or name another directory"
+        raise DeliveryStopped("delivery_refused", detail)
+    for each in table.schema().fields:
+        wanted = _NAMES.get(frame.schema[each.name]) if each.name in frame.columns else None
+        there = each.type.type if isinstance(each.type, PrimitiveType) else type(each.type).__name__
+        if wanted is not None and there not in (wanted, *_WIDER.get(wanted, ())):
+            detail = f"the table's column {each.name[:80]} is of type {there}, the result's of {wanted}; name another directory"
+            raise DeliveryStopped("delivery_refused", detail)
+
+
 def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliverer:
     definition = of_kind(said, DeltaDelivery)
     try:
@@ -91,12 +122,7 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliv
 
 def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
     definition = of_kind(said, DeltaDelivery)
-    directory = directory_of(definition.path, site.root)
-    above = next(each for each in (directory, *directory.parents) if each.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise DefinitionInvalid(
-            [Problem("/into/connector/path", "path_not_allowed", f"the service may not write to {above}; change its permissions")]
-        )
+    check_writable(definition.path, site.root)
 
 
 def _short(error: Exception) -> str:

@@ -23,13 +23,13 @@ from uuid import uuid4
 import polars as pl
 
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.connectors.delivery_root import directory_of
+from engine.connectors.delivery_root import check_writable, directory_of
 from engine.connectors.files.delivery_definition import FilesDelivery
 from engine.connectors.formats.text.json_writer import JsonWriter
 from engine.connectors.lake_rows import lake_rows
 from engine.definition.delivery import DeliveryModel
 from engine.definition.types import ColumnType, Schema
-from engine.errors import DefinitionInvalid, Problem
+from engine.errors import DefinitionInvalid
 from engine.state.files import sync
 
 COMMITS: Final = "_slackwater"
@@ -152,16 +152,21 @@ class FilesDeliverer:
         del self._named[:-KEPT_COMMITS]
 
     def _show(self, files: list[_File]) -> None:
-        """Give the files of a commit their names, wherever they are still drafts."""
+        """Give the files of a commit their names, wherever they are still drafts.
+
+        One that is neither a draft nor there was shown, and then taken away by who reads the directory: drafts are on the disk before
+        their commit is, and go by this alone.
+        """
         for each in files:
             final = self._directory / each.final
+            is_new = not final.parent.is_dir()
             final.parent.mkdir(exist_ok=True)
             for draft in () if final.exists() else self._commits.glob(f"*/{each.draft}"):
                 with suppress(FileNotFoundError):  # another process has done it
                     draft.rename(final)
-            if not final.exists():
-                raise DeliveryStopped("delivery_position_lost", f"{final}: the file was committed, and is not there")
             sync(final.parent)
+            if is_new:
+                sync(self._directory)
 
 
 def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:
@@ -175,12 +180,7 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliv
 
 def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
     definition = of_kind(said, FilesDelivery)
-    directory = directory_of(definition.path, site.root)
-    above = next(each for each in (directory, *directory.parents) if each.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise DefinitionInvalid(
-            [Problem("/into/connector/path", "path_not_allowed", f"the service may not write to {above}; change its permissions")]
-        )
+    check_writable(definition.path, site.root)
 
 
 def _json_lines(frame: pl.DataFrame, columns: Schema) -> bytes:

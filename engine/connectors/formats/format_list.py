@@ -11,8 +11,9 @@ from engine.connectors.formats.protobuf.reader import protobuf_reader
 from engine.connectors.formats.protobuf.writer import protobuf_writer
 from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
 from engine.connectors.formats.text.delimited import delimited_reader, delimited_writer
-from engine.connectors.formats.text.json_reader import json_reader, lenient_json_reader
+from engine.connectors.formats.text.json_reader import json_reader
 from engine.connectors.formats.text.json_writer import json_writer
+from engine.connectors.formats.text.lenient_json import lenient_json_reader
 from engine.connectors.formats.text.plain import (
     bytes_reader,
     bytes_writer,

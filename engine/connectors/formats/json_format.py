@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import polars as pl
@@ -56,6 +56,9 @@ def _loaded(payload: Payload, place: int, faults: dict[int, str], *, is_exact: b
         return None
     try:
         return json.loads(payload, parse_float=Decimal if is_exact else None, parse_constant=_refused)
+    except InvalidOperation:
+        faults[place] = "it holds a number whose exponent no decimal has"
+        return None
     except (ValueError, RecursionError) as error:
         faults[place] = f"no JSON: {error}"
         return None

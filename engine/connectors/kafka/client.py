@@ -27,7 +27,7 @@ from engine.connectors.kafka.fetching.library import library
 from engine.connectors.kafka.fetching.native import NativeFetcher
 from engine.connectors.kafka.fetching.plain import PlainFetcher
 from engine.connectors.kafka.fetching.port import Fetcher, Wanted
-from engine.connectors.kafka.taking import Taker
+from engine.connectors.kafka.taking import RESTING_S, Taker
 from engine.connectors.kafka.troubles import Troubles
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
@@ -63,12 +63,16 @@ class TopicClient:
         options: of librdkafka; with secrets.
         topic: its name.
         without_secrets: takes them out of a text.
+
+    Attributes:
+        made_at: by ``time.monotonic``.
+        used_at: when it was lent last.
     """
 
     def __init__(self, options: Mapping[str, str], topic: str, without_secrets: Callable[[str], str] = str) -> None:
         self._topic = topic
         self._troubles = Troubles(topic, without_secrets)
-        self.made_at = time.monotonic()
+        self.made_at = self.used_at = time.monotonic()
         silent = logging.getLogger("slackwater.kafka")
         silent.propagate, silent.disabled = False, True
         given: dict[str, Any] = {**_shared(options), "error_cb": self._troubles.note}
@@ -152,7 +156,13 @@ class _Clients:
     fetching: dict[Wanted, list[Taker]] = field(default_factory=dict)
 
     def resting(self) -> list[Taker]:
-        """Give up the clients that nobody has used for a while: they fetch for queries that are paused, or gone."""
+        """Give up the clients that nobody has used for a while: they are of queries that are paused, or gone, or of definitions that were tried.
+
+        Returns:
+            Those that fetch, to be closed; who asks is closed when nobody has it.
+        """
+        if self.asking is not None and time.monotonic() - self.asking.used_at > RESTING_S:
+            self.asking = None
         found = [taker for idle in self.fetching.values() for taker in idle if taker.is_resting]
         for idle in self.fetching.values():
             idle[:] = [taker for taker in idle if taker not in found]
@@ -174,11 +184,13 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
     client = clients.asking
     if client is None or time.monotonic() - client.made_at > KEPT_S:
         client = clients.asking = opened(connection_of(dsn, place), place.topic)
+    client.used_at = time.monotonic()
     try:
         yield client
     except BaseException:
         clients.asking = None
         raise
+    client.used_at = time.monotonic()
 
 
 @contextmanager

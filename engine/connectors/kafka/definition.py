@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from engine.definition.connector import Clause, ConnectorModel, Location, Place, TopicWords, Traits
+from engine.definition.connector import ChangeRules, Clause, ConnectorModel, Location, Place, TopicWords, Traits
 from engine.definition.limits import Expression
 from engine.definition.model import Model
 from engine.definition.names import NAME_PATTERN
@@ -24,6 +24,7 @@ CHANGES: Final = "debezium"
 
 OnLost = Literal["stop", "skip"]
 
+_MOST_NAMES: Final = 1_000
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER: Final = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _FACTS: Final = ("timestamp", "partition", "offset", "headers")
@@ -39,7 +40,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "string": (),
     "bytes": (),
     "kafka": (),
-    CHANGES: ("registry", "encoding", "time_unit", "decimals"),
+    CHANGES: ("registry", "encoding", "time_unit", "decimals", "absent", "source_table"),
 }
 """What beside ``has_key`` means something to a format."""
 
@@ -176,6 +177,20 @@ class ValueFormat(SideFormat):
         description="Of debezium in json: what texts in decimal columns are where an event brings no schema: `bytes` "
         "(decimal.handling.mode=precise) or `text` (string). Without, such events are refused.",
     )
+    absent: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_NAMES)] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Of debezium: declared columns that the database's table need not have: they are null where an event has none of that "
+        "name, as events from before a column was added. Without it such events are refused (`column_missing`).",
+        examples=[["discount"]],
+    )
+    source_table: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_NAMES)] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Of debezium: the database's tables whose rows are taken, with their schemas; rows of others are refused "
+        "(`other_table`). null: all rows of the topic, which has one table unless Debezium's events are routed.",
+        examples=[["public.orders"]],
+    )
     has_key: bool = Field(
         default=False,
         description="Key columns stand in the value as well; where `key` is read they must agree. Without `key` they always do.",
@@ -189,7 +204,7 @@ class ValueFormat(SideFormat):
     def ignored(self) -> Iterator[str]:
         """See ``SideFormat``."""
         yield from SideFormat.ignored(self)
-        for name in ("encoding", "decimals"):
+        for name in ("encoding", "decimals", "absent", "source_table"):
             if getattr(self, name) is not None and name not in _OPTIONS[self.format]:
                 yield name
         if self.format == CHANGES and self.has_key:
@@ -266,6 +281,18 @@ class KafkaConnector(ConnectorModel):
     def has_positions(self) -> bool:
         """See ``ConnectorModel``."""
         return self.value is not None and self.value.format == CHANGES
+
+    @property
+    def change_rules(self) -> ChangeRules | None:
+        """See ``ConnectorModel``. It is no part of the place: relations that differ in it share the topic's order."""
+        if self.value is None or (self.value.absent is None and self.value.source_table is None):
+            return None
+        return ChangeRules(self.value.absent or (), self.value.source_table or ())
+
+    def columns_named(self) -> Iterator[tuple[str, str]]:
+        """See ``ConnectorModel``."""
+        for place, name in enumerate((self.value and self.value.absent) or ()):
+            yield f"/connector/value/absent/{place}", name
 
     def named(self) -> Iterator[tuple[str, str | None]]:
         """See ``ConnectorModel``: a topic has no name of a relation."""

@@ -37,6 +37,9 @@ ANSWER_S: Final = 30.0
 """Of one step; the broker keeps a transaction open for as long as ``transaction.timeout.ms`` says."""
 CHECK_S: Final = 8.0
 TRANSACTION_S: Final = 60.0
+LARGEST_BYTES: Final = 32 << 20
+"""Of a record, as far as librdkafka is asked (by itself it refuses 1 MB): the topic decides, and its refusal says what to raise."""
+
 _POLL_EVERY: Final = 10_000
 """Records between two looks at what the broker has said of earlier ones."""
 
@@ -183,7 +186,8 @@ class KafkaDeliverer:
         return Producer(
             {
                 **self._options, "partitioner": "murmur2_random", "enable.idempotence": True, "acks": "all", "linger.ms": 5,
-                "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000), **own,
+                "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000),
+                "message.max.bytes": LARGEST_BYTES, **own,
             },
             logger=_SILENT,
         )  # fmt: skip
@@ -274,6 +278,8 @@ _QUIET: Final[Mapping[str, Any]] = {
     "client.id": "slackwater",
     "socket.keepalive.enable": True,
     "reconnect.backoff.max.ms": 2_000,
+    # A question about a topic would make it, as the brokers see fit and not as ``create`` says.
+    "allow.auto.create.topics": False,
 }
 
 

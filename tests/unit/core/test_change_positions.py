@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from engine.connectors.formats.debezium.positions import without_older
 from engine.connectors.shaping import for_input
 from engine.core.change_positions import POSITION_COLUMNS
 from engine.core.hashing import key_hash
@@ -168,3 +170,26 @@ def test_two_keys_that_share_a_hash_are_judged_apart() -> None:
     assert run.give((one, "x", "9"), (other, "y", "1")) == ["x", "y"]
     run.restart()
     assert run.give((one, "old", "5"), (other, "z", "5")) == ["z"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_over_http_and_from_topics_the_same_changes_count_however_they_are_cut(seed: int) -> None:
+    chance, run, made, at = random.Random(seed), table(), list[str | None](), 0
+    places = [None, *(f"{place:03}" for place in range(8))]
+    sent = [
+        (chance.randrange(3), f"v{place}", chance.choice(places), chance.choice([None, *range(1_000, 1_008)]))
+        for place in range(40)
+    ]
+    columns = {"k": pl.Int64(), "v": pl.String(), "_position": pl.String(), "_committed_us": pl.Int64()}
+    beside = [pl.lit("pg").alias("_origin"), pl.lit(seed % 3 > 0).alias("_is_exact")]
+    frame = pl.DataFrame(sent, schema=columns, orient="row").with_columns(beside)
+    posted, newest = list[str | None](), None
+    while at < len(sent):
+        part = frame[at : at + chance.randrange(1, 9)]
+        counting, newest = without_older(part, ["k"], newest)
+        posted += counting.get_column("v").to_list()
+        changes = [of(*row) for row in part.select("k", "v", "_position").iter_rows()]
+        made += run.give(*changes, is_exact=seed % 3 > 0, commits=part.get_column("_committed_us").to_list())
+        run.restart()
+        at += part.height
+    assert made == posted == without_older(frame, ["k"])[0].get_column("v").to_list()

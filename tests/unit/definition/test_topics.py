@@ -8,9 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from app.domain.sources import check_source, source_warnings
+from engine.definition.connector import ChangeRules
+from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.catalog import feed_of, relation_schema
+from engine.plan.build import build_plan
+from engine.plan.catalog import feed_of, relation_schema, source_entry
+from engine.plan.fingerprint import fits_kept_state
 from engine.plan.problems import problems_of
 
 CHANGES = {"format": "debezium"}
@@ -75,6 +79,8 @@ def test_an_option_that_means_nothing_or_is_missing_is_told(value: dict[str, Any
         ({**CHANGES, **REGISTRY, "encoding": "avro", "decimals": "text"}, "/connector/value/decimals"),
         ({**CHANGES, "has_key": True}, "/connector/value/has_key"),
         ({**CHANGES, "unwrapped": True}, "/connector/value/unwrapped"),
+        ({"format": "json", "absent": ["at"]}, "/connector/value/absent"),
+        ({"format": "json", "source_table": ["public.a"]}, "/connector/value/source_table"),
     ],
 )
 def test_what_does_not_fit_change_events_is_told(value: dict[str, Any], pointer: str) -> None:
@@ -105,3 +111,24 @@ def test_change_events_are_of_tables_and_stand_in_values() -> None:
     assert (found.pointer, found.code) == ("/connector/key/format", "invalid_value")
     connector = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": CHANGES, "key": {"format": "kafka"}}
     assert faults(changes(connector=connector)) == [("/connector/key", "invalid_value")]
+
+
+def ruled(**rules: list[str]) -> TableDefinition:
+    return changes(connector={"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": {**CHANGES, **rules}})
+
+
+def test_which_changes_are_taken_may_be_said_later_of_a_table_that_is_being_read() -> None:
+    plain, with_rules = changes(), ruled(absent=["at"], source_table=["public.a"])
+    assert faults(with_rules) == []
+    assert relation_schema("t", with_rules).change_rules == ChangeRules(("at",), ("public.a",))
+    assert relation_schema("t", plain).change_rules is None
+    assert feed_of("t", plain) == feed_of("t", with_rules)
+    query = QueryDefinition.model_validate({"name": "q", "from": {"table": "t"}, "into": {"table": "out"}})
+    before, after = (build_plan(query, {"t": source_entry("t", each)}) for each in (plain, with_rules))
+    assert fits_kept_state(before, after)
+    assert "absent" not in plain.model_dump(mode="json")["connector"]["value"]
+
+
+def test_a_column_that_changes_may_lack_is_one_of_the_tables() -> None:
+    assert faults(ruled(absent=["at", "to"])) == [("/connector/value/absent/1", "unknown_column")]
+    assert faults(ruled(absent=["v"])) == [("/connector/value/absent/0", "invalid_value")], "without its key a row is none"

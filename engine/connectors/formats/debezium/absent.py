@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
+import pyarrow.compute as pc
 
 from engine.connectors.formats.avro.reader import schema_of
+from engine.connectors.formats.debezium.json_members import BYTE_ORDER_MARK, member_names, members
 from engine.connectors.formats.debezium.settings import DebeziumSettings
 from engine.connectors.formats.registry.ports import SchemaStore, SchemaUnknown
 from engine.connectors.formats.registry.wire import HEADER, apart
@@ -58,27 +61,50 @@ def _of_texts(
     """Look for names in the texts first: only an event in which one may be missing is parsed."""
     beside = _NAMES_BESIDE.union(*(_inner(kind) for _, kind in settings.columns.items()))
     places = rows.get_column("_offset")
-    is_doubtful = pl.repeat(value=False, n=rows.height, dtype=pl.Boolean, eager=True)
-    for name in names:
-        is_null = is_put & rows.get_column(name).is_null() if name in rows.columns else is_put
-        if not is_null.any():
-            continue
-        if name not in beside:
-            written = json.dumps(name, ensure_ascii=False).encode() + b":"
-            is_null &= ~payloads.gather(places).bin.contains(written)
-        is_doubtful |= is_null
+    nulls = {name: is_put & rows.get_column(name).is_null() if name in rows.columns else is_put for name in names}
+    looked_at = (
+        np.flatnonzero(np.any([is_null.to_numpy() for is_null in nulls.values()], axis=0)) if nulls else np.empty(0, np.int64)
+    )
     found: list[list[str] | None] = [None] * rows.height
-    for row in np.flatnonzero(is_doubtful.to_numpy()).tolist():
-        found[row] = _missing(payloads[places[row]], names, has_header=settings.has_registry)
+    if len(looked_at):
+        tails, is_flat = _tails(payloads.gather(places.gather(looked_at)))
+        is_doubtful = np.zeros(len(looked_at), np.bool_)
+        for name, is_null in nulls.items():
+            written = json.dumps(name, ensure_ascii=False).encode() + b":"
+            is_there = is_flat & tails.bin.contains(written).to_numpy() if name not in beside else False
+            is_doubtful |= is_null.gather(looked_at).to_numpy() & ~np.asarray(is_there, np.bool_)
+        for row in looked_at[is_doubtful].tolist():
+            found[row] = _missing(payloads[places[row]], names, has_header=settings.has_registry)
     return pl.Series(ABSENT, found, dtype=_KIND)
 
 
+def _tails(payloads: pl.Series) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+    """Return what stands in texts from the row on, and in which no objects but the row and the source can be there.
+
+    A name in quotes is one of the row's there, unless it is one of the source's.
+    """
+    array = payloads.to_arrow()
+    starts = pl.Series(pc.find_substring(array, _ROW), dtype=pl.Int64)
+    tails = payloads.to_frame("text").select(pl.col("text").bin.slice(starts.clip(0))).to_series()
+    has_more = tails.bin.contains(_TRANSACTION).cast(pl.Int64)
+    braces = pl.Series(pc.count_substring(tails.to_arrow(), b"{"), dtype=pl.Int64)
+    is_flat = (starts >= 0) & tails.bin.starts_with(_ROW + b"{") & tails.bin.contains(_SOURCE) & (braces == 2 + has_more)
+    return tails, is_flat.to_numpy()
+
+
+_ROW: Final = b'"after":'
+_SOURCE: Final = b'"source":{'
+_TRANSACTION: Final = b'"transaction":{'
+
+
 def _missing(payload: bytes, names: Sequence[str], *, has_header: bool) -> list[str] | None:
-    event: Any = json.loads(payload[HEADER:] if has_header else payload)
-    if isinstance(event, dict) and set(event) == {"schema", "payload"}:
-        event = event["payload"]
-    after = event.get("after") if isinstance(event, dict) else None
-    return [name for name in names if name not in after] or None if isinstance(after, dict) else None
+    text = payload[HEADER:] if has_header else payload
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    event = members(text)
+    if set(event) == {"schema", "payload"}:
+        event = members(text, *event["payload"])
+    after = member_names(text, event["after"]) if "after" in event else None
+    return None if after is None else [name for name in names if name not in after] or None
 
 
 def _of_schemas(payloads: pl.Series, names: Sequence[str], store: SchemaStore) -> list[list[str] | None]:

@@ -34,6 +34,8 @@ def row_of_envelope(envelope: Shape) -> Fields:
 def row_of_events(events: Sequence[Mapping[str, Any]]) -> Fields:
     """Return the fields of the rows of JSON events, the newest last: by the newest schema that one brings, else by what they hold.
 
+    Without a schema they are those of the newest row: what only earlier ones had was dropped, or renamed.
+
     Raises:
         Unlike: rows do not agree about a field.
     """
@@ -42,7 +44,9 @@ def row_of_events(events: Sequence[Mapping[str, Any]]) -> Fields:
             if side.get("field") == "after" and isinstance(event.get("payload"), dict):
                 return [(str(field.get("field")), _declared(field)) for field in _fields(side)]
     bodies = [event["payload"] if isinstance(event.get("payload"), dict) else event for event in events]
-    return fields_of(row for body in bodies for row in (body.get("before"), body.get("after")) if isinstance(row, dict))
+    fields = fields_of(row for body in bodies for row in (body.get("before"), body.get("after")) if isinstance(row, dict))
+    newest = next((body["after"] for body in reversed(bodies) if isinstance(body.get("after"), dict)), None)
+    return [field for field in fields if newest is None or field[0] in newest]
 
 
 def key_of_event(key: bytes) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
@@ -14,6 +13,7 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.meanings import CONNECT_NAMES
 from engine.connectors.formats.avro.reader import lifted_rows
+from engine.connectors.formats.debezium.json_members import Span, form_of, members
 from engine.connectors.formats.debezium.json_splitting import Bodies, split
 from engine.connectors.formats.debezium.settings import SOURCE, DebeziumSettings
 from engine.connectors.formats.halving import Misread, read_soundly
@@ -193,27 +193,26 @@ def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]
     """Return of which type the first value of each of a row's fields is."""
     forms: dict[str, type] = {name: str for name, shape in said.items() if shape.meaning == "decimal"}
     for payload in payloads[:_LOOKED_AT]:
-        event = _object(payload)
+        event = _members(payload)
         for side in ("after", "before"):
-            row = event.get(side)
-            for name, value in row.items() if isinstance(row, dict) else ():
-                if value is not None:
-                    forms.setdefault(name, type(value))
+            start, end = event.get(side, (0, 0))
+            row = _members(payload[start:end]) if payload[start : start + 1] == b"{" and end else {}
+            for name, (first, last) in row.items():
+                form = form_of(payload[start + first : start + last])
+                if form is not None:
+                    forms.setdefault(name, form)
     return forms
 
 
 def _on_one_line(payload: bytes) -> bytes:
     """Write an event without line breaks. Raises Misread where it is no object."""
-    _object(payload)
+    _members(payload)
     return payload.strip().replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-def _object(payload: bytes) -> dict[str, Any]:
-    """Parse an event. Raises Misread where it is no object."""
+def _members(text: bytes) -> dict[str, Span]:
+    """See ``members``. Raises Misread where it is no object."""
     try:
-        value = json.loads(payload)
-    except (ValueError, RecursionError) as error:
-        raise Misread(str(error)[:300]) from error
-    if not isinstance(value, dict):
-        raise Misread("an event is a JSON object")
-    return value
+        return members(text)
+    except ValueError as error:
+        raise Misread(str(error)) from error

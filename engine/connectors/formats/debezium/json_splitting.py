@@ -7,7 +7,7 @@ beginning is looked at anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.connectors.canonical import empty_rejects, reject_rows
+from engine.connectors.formats.debezium.json_members import BYTE_ORDER_MARK, members
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 
 _MAX_BEGINNINGS: Final = 64
@@ -22,9 +23,6 @@ _MAX_BEGINNINGS: Final = 64
 
 _Bad = tuple[int, str, str, str]
 """A row of rejects."""
-
-_SPACES: Final = " \t\r\n"
-_decode = json.JSONDecoder().raw_decode
 
 
 class Bodies(NamedTuple):
@@ -119,45 +117,11 @@ def _alike(
 
 def _beginning(payload: bytes) -> tuple[Any, bytes | None, bytes]:
     """Return the schema, what stands before the envelope in this and in like payloads (None: none is alike), and the envelope."""
-    text = payload.decode("utf-8-sig")
-    spans = dict(_members(text))
+    text = payload.removeprefix(BYTE_ORDER_MARK)
+    spans = members(text)
     if set(spans) != {"schema", "payload"}:
-        return None, b"" if text.startswith('{"') else None, text.encode()
+        return None, b"" if text.startswith(b'{"') else None, text
     start, end = spans["payload"]
     schema = json.loads(text[slice(*spans["schema"])])
-    is_plain = text.startswith('{"schema"') and text[end:] == "}" and spans["schema"][0] < start
-    return schema, text[:start].encode() if is_plain else None, text[start:end].encode()
-
-
-def _members(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield an object's names, and where their values stand. Raises ValueError where it is none."""
-    at = _skip(text, 0)
-    if text[at : at + 1] != "{":
-        raise ValueError("an event is a JSON object")
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "}":
-        return
-    while True:
-        if text[at : at + 1] != '"':
-            raise ValueError(f"a name is expected at character {at}")
-        name, at = _decode(text, at)
-        at = _skip(text, at)
-        if text[at : at + 1] != ":":
-            raise ValueError(f"a colon is expected at character {at}")
-        start = _skip(text, at + 1)
-        _, end = _decode(text, start)
-        yield name, (start, end)
-        at = _skip(text, end)
-        if text[at : at + 1] == "}":
-            if text[at + 1 :].strip(_SPACES):
-                raise ValueError("there is something behind the object")
-            return
-        if text[at : at + 1] != ",":
-            raise ValueError(f"a comma is expected at character {at}")
-        at = _skip(text, at + 1)
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _SPACES:
-        at += 1
-    return at
+    is_plain = payload.startswith(b'{"schema"') and text[end:] == b"}" and spans["schema"][0] < start
+    return schema, text[:start] if is_plain else None, text[start:end]

@@ -117,8 +117,9 @@ def without_older(
     known = said.head(0) if newest is None else newest.select(*keys, POSITION, COMMITTED, *unsaid)
     ranked = pl.concat([known, said]).with_columns(pl.col(POSITION).rank("dense").cast(pl.Int64).alias("_rank"))
     before = [
-        _latest_before("_rank").over(keys).alias("_before"),
-        _latest_before(COMMITTED).over(keys).alias("_committed_before"),
+        _latest_before(pl.col("_rank")).over(keys).alias("_before"),
+        # What has no position is compared with nothing, and not kept: nor may its commit count for those behind it.
+        _latest_before(pl.when(pl.col(POSITION).is_not_null()).then(COMMITTED)).over(keys).alias("_committed_before"),
     ]
     is_not_later = pl.when(IS_EXACT).then(pl.col("_rank") <= pl.col("_before")).otherwise(pl.col("_rank") < pl.col("_before"))
     is_not_later_committed = pl.col(COMMITTED).is_null() | (pl.col(COMMITTED) <= pl.col("_committed_before")).fill_null(
@@ -132,8 +133,8 @@ def without_older(
     return changes.filter(~is_older.to_series()), latest
 
 
-def _latest_before(name: str) -> pl.Expr:
-    return pl.col(name).cum_max().forward_fill().shift(1)
+def _latest_before(value: pl.Expr) -> pl.Expr:
+    return value.cum_max().forward_fill().shift(1)
 
 
 def _padded(number: pl.Expr) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""Reads JSON: strictly, as posted records are read, or with ksqlDB's leniency; with or without a schema's number before it.
+"""Reads JSON strictly, as posted records are read; with or without a schema's number before it.
 
 Payloads stand below each other as lines do, so that the reader of lines reads them; what is no line (it has a line break inside, or does not
 begin and end with a brace) is read by itself.
@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.excerpting import excerpt_of_bytes
-from engine.connectors.formats.json_format import JSON_CODEC
-from engine.connectors.formats.model import Layout
 from engine.connectors.formats.port import Read, Reader, SideConfig
 from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.formats.registry.wire import at_places, read_apart, rejoined
@@ -61,7 +59,7 @@ class JsonSideReader:
         text = below_each_other(payloads)
         if _is_lines(text, len(payloads)):
             return self._lines(payloads, text)
-        is_line = _are_lines(payloads)
+        is_line = are_lines(payloads)
         places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
         lines = payloads.gather(places[0])
         parts = [self._lines(lines, below_each_other(lines)), self._one_by_one(payloads.gather(places[1]))]
@@ -89,20 +87,6 @@ class JsonSideReader:
         return Read(raw, pl.concat([rejects, reject_rows(bad)]).sort("offset"))
 
 
-class LenientJsonReader:
-    """Reads as ksqlDB does: see ``formats.lenient``."""
-
-    def __init__(self, config: SideConfig) -> None:
-        self._layout = Layout(config.columns, is_wrapped=not config.is_unwrapped)
-
-    def read(self, payloads: pl.Series) -> Read:
-        texts = payloads.to_list()
-        found = JSON_CODEC.decode(texts, self._layout)
-        bad = [(place, "wrong_type", why, excerpt_of_bytes(texts[place])) for place, why in sorted(found.faults.items())]
-        raw = pl.DataFrame([*found.columns.values(), pl.int_range(len(texts), dtype=pl.Int64, eager=True).alias("_offset")])
-        return Read(raw.filter(~pl.col("_offset").is_in(list(found.faults))) if bad else raw, reject_rows(bad))
-
-
 class RegisteredJsonReader:
     """Reads JSON behind a schema's number. The schema itself is not looked at: columns are judged as they are declared."""
 
@@ -117,12 +101,6 @@ class RegisteredJsonReader:
 def json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
     """Return what reads strictly."""
     inner = JsonSideReader(config)
-    return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
-
-
-def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return what reads with leniency."""
-    inner = LenientJsonReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
 
 
@@ -170,12 +148,12 @@ def below_each_other(payloads: pl.Series) -> bytes:
 
 
 def _is_lines(text: bytes, payloads: int) -> bool:
-    """Whether all payloads of a joined text are lines, as ``_are_lines`` has it."""
+    """Whether all payloads of a joined text are lines, as ``are_lines`` has it."""
     breaks = text.count(b"\n")
     return breaks == payloads - 1 == text.count(b"}\n{") and text.startswith(b"{") and text.endswith(b"}") and b"\r" not in text
 
 
-def _are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return which payloads are one line from brace to brace: below each other only such ones cannot be taken for fewer or more."""
     framed = payloads.bin.starts_with(b"{") & payloads.bin.ends_with(b"}")
     return (framed & ~payloads.bin.contains(b"\n") & ~payloads.bin.contains(b"\r")).to_numpy()

@@ -59,8 +59,12 @@ class Fetched:
 
     @property
     def size_bytes(self) -> int:
-        """Of keys and values together."""
-        return int(self.keys.bin.size().sum() or 0) + int(self.values.bin.size().sum() or 0)
+        """Of keys, values and headers together."""
+        size = int(self.keys.bin.size().sum() or 0) + int(self.values.bin.size().sum() or 0)
+        if self.headers is None or not len(self.headers):
+            return size
+        entries = self.headers.explode().struct
+        return size + int(entries.field("key").str.len_bytes().sum() or 0) + int(entries.field("value").bin.size().sum() or 0)
 
     def part(self, first: int, last: int) -> Fetched:
         """Return the records from one place to another."""

@@ -161,3 +161,61 @@ def test_without_a_root_nothing_is_written() -> None:
     definition = DELIVERIES["delta"].model_validate({"type": "delta", "path": "out"})
     with pytest.raises(DefinitionInvalid, match="SLACKWATER_DELIVERY_ROOT"):
         DELIVERY_KINDS["delta"].check(definition, result(), site(None))
+
+
+@pytest.mark.parametrize("kind", ["files", "delta"])
+def test_a_directory_that_no_file_system_can_have_is_refused(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for path in ("a" * 300, "a/" + "é" * 200, "circle/of/links"):
+        definition = DELIVERIES[kind].model_validate({"type": kind, "path": path})
+        with pytest.raises(DefinitionInvalid):
+            DELIVERY_KINDS[kind].check(definition, result(), site(tmp_path))
+
+
+def test_files_that_their_reader_has_taken_away_do_not_stop_a_delivery(tmp_path: Path) -> None:
+    delivery = opened(NDJSON, tmp_path)
+    delivery.position()
+    delivery.deliver(rows(0, 3), 0, 3)
+    for each in (tmp_path / "out").glob("*.ndjson"):
+        each.unlink()
+    later = opened(NDJSON, tmp_path)
+    assert later.position() == 3
+    later.deliver(rows(3, 5), 3, 5)
+    assert [row["price"] for row in read(NDJSON, tmp_path)] == [3, 4]
+
+
+def test_a_table_that_is_partitioned_otherwise_is_refused(tmp_path: Path) -> None:
+    former = opened({**DELTA, "partition_by": "date"}, tmp_path)
+    former.position()
+    former.deliver(rows(0, 2), 0, 2)
+    other = opened(DELTA, tmp_path, number=2)
+    assert other.position() is None
+    with pytest.raises(DeliveryStopped, match="partition") as caught:
+        other.deliver(rows(0, 2), 0, 2)
+    assert caught.value.reason == "delivery_refused"
+    dated, plain = (
+        opened({**DELTA, "partition_by": "date", "path": "plain"}, tmp_path, number=3),
+        opened({**DELTA, "path": "plain"}, tmp_path),
+    )
+    plain.deliver(rows(0, 2), 0, 2)
+    with pytest.raises(DeliveryStopped, match="partition"):
+        dated.deliver(rows(0, 2), 0, 2)
+
+
+def test_a_table_with_other_types_is_refused_and_nothing_is_cast(tmp_path: Path) -> None:
+    pl.DataFrame({"item": ["a"], "price": ["12"]}).write_delta(str(tmp_path / "out"))
+    delivery = opened(DELTA, tmp_path)
+    delivery.position()
+    with pytest.raises(DeliveryStopped, match="price is of type string") as caught:
+        delivery.deliver(rows(0, 2), 0, 2)
+    assert caught.value.reason == "delivery_refused"
+
+
+def test_a_rule_of_the_table_that_a_row_breaks_stops_the_delivery(tmp_path: Path) -> None:
+    delivery = opened(DELTA, tmp_path)
+    delivery.position()
+    delivery.deliver(rows(0, 1), 0, 1)
+    DeltaTable(tmp_path / "out").alter.add_constraint({"cheap": "price < 1"})
+    with pytest.raises(DeliveryStopped, match="rule") as caught:
+        delivery.deliver(rows(1, 2), 1, 2)
+    assert caught.value.reason == "delivery_refused"

@@ -14,13 +14,16 @@ import polars as pl
 import pytest
 
 from engine.connectors.canonical import canonicalise
+from engine.connectors.formats.debezium.fields import row_of_events
 from engine.connectors.formats.debezium.json_splitting import split
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings
+from engine.connectors.formats.debezium.topic import ChangeReader
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.settings import RegistrySettings
 from engine.connectors.formats.registry.wire import header_of
+from engine.definition.connector import ChangeRules
 from engine.definition.types import Schema, parse_type
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 from tests.unit.connectors.relations import relation
@@ -167,6 +170,24 @@ def test_a_row_of_a_name_elsewhere_in_the_event_does_not_have_it() -> None:
     del lacking["before"]["price"]
     (found,) = absent([text(lacking, has_schema=False)], time_unit="us", decimals="bytes")
     assert found == ["name", "price", "at", "day"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"id": 1},
+        {"id": 1, "shape": {"price": 1, "at": 2, "day": 3}},
+        {"id": 1, "all": [{"price": 1, "at": 2, "day": 3}]},
+        {"after": {"day": 1}},
+    ],
+)
+@pytest.mark.parametrize("before", [None, row(1), {**row(1), "after": 1}, {**row(1), "after": {"after": 1}}])
+@pytest.mark.parametrize("beside", [{}, {"transaction": {"day": 1}}, {"source": None}])
+@pytest.mark.parametrize("is_turned", [True, False])
+def test_a_name_elsewhere_is_never_taken_for_the_rows(after: dict[str, Any], before: Any, beside: Any, is_turned: bool) -> None:
+    whole = {**event("u", before, {"id": 1, "name": "x", **after}), **beside}
+    payload = text(dict(reversed(whole.items())) if is_turned else whole, has_schema=False)
+    assert absent([payload], time_unit="us", decimals="bytes") == [["price", "at", "day"]]
 
 
 def test_a_replay_after_a_restart_does_not_bring_back_a_deleted_row() -> None:
@@ -409,3 +430,103 @@ def test_events_that_hold_two_objects_or_half_of_one_cannot_take_anothers_place(
     changes = read([*torn, *good], time_unit="us", decimals="bytes")
     assert changes.rejects["offset"].to_list() == [0, 1, 2]
     assert [number for _, _, number, _ in ops(changes)] == [0, 1, 2, 3, 4]
+
+
+STRANGE = {
+    "a number of many digits": b"1" * 5_000,
+    "no UTF-8": b'"\xff"',
+    "deep nesting": b"[" * 3_000 + b"]" * 3_000,
+    "braces in a text": rb'"}}\"{{"',
+    "a line break": b'\n{"a":\r\n[]}',
+}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("has_schema", [True, False])
+@pytest.mark.parametrize("value", STRANGE.values(), ids=STRANGE)
+def test_an_event_is_read_alike_whatever_it_comes_with(value: bytes, has_schema: bool, is_whole: bool) -> None:
+    held = row(1) if is_whole else {"id": 1}
+    plain = text(event("c", None, held), has_schema=has_schema)
+    strange = plain.replace(b'{"id":1', b'{"nobody":' + value + b',"id":1')
+    assert strange != plain
+    good = [text(event("c", None, row(2)), has_schema=has_schema)] * 40
+    more: dict[str, Any] = {} if has_schema else {"time_unit": "us", "decimals": "bytes"}
+    expected = DebeziumReader(settings(**more)).rows(pl.Series([plain]))
+    for payloads in ([strange], [*good, strange], [strange, *good]):
+        found = DebeziumReader(settings(**more)).rows(pl.Series(payloads, dtype=pl.Binary))
+        assert found.rejects.rows() == []
+        own = found.raw.filter(pl.col("id") == 1)
+        assert own.drop("_offset").rows() == expected.raw.drop("_offset").rows()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b'{"op":"c"', b'{"op":"c}', b'{"op" "c"}', b'{"op":}', b'{"op":"c"}{"op":"c"}', b"{op:1}", b'{"op":"a\nb"}', b"[]", b""],
+)
+def test_what_is_no_object_is_refused_whatever_it_comes_with(payload: bytes) -> None:
+    for payloads in ([payload], [*[text(event("c", None, row(2)))] * 40, payload]):
+        found = read([*payloads])
+        assert found.rejects["reason"].to_list() == ["malformed_json"]
+        assert found.rejects["offset"].to_list() == [len(payloads) - 1]
+
+
+def of_topic(payloads: list[bytes], **rules: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    table = relation(TYPES, kind="table", key=("id",), change_rules=ChangeRules(**rules) if rules else None)
+    values = pl.Series(payloads, dtype=pl.Binary)
+    return ChangeReader(table, DebeziumReader(settings())).read(pl.Series([None] * len(values), dtype=pl.Binary), values)
+
+
+def lacking(number: int, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row(number).items() if name not in names}
+
+
+MIXED = [
+    event("c", None, row(1), lsn=1), event("c", None, lacking(2, "name", "day"), lsn=2), event("d", {"id": 1}, lsn=3),
+    event("u", row(3), lacking(4, "day"), lsn=4), event("c", None, {**row(5), "name": None, "day": None}, lsn=5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", range(1, len(MIXED) + 1))
+def test_rows_of_a_topic_that_lack_a_declared_column_are_refused_however_it_is_cut(size: int) -> None:
+    rows, rejects = [], []
+    for first in range(0, len(MIXED), size):
+        raw, bad = of_topic([text(each) for each in MIXED[first : first + size]])
+        assert not {"_absent", "_table"} & {*raw.columns}
+        rows += [(first + place, *more) for place, *more in raw.select("_offset", "$op", "id").rows()]
+        rejects += [(first + place, *more) for place, *more in bad.select("offset", "reason", "detail").rows()]
+    assert rows == [(0, "upsert", 1), (2, "delete", 1), (3, "delete", 3), (4, "upsert", 5)], "an old key is gone at any rate"
+    assert [each[:2] for each in rejects] == [(1, "column_missing"), (3, "column_missing")]
+    assert "column 'name', 'day':" in rejects[0][2]
+    assert "column 'day':" in rejects[1][2]
+
+
+def test_columns_that_rows_of_a_topic_may_lack_are_null() -> None:
+    raw, rejects = of_topic([text(each) for each in MIXED], absent=("day",))
+    assert raw.filter(pl.col("id") == 4).select("name", "day").rows() == [("a", None)]
+    assert rejects.select("offset", "reason").rows() == [(1, "column_missing")]
+    assert "column 'name':" in rejects["detail"][0]
+    _, rejects = of_topic([text(each) for each in MIXED], absent=("day", "name"))
+    assert not rejects.height
+
+
+def test_rows_of_a_topic_are_of_the_tables_that_are_named() -> None:
+    named = ("public.a", "b")
+    events = [
+        event("c", None, row(1), schema="public", table="a"), event("c", None, row(2), schema="other", table="a"),
+        event("c", None, row(3), table="b"), event("d", {"id": 1}, schema="other", table="a"), event("c", None, row(4), table=None),
+        event("u", row(5), lacking(6, "day"), table="c"),
+    ]  # fmt: skip
+    raw, rejects = of_topic([text(each) for each in events], tables=named)
+    assert raw["id"].to_list() == [1, 3]
+    assert rejects.select("offset", "reason").rows() == [(place, "other_table") for place in (1, 3, 4, 5)]
+    assert "'other.a'" in rejects["detail"][0]
+    assert "'public.a', 'b'" in rejects["detail"][0]
+    raw, rejects = of_topic([text(each) for each in events[:5]])
+    assert (raw["id"].to_list(), rejects.height) == ([1, 2, 3, 1, 4], 0)
+
+
+def test_of_rows_without_a_schema_the_newest_has_the_columns() -> None:
+    old, new = {"id": 1, "name": "a"}, {"id": 1, "title": "b"}
+    events = [event("c", None, old), event("u", old, new), event("u", new, new), event("d", {"id": 1})]
+    assert [name for name, _ in row_of_events(events)] == ["id", "title"]
+    assert [name for name, _ in row_of_events(events[-1:])] == ["id"]

@@ -145,3 +145,11 @@ def test_what_is_no_number_is_written_as_a_text() -> None:
 def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
     assert of_double(value) == text
     assert float(json.loads(text)) == value
+
+
+@pytest.mark.parametrize("number", ["1e99999999999999999999", "-1e-99999999999999999999"])
+def test_an_exponent_that_no_decimal_has_is_a_fault_of_its_record(number: str) -> None:
+    of = layout(A="string")
+    found = JSON.decode([b'{"A":"x","other":' + number.encode() + b"}", b'{"A":"y"}'], of)
+    assert list(found.faults) == [0]
+    assert found.columns["A"].to_list() == [None, "y"]
