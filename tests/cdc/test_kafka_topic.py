@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def test_likewise_in_avro_with_a_registry(kafka_broker: Broker, registry: RealRe
 def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dict[str, Any], registry: str | None = None) -> None:
     where = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}
     Cluster(kafka_broker.bootstrap).topic(3, name=TOPIC)
-    with service(PATIENT) as found, psycopg.connect(**where) as database, psycopg.connect(**where) as other:
+    with closing(debezium), service(PATIENT) as found, psycopg.connect(**where) as database, psycopg.connect(**where) as other:
         shop = Shop(found, [database, other], debezium)
         database.execute(TABLE)
         work(database, random.Random(15), 20)
@@ -212,8 +213,6 @@ def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dic
         except BaseException:
             print(debezium.log())
             raise
-        finally:
-            debezium.close()
 
 
 def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any], registry: str | None) -> None:
