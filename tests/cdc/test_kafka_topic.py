@@ -18,9 +18,8 @@ from tests.cdc.debezium_server import DebeziumServer, why_not
 from tests.cdc.shop import HISTORY, TABLE, Row, history, programs, rows, wait_for_a_key, work
 from tests.conftest import ROOT
 from tests.faults.service import Service, service, until
-from tests.kafka import broker, real_registry
+from tests.kafka import broker
 from tests.kafka.broker import Broker
-from tests.kafka.real_registry import RealRegistry, running_registry
 from tests.kafka.topics import Cluster
 from tests.postgres_server import running
 
@@ -37,12 +36,9 @@ pytestmark = [
 TOPIC = "orders.public.orders"
 COLUMNS = {"id": "bigint", "customer": "string", "total": "decimal(10,2)", "note": "string"}
 PATIENT = {"SLACKWATER_DRIVER__LEASE_TTL_MS": "60000"}
-REGISTRY_VERSION = "2.6.13.Final"
-"""Debezium Server 3.0 brings the converter of this version."""
 
 _CATCH_UP_S = 240
 _TEXTS = "org.apache.kafka.common.serialization.StringSerializer"
-_BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 
 
 @pytest.fixture
@@ -57,14 +53,6 @@ def port() -> Iterator[int]:
 @pytest.fixture
 def kafka_broker() -> Iterator[Broker]:
     with broker.running() as found:
-        yield found
-
-
-@pytest.fixture
-def registry() -> Iterator[RealRegistry]:
-    if (reason := real_registry.why_not(REGISTRY_VERSION)) is not None:
-        pytest.skip(reason)
-    with running_registry(REGISTRY_VERSION) as found:
         yield found
 
 
@@ -92,22 +80,6 @@ def as_json() -> dict[str, str]:
     """Return how events are written with their schemas."""
     sink = {f"debezium.sink.kafka.producer.{side}.serializer": _TEXTS for side in ("key", "value")}
     return sink | {"debezium.format.key": "json", "debezium.format.value": "json"}
-
-
-def as_avro(registry: RealRegistry) -> dict[str, str]:
-    """Return how events are written in Avro, with a registry that is told as Confluent's is."""
-    found = {f"debezium.sink.kafka.producer.{side}.serializer": _BYTES for side in ("key", "value")}
-    for side in ("key", "value"):
-        said = {
-            "apicurio.registry.url": registry.native_url,
-            "apicurio.registry.auto-register": "true",
-            "apicurio.registry.find-latest": "true",
-            "apicurio.registry.as-confluent": "true",
-            "apicurio.registry.use-id": "contentId",
-            "schema.name.adjustment.mode": "avro",
-        }
-        found |= {f"debezium.format.{side}": "avro", **{f"debezium.format.{side}.{name}": value for name, value in said.items()}}
-    return found | {"debezium.source.schema.name.adjustment.mode": "avro"}
 
 
 class Shop:
@@ -194,12 +166,7 @@ def test_the_table_of_a_topic_equals_the_database_whatever_is_killed(kafka_broke
     _lives(kafka_broker, port, debezium, {"format": "debezium"})
 
 
-def test_likewise_in_avro_with_a_registry(kafka_broker: Broker, registry: RealRegistry, port: int, tmp_path: Path) -> None:
-    debezium = DebeziumServer(tmp_path / "debezium", as_avro(registry), variables(port, kafka_broker.bootstrap))
-    _lives(kafka_broker, port, debezium, {"format": "debezium", "encoding": "avro", "registry": "schemas"}, registry.url)
-
-
-def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dict[str, Any], registry: str | None = None) -> None:
+def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dict[str, Any]) -> None:
     where = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}
     Cluster(kafka_broker.bootstrap).topic(3, name=TOPIC)
     with closing(debezium), service(PATIENT) as found, psycopg.connect(**where) as database, psycopg.connect(**where) as other:
@@ -208,19 +175,17 @@ def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dic
         work(database, random.Random(15), 20)
         try:
             debezium.start()
-            _registered(shop, kafka_broker, value, registry)
+            _registered(shop, kafka_broker, value)
             _changes_and_kills(shop)
         except BaseException:
             print(debezium.log())
             raise
 
 
-def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any], registry: str | None) -> None:
+def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any]) -> None:
     """Register the table as soon as the snapshot says what its columns are."""
     source = {"type": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": TOPIC, "value": value}
     with httpx.Client(base_url=f"{shop.service.url}/v1", timeout=30) as http:
-        if registry is not None:
-            http.put("/connections/schemas", json={"type": "registry", "urls": [registry]}).raise_for_status()
 
         def is_registered() -> bool:
             body = {"columns": "infer", "materialize": True, "connector": source}
