@@ -55,7 +55,7 @@ def test_every_template_is_drawn() -> None:
     """The strategy reaches every kind of query, or the tests above show little."""
     seen: set[str] = set()
 
-    @settings(max_examples=150, database=None, derandomize=True)  # the same in each run, however many examples others draw
+    @settings(max_examples=500, database=None, derandomize=True)  # the same in each run, however many examples others draw
     @given(worlds())
     def look(world: World) -> None:
         for query in world.queries:
