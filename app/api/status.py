@@ -14,14 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import STATUS
-from app.api.schemas import (
+from app.api.schemas import Counter, QueryState
+from app.api.status_schemas import (
     Carrier,
-    Counter,
     Delivery,
     DeliveryTrouble,
     FeedProgress,
     PartitionProgress,
-    QueryState,
     Reason,
     Shares,
     StatusAnswer,
