@@ -19,9 +19,9 @@ from app.api.examples import FORK, FORK_WISH
 from app.api.fork_schemas import ForkAnswer, ForkBody
 from app.api.idempotent import created_once
 from app.api.query_answers import stored_answer
-from app.api.targets import look_at_target, within
+from app.api.targets import look_at_target
 from app.domain.access import refuse_beyond_scope
-from app.domain.forks import DEFINITION, ForkWish, forked_definition, place_in_body
+from app.domain.forks import ForkWish, forked_definition, place_in_body
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import named_in, names_in
 from app.store.catalog import load_visible_catalog
@@ -101,8 +101,10 @@ async def post_fork(
     asked = validated(ForkBody, body)
     async with services.database.inspection_turns.taken():
         definition, target = await planned(services, partial(_definition, services, name, asked))
-    with within(DEFINITION):
+    try:
         await look_at_target(services, target)
+    except DefinitionInvalid as error:
+        raise in_body(error) from error
     work = partial(_forked, services, name, definition, conditions, idempotency_key, body, response)
     async with services.database.control_turns.taken(is_long=True):
         return await to_thread.run_sync(at_one_commit, services.database.control, _files(services), work)
@@ -125,10 +127,7 @@ def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDe
             raise in_body(error) from error
         refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
         definition = with_functions(connection, definition, functions)
-        try:
-            return definition, asked_target(connection, definition)
-        except DefinitionInvalid:
-            return definition, None  # told where the fork is made
+        return definition, asked_target(connection, definition)
 
 
 def _forked(

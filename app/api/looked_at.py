@@ -9,20 +9,15 @@ from fastapi import Depends
 from app.api.bodies import JsonBody
 from app.api.deps import Name, Services, ServicesOf, planned
 from app.api.forks import BodyOfPut
+from app.api.query_answers import checked
 from app.api.targets import look_at_target
-from app.domain.access import refuse_beyond_scope
-from app.domain.scopes import named_in
 from app.errors import Forbidden
-from app.store.catalog import load_visible_catalog
 from app.store.delivery_targets import Target, asked_target
 from app.store.queries import find_query
-from app.store.sql.functions import with_functions
 from app.store.stored import opened
-from app.store.transactions import raw
 from engine.connectors.deliveries import TargetUnavailable
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.build import read_query
 
 POINTER = "/into/connector"
 
@@ -43,9 +38,7 @@ def _asked(services: Services, body: Any) -> Target | None:
     with services.database.inspection.begin() as connection:
         stored = find_query(connection, str(body.get("name")))
         before = None if stored is None else opened(QueryDefinition, stored.definition).functions
-        definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
-        refuse_beyond_scope(named_in(definition))
-        return asked_target(connection, definition)
+        return asked_target(connection, checked(connection, body, before))
 
 
 def _names_target(body: Any) -> bool:

@@ -18,9 +18,9 @@ from app.api.examples import COMMITS, REWIND, REWIND_WISH
 from app.api.idempotent import answered_once
 from app.api.query_answers import stored_answer
 from app.api.rewind_schemas import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
-from app.api.targets import look_at_target, within
+from app.api.targets import look_at_target
 from app.domain.access import refuse_beyond_scope, visible_position
-from app.domain.rewinds import DEFINITION, Place, named, place_in_body
+from app.domain.rewinds import Place, named, place_in_body
 from app.domain.scopes import named_in
 from app.store.catalog import load_visible_catalog
 from app.store.delivery_targets import Target, asked_target
@@ -100,8 +100,10 @@ async def post_rewind(
     if asked.definition is not None:
         async with services.database.inspection_turns.taken():
             definition, target = await planned(services, partial(_definition, services, name, asked.definition))
-    with within(DEFINITION):
+    try:
         await look_at_target(services, target)
+    except DefinitionInvalid as error:
+        raise in_body(error) from error
     wish = asked.desired_state
     if wish is None and definition is not None and "desired_state" in definition.model_fields_set:
         wish = definition.desired_state
@@ -123,10 +125,7 @@ def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefiniti
             raise in_body(error) from error
         refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
         definition = with_functions(connection, definition, functions)
-        try:
-            return definition, asked_target(connection, definition)
-        except DefinitionInvalid:
-            return definition, None  # told where the query is put back
+        return definition, asked_target(connection, definition)
 
 
 def _rewound(

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from app.api.deps import Services, looked_outside
 from app.store.delivery_targets import Target
 from app.store.site import delivery_site_of
-from engine.errors import DefinitionInvalid, Problem
 
 
 async def look_at_target(services: Services, target: Target | None) -> None:
@@ -21,12 +17,3 @@ async def look_at_target(services: Services, target: Target | None) -> None:
     if target is not None:
         site = delivery_site_of(services.settings)
         await looked_outside(services, lambda: target.check(site))
-
-
-@contextmanager
-def within(place: str) -> Iterator[None]:
-    """Let pointers of what is refused lead into the definition that stands at a place of the body."""
-    try:
-        yield
-    except DefinitionInvalid as error:
-        raise DefinitionInvalid([Problem(place + each.pointer, each.code, each.detail) for each in error.problems]) from error

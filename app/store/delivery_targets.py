@@ -16,6 +16,7 @@ from engine.connectors.deliveries import DeliverySite, Result
 from engine.connectors.delivery_kinds import DELIVERY_KINDS
 from engine.definition.delivery import DeliveryModel, goes_on
 from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
 from engine.plan.model import Output
 
@@ -49,14 +50,17 @@ def target_of(definition: QueryDefinition, output: Output) -> Target | None:
 
 
 def asked_target(connection: sa.Connection, definition: QueryDefinition) -> Target | None:
-    """Return the target that a definition names anew; None: there is none, or results of these columns are delivered there already.
+    """Return the target that a definition names anew.
 
-    Raises:
-        DefinitionInvalid: with every problem.
+    None: there is none, or results of these columns are delivered there already, or the definition is wrong, which is reported where it is
+    carried out.
     """
     if definition.into.connector is None:
         return None
-    output = build_plan(normalise(definition), load_catalog(raw(connection))).output
+    try:
+        output = build_plan(normalise(definition), load_catalog(raw(connection))).output
+    except DefinitionInvalid:
+        return None
     target = target_of(definition, output)
     return None if target is None or _is_known(connection, target, output) else target
 
