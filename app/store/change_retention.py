@@ -15,7 +15,7 @@ import psycopg
 import sqlalchemy as sa
 
 from app.errors import Conflict, Fault
-from app.store.log_tables import feed
+from app.store.log_tables import RESULT_FEED, feed
 from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
 from engine.connectors.log.sequences import trim_sequence
@@ -31,7 +31,7 @@ _LOGS = """
 _STREAMS = "SELECT id, name, retention_ms FROM log.feed WHERE retention_ms IS NOT NULL AND next_sequence IS NOT NULL ORDER BY id"
 _DELIVERED = f"""
     SELECT min(d.position) FROM slackwater.delivery d JOIN slackwater.relation r ON r.produced_by = d.query_id
-    WHERE %(feed)s = CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END
+    WHERE %(feed)s = {RESULT_FEED}
 """  # noqa: S608 - made of constants
 _REPLAYS = """
     SELECT f.id, h.partition, coalesce((c.position -> f.name ->> h.partition::text)::bigint, 0)

@@ -16,9 +16,9 @@ import psycopg
 from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from app.store.log_tables import RESULT_FEED
 from engine.connectors.delivered_rows import Gathered, Noted, gather
 from engine.connectors.deliveries import Result
-from engine.plan.result_feeds import CHANGES
 
 Connection = psycopg.Connection[Any]
 
@@ -40,11 +40,11 @@ _RENEW: Final = """
 UPDATE slackwater.delivery SET lease_expires_at = now() + %(ttl_ms)s * interval '1 millisecond' WHERE lease_owner = %(owner)s
 """
 _LOOK: Final = f"""
-SELECT d.query_id, d.id, d.epoch, d.definition, d.position, d.planned, q.name AS query, r.version AS result_version,
-    r.kind, r.definition AS output, f.next_sequence, {_WANTED} AS is_wanted,
+SELECT d.id, d.epoch, d.definition, d.position, d.planned, q.name AS query, r.version AS result_version, r.definition AS output,
+    f.next_sequence, {_WANTED} AS is_wanted,
     (SELECT max(c.updated_at) FROM slackwater.connection c) AS connections_at
 FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id JOIN slackwater.relation r ON r.produced_by = q.id
-JOIN log.feed f ON f.name = CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END
+JOIN log.feed f ON f.name = {RESULT_FEED}
 WHERE d.lease_owner = %(owner)s
 """  # noqa: S608
 _HELD: Final = "d.id = %(id)s AND d.epoch = %(epoch)s"
@@ -53,8 +53,8 @@ SELECT position, planned, extract(epoch FROM clock_timestamp() - planned_at)::do
 FROM slackwater.delivery d WHERE {_HELD}
 """  # noqa: S608
 _HOLD: Final = f"""
-SELECT f.id, f.next_sequence FROM slackwater.delivery d JOIN slackwater.relation r ON r.produced_by = d.query_id
-JOIN log.feed f ON f.name = CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END
+SELECT f.id FROM slackwater.delivery d JOIN slackwater.relation r ON r.produced_by = d.query_id
+JOIN log.feed f ON f.name = {RESULT_FEED}
 WHERE {_HELD} FOR UPDATE OF d
 """  # noqa: S608
 _PLAN: Final = f"""
@@ -62,19 +62,20 @@ UPDATE slackwater.delivery d SET position = %(start)s, planned = %(upto)s, plann
     delivered_rows = delivered_rows + greatest(%(start)s - position, 0)
 WHERE {_HELD}
 """  # noqa: S608
+_WELL: Final = """attempt = 0, next_attempt_at = NULL, error = NULL,
+    state_since = CASE WHEN d.error IS NULL THEN state_since ELSE now() END"""
+_BEFORE: Final = f"""
+FROM (SELECT id, error FROM slackwater.delivery WHERE id = %(id)s FOR UPDATE) before WHERE {_HELD} AND before.id = d.id
+"""  # noqa: S608
 _DELIVERED: Final = f"""
 UPDATE slackwater.delivery d SET position = %(upto)s, delivered_rows = delivered_rows + %(rows)s, delivered_at = now(),
-    event_time_ms = greatest(event_time_ms, %(event_time_ms)s), is_known = true, attempt = 0, next_attempt_at = NULL, error = NULL,
-    state_since = CASE WHEN d.error IS NULL THEN state_since ELSE now() END
-FROM (SELECT id, error FROM slackwater.delivery WHERE id = %(id)s FOR UPDATE) before
-WHERE {_HELD} AND before.id = d.id RETURNING before.error IS NOT NULL
+    event_time_ms = greatest(event_time_ms, %(event_time_ms)s), is_known = true, {_WELL}
+{_BEFORE} RETURNING before.error IS NOT NULL
 """  # noqa: S608
 _REACHED: Final = f"""
 UPDATE slackwater.delivery d SET position = %(start)s, planned = %(start)s, is_known = %(is_known)s,
-    delivered_rows = delivered_rows + greatest(%(start)s - position, 0), attempt = 0, next_attempt_at = NULL, error = NULL,
-    state_since = CASE WHEN d.error IS NULL THEN state_since ELSE now() END
-FROM (SELECT id, error FROM slackwater.delivery WHERE id = %(id)s FOR UPDATE) before
-WHERE {_HELD} AND before.id = d.id RETURNING before.error IS NOT NULL
+    delivered_rows = delivered_rows + greatest(%(start)s - position, 0), {_WELL}
+{_BEFORE} RETURNING before.error IS NOT NULL
 """  # noqa: S608
 _FAILED: Final = f"""
 UPDATE slackwater.delivery d SET failures = failures + 1, attempt = attempt + 1, is_stopped = %(is_stopped)s,
@@ -82,8 +83,7 @@ UPDATE slackwater.delivery d SET failures = failures + 1, attempt = attempt + 1,
     lease_owner = CASE WHEN %(is_stopped)s THEN NULL ELSE lease_owner END,
     error = %(error)s || jsonb_build_object('at', now()),
     state_since = CASE WHEN d.error IS NULL OR %(is_stopped)s THEN now() ELSE state_since END
-FROM (SELECT id, error FROM slackwater.delivery WHERE id = %(id)s FOR UPDATE) before
-WHERE {_HELD} AND before.id = d.id RETURNING before.error IS NULL
+{_BEFORE} RETURNING before.error IS NULL
 """  # noqa: S608
 _RELEASE: Final = f"UPDATE slackwater.delivery d SET lease_owner = NULL, lease_expires_at = NULL WHERE {_HELD}"  # noqa: S608
 _RELEASE_ALL: Final = "UPDATE slackwater.delivery SET lease_owner = NULL, lease_expires_at = NULL WHERE lease_owner = %s"
@@ -129,7 +129,6 @@ class Seen:
         connections_at: when a connection was last changed, whichever; None: there are none.
     """
 
-    query_id: UUID
     id: UUID
     epoch: int
     definition: Mapping[str, Any]
@@ -137,7 +136,6 @@ class Seen:
     planned: int
     query: str
     result_version: int
-    kind: str
     output: Mapping[str, Any]
     next_sequence: int
     is_wanted: bool
@@ -182,7 +180,7 @@ def release(connection: Connection, held: Held) -> None:
 
 
 def release_all(connection: Connection, owner: UUID) -> None:
-    """Give back whatever a process that is gone had under this name."""
+    """Give back whatever a driver's process had under this name, where it is gone."""
     connection.execute(_RELEASE_ALL, (owner,))
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.deliveries import DeliveryFacts
-from engine.plan.result_feeds import CHANGES
+from app.store.log_tables import RESULT_FEED
 
 # The batch that holds the first row that is not delivered is the one with the greatest first number up to it.
 _FACTS: Final = f"""
@@ -23,7 +23,7 @@ SELECT q.name AS query, d.id::text AS id, d.definition, q.desired_state, d.posit
     coalesce(d.lease_expires_at > now(), false) AS is_leased
 FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id
 LEFT JOIN slackwater.relation r ON r.produced_by = q.id
-LEFT JOIN log.feed f ON f.name = CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END
+LEFT JOIN log.feed f ON f.name = {RESULT_FEED}
 WHERE q.deleted_at IS NULL
 """  # noqa: S608 - made of constants
 _OF_QUERY: Final = sa.text(_FACTS + " AND q.id = :query")

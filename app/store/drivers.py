@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from app.domain.internal_queries import PREFIX
 from app.domain.placement import DriverLoad, Fleet
+from app.store import deliveries
 
 Connection = psycopg.Connection[Any]
 
@@ -103,7 +104,5 @@ def forget_driver(connection: Connection, driver_id: UUID) -> None:
             """,
             (driver_id,),
         )
-        connection.execute(
-            "UPDATE slackwater.delivery SET lease_owner = NULL, lease_expires_at = NULL WHERE lease_owner = %s", (driver_id,)
-        )
+        deliveries.release_all(connection, driver_id)
         connection.execute("DELETE FROM slackwater.driver WHERE id = %s", (driver_id,))

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
+
+from engine.plan.result_feeds import CHANGES
+
+RESULT_FEED: Final = f"CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END"
+"""In a statement, the name of the feed of a result whose relation is ``r``: ``named_result_feed`` in SQL."""
 
 _METADATA = sa.MetaData(schema="log")
 
