@@ -54,17 +54,16 @@ class Delivering:
         if now < self._look_at:
             return
         self._look_at = now + EVERY_S
-        process = self._process
-        if process is not None and process.poll() is None:
+        if self.pid is not None:
             return
-        if process is not None and process.returncode != 0:
+        ended, self._process = self._process, None
+        if ended is not None and ended.returncode != 0:
             # One that dies as soon as it begins is not started again and again.
             self._pause_s = EVERY_S if now - self._started_at > HEALTHY_S else min(2 * self._pause_s, LONGEST_PAUSE_S)
             self._look_at = now + self._pause_s
-            log.warning("delivering_lost", exit_code=process.returncode, again_in_s=self._pause_s)
+            log.warning("delivering_lost", exit_code=ended.returncode, again_in_s=self._pause_s)
         elif is_any_free(connection):
             self._spawn(now)
-        self._process = self._process if self.pid is not None else None
 
     def ask_to_end(self) -> None:
         """Let the process end in order; returns at once."""

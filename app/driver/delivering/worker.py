@@ -154,13 +154,14 @@ class Worker:
     def _pause_s(self, seen: Seen, now: float) -> float:
         """Return for how long nothing is to be done."""
         opened = self._open
-        if opened is None or opened.start is None:
+        if opened is not None and opened.start is not None:
+            start = opened.start
+        elif seen.planned > seen.position:
             # What an earlier process had under way is looked at, and ended, also where nothing more comes.
-            waits = 0 if seen.planned > seen.position else seen.next_sequence - seen.position
-            if seen.planned > seen.position:
-                return 0.0
+            return 0.0
         else:
-            waits = seen.next_sequence - opened.start
+            start = seen.position
+        waits = seen.next_sequence - start
         if waits <= 0:
             self._pending_since = None
             return float("inf")
@@ -170,9 +171,7 @@ class Worker:
 
     def _deliver(self, seen: Seen) -> None:
         opened = self._opened(seen)
-        if opened.start is None:
-            self._ask(opened)
-        start = opened.start or 0
+        start = self._ask(opened) if opened.start is None else opened.start
         with self._lender.lent() as connection:
             gathered = deliveries.plan(connection, self.held, start, opened.result, is_known=opened.is_known)
             if gathered is None:
@@ -190,8 +189,8 @@ class Worker:
         self._pending_since = None
         log.debug("results_delivered", query=seen.query, start=start, upto=gathered.upto)
 
-    def _ask(self, opened: _Open) -> None:
-        """Find out where the target is."""
+    def _ask(self, opened: _Open) -> int:
+        """Find out where the target is; returns the number of the row that comes next."""
         self._step_since = self._clock()
         found = opened.target.position()
         self._step_since = None
@@ -199,6 +198,7 @@ class Worker:
             noted = deliveries.noted(connection, self.held)
         opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
         opened.is_known = found is not None
+        return opened.start
 
     def _opened(self, seen: Seen) -> _Open:
         """Return the target, opened anew where the definition or the result's columns are others."""
