@@ -25,6 +25,7 @@ import structlog
 
 from app.domain.lifecycle import Limits
 from app.domain.states import State
+from app.driver.bell import WISHES, listen_forever
 from app.driver.collecting import Collecting
 from app.driver.deliveries import Delivering
 from app.driver.host import QueryHost
@@ -44,7 +45,6 @@ from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
 from engine.connectors.retention import Retention
 
-WISHES = "slackwater_wish"
 # The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
 LONGEST_PAUSE_S = 1.0
 # What stopping the session and the last writes may take after the queries were stopped.
@@ -132,7 +132,8 @@ class DriverProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
-        threading.Thread(target=self._listen_forever, name="bell", daemon=True).start()
+        bell = (self._dsn, (WISHES,), self._wake.set, LONGEST_PAUSE_S)
+        threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
         while not self._is_over():
@@ -292,20 +293,6 @@ class DriverProcess:
         """Remove a deleted query: its directory first, since the row is all that remembers it."""
         discard_query(self._checkpoints_dir, leased.query_id)
         transitions.purge(connection, self._identity.driver_id, leased, self._root.id)
-
-    def _listen_forever(self) -> None:
-        """Ring when a wish was written. Only shortens the wait: a bell that is away for a while is no fault."""
-        while True:
-            with (
-                suppress(psycopg.OperationalError),
-                # Waits by trade: it ends with other connections that are found dead.
-                LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
-            ):
-                connection.execute(f"LISTEN {WISHES}")
-                self._wake.set()
-                for _ in connection.notifies():
-                    self._wake.set()
-            time.sleep(LONGEST_PAUSE_S)
 
     def _end(self) -> None:
         """Say goodbye. With something still alive the row stays: only the end of the process makes an end of that."""

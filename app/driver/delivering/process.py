@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 from uuid import UUID
@@ -17,19 +17,18 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from app.driver.bell import WISHES, listen_forever
 from app.driver.delivering.lending import Lender
 from app.driver.delivering.worker import UNAVAILABLE, Worker
 from app.driver.schema_fit import has_parent
 from app.settings import Settings
 from app.store import deliveries
-from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.deliveries import DeliveryLost, Held
 from app.store.site import delivery_site_of
-from engine.connectors.links import LinkedConnection
 from engine.connectors.postgres import Connection, connect
 from engine.connectors.written import COMMIT_CHANNEL
 
-CHANNELS: Final = ("slackwater_wish", COMMIT_CHANNEL)
+CHANNELS: Final = (WISHES, COMMIT_CHANNEL)
 LOOK_S: Final = 0.5
 """Between two looks where nothing rings."""
 
@@ -53,10 +52,10 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Held:
-    """A worker, and whether it was told of that it hangs."""
+    """A worker, and whether it is noted that it hangs."""
 
     worker: Worker
-    is_told: bool = field(default=False)
+    is_noted: bool = False
 
 
 class DeliveryProcess:
@@ -85,7 +84,8 @@ class DeliveryProcess:
         """Loop. Call it from the main thread. Threads may still hang behind it: leave with ``os._exit``."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        threading.Thread(target=self._listen_forever, name="bell", daemon=True).start()
+        bell = (self._site.dsn, CHANNELS, self._wake.set, LOOK_S)
+        threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         log.info("delivering_started", owner=str(self._owner))
         while not self._is_over():
             self._wake.wait(LOOK_S)
@@ -133,7 +133,7 @@ class DeliveryProcess:
                 own.worker.end()
             else:
                 own.worker.show(found)
-                self._tell_of_silence(connection, held, own)
+                self._note_hanging(connection, held, own)
         for held, each in seen.items():
             if each.is_wanted:
                 worker = Worker(self._site, self._lender, each, self._wake.set)
@@ -144,12 +144,12 @@ class DeliveryProcess:
         if self._held:
             self._busy_at = time.monotonic()
 
-    def _tell_of_silence(self, connection: Connection, held: Held, own: _Held) -> None:
+    def _note_hanging(self, connection: Connection, held: Held, own: _Held) -> None:
         hangs_s = own.worker.hangs_for_s
         if hangs_s < HANGS_S:
-            own.is_told = False
-        elif not own.is_told:
-            own.is_told = True
+            own.is_noted = False
+        elif not own.is_noted:
+            own.is_noted = True
             with suppress(DeliveryLost):
                 deliveries.note_failed(connection, held, UNAVAILABLE, f"the target has not answered for {hangs_s:.0f} s", 0)
 
@@ -163,20 +163,6 @@ class DeliveryProcess:
             with suppress(psycopg.Error):
                 self._connection.close()
             self._connection = None
-
-    def _listen_forever(self) -> None:
-        """Ring when a query has committed or was edited. Only shortens the wait."""
-        while True:
-            with (
-                suppress(psycopg.OperationalError),
-                LinkedConnection.connect(self._site.dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
-            ):
-                for channel in CHANNELS:
-                    connection.execute(f"LISTEN {channel}")
-                self._wake.set()
-                for _ in connection.notifies():
-                    self._wake.set()
-            time.sleep(LOOK_S)
 
     def _end(self) -> None:
         """Let what is under way end, for a while, and give the leases back; what hangs keeps its own until that runs out."""

@@ -1,0 +1,39 @@
+"""The thread that rings for the loop of a driver's process when the database says that there is something to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import psycopg
+
+from app.store.database import CONNECT_TIMEOUT_SECONDS
+from engine.connectors.links import LinkedConnection
+
+WISHES: Final = "slackwater_wish"
+"""Rings when what is wished of a query was written."""
+
+
+def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[], None], pause_s: float) -> None:
+    """Ring when something comes on a channel. Only shortens the wait: a bell that is away for a while is no fault.
+
+    Args:
+        dsn: the database.
+        channels: what to listen to.
+        ring: called for each notification, and once whenever the connection is there.
+        pause_s: after a lost connection, until the next is tried.
+    """
+    while True:
+        with (
+            suppress(psycopg.OperationalError),
+            # Waits by trade: it ends with other connections that are found dead.
+            LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
+        ):
+            for channel in channels:
+                connection.execute(f"LISTEN {channel}")
+            ring()
+            for _ in connection.notifies():
+                ring()
+        time.sleep(pause_s)
