@@ -36,10 +36,9 @@ Found = TypeVar("Found")
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
-OUTSIDE: Final = 8
-"""So many sources are looked at outside of the database at once: a fifth of the threads that serve requests."""
-
 MAX_KEY_LENGTH = 4_096
+OUTSIDE: Final = 8
+"""So many sources and targets are looked at outside of the database at once: a fifth of the threads that serve requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +112,12 @@ async def planning_turn(services: Services) -> AsyncIterator[None]:
     Raises:
         Unavailable: ``planning_busy``.
     """
-    try:
-        async with asyncio.timeout(services.settings.limits.planning_wait_s):
-            await services.planning.acquire()
-    except TimeoutError as error:
-        detail = "many definitions are being checked; try again in a moment (SLACKWATER_LIMITS__PLANNING)"
-        raise Unavailable("planning_busy", detail, headers={"Retry-After": "1"}) from error
-    try:
-        with patience(_Deadline(services.settings.limits.planning_cpu_s)):
+    detail = "many definitions are being checked; try again in a moment (SLACKWATER_LIMITS__PLANNING)"
+    limits = services.settings.limits
+    busy = Unavailable("planning_busy", detail, headers={"Retry-After": "1"})
+    async with _turn(services.planning, limits.planning_wait_s, busy):
+        with patience(_Deadline(limits.planning_cpu_s)):
             yield
-    finally:
-        services.planning.release()
 
 
 async def planned(services: Services, work: Callable[[], Found]) -> Found:
@@ -142,16 +136,28 @@ async def looked_outside(services: Services, work: Callable[[], Found]) -> Found
     Raises:
         Unavailable: ``sources_busy``.
     """
-    try:
-        async with asyncio.timeout(services.settings.limits.planning_wait_s):
-            await services.outside.acquire()
-    except TimeoutError as error:
-        detail = f"{OUTSIDE} sources are being looked at, and what they name answers slowly; try again in a moment"
-        raise Unavailable("sources_busy", detail, headers={"Retry-After": "1"}) from error
-    try:
+    detail = f"{OUTSIDE} sources are being looked at, and what they name answers slowly; try again in a moment"
+    busy = Unavailable("sources_busy", detail, headers={"Retry-After": "1"})
+    async with _turn(services.outside, services.settings.limits.planning_wait_s, busy):
         return await to_thread.run_sync(work)
+
+
+@asynccontextmanager
+async def _turn(turns: asyncio.Semaphore, wait_s: float, busy: Unavailable) -> AsyncIterator[None]:
+    """Have one of a few turns for the length of the block.
+
+    Raises:
+        Unavailable: ``busy``: others have all of them for too long.
+    """
+    try:
+        async with asyncio.timeout(wait_s):
+            await turns.acquire()
+    except TimeoutError as error:
+        raise busy from error
+    try:
+        yield
     finally:
-        services.outside.release()
+        turns.release()
 
 
 class _Deadline:
