@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.domain.access import refuse_beyond_scope
@@ -15,24 +14,12 @@ from engine.errors import DefinitionInvalid
 from engine.plan.catalog import feed_of
 from engine.plan.reading import read_definition
 from engine.plan.warnings import DefinitionWarning
+from engine.statements.inferring import Asked
 
 _STAND_IN = "inferred"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a connector is to be asked.
-
-    Attributes:
-        definition: of which the connector counts alone.
-        key: names of the key's columns that are given; none: they may be proposed.
-    """
-
-    definition: SourceDefinition
-    key: tuple[str, ...]
-
-
-def asked_columns(model: type[SourceDefinition], body: Any) -> Asked | None:
+def asked_columns(name: str, model: type[SourceDefinition], body: Any) -> Asked | None:
     """Say what is to be asked for a definition's columns; None: it does not say ``infer``.
 
     Raises:
@@ -45,14 +32,13 @@ def asked_columns(model: type[SourceDefinition], body: Any) -> Asked | None:
     reading = read_definition(model, stand_in)
     if reading.problems or reading.definition is None:
         raise DefinitionInvalid(reading.problems)
-    return Asked(reading.definition, () if given is None else reading.definition.key)
+    return Asked(name, reading.definition, () if given is None else reading.definition.key)
 
 
-def inferred(name: str, asked: Asked, site: Site) -> Inferred:
+def inferred(asked: Asked, site: Site) -> Inferred:
     """Return what a source's connector proposes.
 
     Args:
-        name: of the relation.
         asked: see there.
         site: what the connector may use.
 
@@ -65,7 +51,7 @@ def inferred(name: str, asked: Asked, site: Site) -> Inferred:
     if faults:
         raise DefinitionInvalid(faults)
     refuse_beyond_scope(feeds_in(asked.definition))
-    feed = feed_of(name, asked.definition)
+    feed = feed_of(asked.name, asked.definition)
     return control_of(feed).infer(feed, site, asked.key)
 
 

@@ -100,9 +100,9 @@ async def _looked_at(name: str, model: type[SourceDefinition], body: Any, servic
     _check_name(name)
     site = site_of(services.settings)
     warnings: list[DefinitionWarning] = []
-    asked = await planned(services, lambda: asked_columns(model, body))
+    asked = await planned(services, lambda: asked_columns(name, model, body))
     if asked is not None:
-        found = await looked_outside(services, lambda: inferred(name, asked, site))
+        found = await looked_outside(services, lambda: inferred(asked, site))
         body, warnings = spelled_out(body, found), warnings_of(found)
     definition = await planned(services, lambda: _read(model, body))
     feed = feed_of(name, definition)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from anyio import to_thread
 
 from app.api.deps import Services, looked_outside, planned, planning_turn
-from app.api.inferring import Asked, inferred, warnings_of
+from app.api.inferring import inferred, warnings_of
 from app.api.sql.faults import of_script, placed
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
@@ -134,8 +134,7 @@ class ScriptRunner:
         async with planning_turn(self._services), self._services.database.control_turns.taken():
             await to_thread.run_sync(rehearsing)
         for parsed, action in bound:
-            with placed(parsed):
-                await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
+            await self._look_outside(parsed, action)
         return outcomes
 
     def _rehearsed(self, connection: sa.Connection, parsed: Parsed, bound: list[tuple[Parsed, Action]]) -> Outcome:
@@ -201,8 +200,7 @@ class ScriptRunner:
         parsed, warnings = await self._completed(parsed)
         if isinstance(parsed.tree, CreateRelation) or says_target(parsed.tree):
             action, _ = await self.bound(parsed)
-            with placed(parsed):
-                await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
+            await self._look_outside(parsed, action)
 
         def defining(connection: sa.Connection) -> Done:
             return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
@@ -210,6 +208,10 @@ class ScriptRunner:
         async with planning_turn(self._services):
             done = await self._in_transaction(defining, parsed, is_edit=True)
         return replace(done, warnings=(*done.warnings, *warnings))
+
+    async def _look_outside(self, parsed: Parsed, action: Action) -> None:
+        with placed(parsed):
+            await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
 
     async def _completed(self, parsed: Parsed) -> tuple[Parsed, list[DefinitionWarning]]:
         """Give a source without columns those that its connector finds; says what was left out of them."""
@@ -220,9 +222,7 @@ class ScriptRunner:
         if asked is None:
             return parsed, []
         with placed(parsed):
-            found = await looked_outside(
-                self._services, partial(inferred, asked.name, Asked(asked.definition, asked.key), self._site)
-            )
+            found = await looked_outside(self._services, partial(inferred, asked, self._site))
         return replace(parsed, tree=with_columns(tree, found.columns, found.key)), warnings_of(found)
 
     def session(self, connection: sa.Connection) -> Session:
