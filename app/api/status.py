@@ -71,8 +71,7 @@ async def get_status(
         raise query_not_found(name)
     if wait_for is not None:
         found = await _when_reached(services, found, wait_for, time.monotonic() + timeout)
-    answer = await _answer(services, found)
-    return answer.model_copy(update={"tasks": _tasks(found.detail or {})}) if tasks else answer
+    return await _answer(services, found, has_tasks=tasks)
 
 
 async def _when_reached(services: Services, status: Status, wanted: str, deadline: float) -> Status:
@@ -92,7 +91,7 @@ def _gone(status: Status) -> AppError:
     return query_not_found(status.name)
 
 
-async def _answer(services: Services, status: Status) -> StatusAnswer:
+async def _answer(services: Services, status: Status, *, has_tasks: bool) -> StatusAnswer:
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, status.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
@@ -138,7 +137,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         emitted_rows=detail.get("emitted_rows", 0),
         clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
-        tasks=None,
+        tasks=_tasks(detail) if has_tasks else None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
         carrier=_carrier(detail.get("carrier")),
         limited_by=limit_of(facts),
