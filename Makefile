@@ -67,7 +67,7 @@ bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that reads definitions
 	@$(BIN)/python -m app.cli.reference > docs/reference.md
 
-client: $(VENV)/dev-ok ## write what of the Python client is made: its blocking half, its answers
+client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py
 
 jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is kept in git

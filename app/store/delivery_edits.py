@@ -80,13 +80,10 @@ def move_delivery(connection: sa.Connection, former: UUID, query_id: UUID) -> No
     connection.execute(sa.update(delivery).where(delivery.c.query_id == former).values(query_id=query_id))
 
 
-def hold_deliveries(connection: sa.Connection) -> int:
+def hold_deliveries(connection: sa.Connection) -> None:
     """Stop every delivery until its user says otherwise, as the database is a copy of another one, which may still deliver.
 
     Under the same id, both would have one position at one target: each would take the other's results for its own.
-
-    Returns:
-        How many there are.
     """
     detail = (
         "the database was put back from a backup; as long as the service it is of delivers, too, both would deliver to one target"
@@ -96,7 +93,6 @@ def hold_deliveries(connection: sa.Connection) -> int:
     held = connection.execute(sa.update(delivery).values(values).returning(delivery.c.query_id, delivery.c.id)).all()
     for query_id, found in held:
         add_event(connection, query_id, "delivery_stopped", {"delivery": str(found), **error})
-    return len(held)
 
 
 def _begin(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel, output: Output) -> None:

@@ -51,7 +51,7 @@ class Tail:
         self._ends = list(ends)
         self._chars = 0
         self._changed = asyncio.Event()
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         self.is_gone = False
         self.followers = 0
 
@@ -69,7 +69,7 @@ class Tail:
         """Wait until something is new or over, at most so long.
 
         Raises:
-            BaseException: what ended the task behind this tail; a follower must not wait for it in vain.
+            Exception: what this tail has failed by; a follower must not wait for it in vain.
         """
         if self._failure is not None:
             raise self._failure
@@ -85,7 +85,7 @@ class Tail:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: Exception) -> None:
         """Let every follower end by this error."""
         self._failure = error
         self.wake()
