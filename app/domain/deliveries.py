@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from app.error_list import ERRORS
-from engine.connectors.deliveries import CURES
 
 DeliveryState = Literal["delivering", "waiting", "stopped"]
 
@@ -83,7 +82,7 @@ def judged(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryReason | None]:
     failed = None
     if error is not None:
         code = str(error["code"])
-        failed = DeliveryReason(code, str(error["detail"]), CURES.get(code) or ERRORS[code].cure, error.get("at"))
+        failed = DeliveryReason(code, str(error["detail"]), ERRORS[code].cure, error.get("at"))
     if facts.is_stopped:
         return "stopped", failed
     if facts.desired_state == "stopped":

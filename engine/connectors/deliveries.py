@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Literal, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 from uuid import UUID
 
 import polars as pl
@@ -23,17 +23,6 @@ from engine.errors import ExternalError, InvariantBroken
 
 StopReason = Literal["delivery_overtaken", "delivery_ahead", "delivery_position_lost", "delivery_refused", "value_not_writable"]
 
-CURES: Final[dict[str, str]] = {
-    "delivery_overtaken": "Change `into.connector` to another topic or directory: a new delivery begins with what is kept. Keep results longer.",
-    "delivery_ahead": "The database was put back behind what the target has: change `into.connector` to another topic or directory.",
-    "delivery_position_lost": "Change `into.connector` to another topic or directory, so that a new delivery begins.",
-    "delivery_put_back": "Where no other service delivers to the target, restart the query; else change `into.connector` to another one.",
-    "delivery_refused": "Do what the detail says, then restart the query.",
-    "value_not_writable": "Choose a format or a schema that holds the column, or change the column's type.",
-    "target_unavailable": "Look whether the target answers; the delivery tries again by itself.",
-}
-"""By the code of a failure, what helps."""
-
 
 class TargetUnavailable(ExternalError):
     """The target takes nothing now; what was not taken is delivered later."""
@@ -45,7 +34,7 @@ class DeliveryStopped(ExternalError):
     """Trying again cannot help.
 
     Attributes:
-        reason: stable code, a key of ``CURES``.
+        reason: stable code.
     """
 
     code: ClassVar[str] = "delivery_stopped"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.error_list import ERRORS
 from engine.connectors.delivered_rows import FORGOTTEN_AFTER_S, Noted, resumed_at
-from engine.connectors.deliveries import CURES, DeliveryStopped
+from engine.connectors.deliveries import DeliveryStopped
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_a_delivery_stops_where_nobody_knows_what_its_target_has(found: int | No
     with pytest.raises(DeliveryStopped) as caught:
         resumed_at(found, noted, keeps_position=True)
     assert caught.value.reason == reason
-    assert CURES[reason]
+    assert ERRORS[reason].cure
 
 
 def test_a_target_without_a_position_gets_again_what_was_under_way() -> None:
