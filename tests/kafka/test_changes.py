@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.connectors.feeds import ReadRequest, Split
@@ -22,7 +21,7 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.state.memory import MemorySegmentStore
 from tests.kafka.changes import NOW_MS, Database, avro, delivered, described, lived, names_as_of, plain
-from tests.kafka.registries import Registered, registered
+from tests.kafka.registries import Registered
 from tests.kafka.test_reading import ALL, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -34,19 +33,6 @@ FORMS: dict[str, tuple[dict[str, Any], Callable[[Any, Registered], bytes | None]
 }
 COPY = {"name": "q", "from": {"table": "sample"}, "into": {"table": "out"}}
 BY_NAME = {**COPY, "group_by": ["name"], "aggregate": {"n": "count(*)"}, "having": "n > 0"}
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
-
-
-@pytest.fixture
-def registry(connection: Connection) -> Iterator[Registered]:
-    with registered(connection) as found:
-        yield found
 
 
 def changes(connection: Connection, mock: Cluster, form: dict[str, Any] | None = None, **more: Any) -> Source:

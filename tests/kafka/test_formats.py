@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.connectors.feeds import Split
 from engine.connectors.kafka import sides
 from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid, SourceUnavailable
-from tests.kafka.registries import Connected, Registered, registered
+from tests.kafka.registries import Connected, Registered
 from tests.kafka.test_reading import NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -25,19 +23,6 @@ AVRO = json.dumps(
     {"type": "record", "name": "R", "fields": [{"name": "v", "type": "string"}, {"name": "n", "type": ["null", "long"]}]}
 )
 PROTO = 'syntax = "proto3"; message Other { string x = 1; } message Row { string v = 1; int64 n = 2; }'
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
-
-
-@pytest.fixture
-def registry(connection: Connection) -> Iterator[Registered]:
-    with registered(connection) as found:
-        yield found
 
 
 def of_topic(mock: Cluster, source: Source, records: list[Sent]) -> list[dict[str, Any]]:

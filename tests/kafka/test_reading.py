@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-import psycopg
 import pytest
 
 from engine.connectors.connector_kinds import control_of, open_feed
@@ -24,13 +22,6 @@ from tests.kafka.topics import Cluster, Sent
 
 NOW_MS = 1_700_000_000_000
 ALL = Limit(10**9, 10**12)
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
 
 
 class Source:

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import httpx
 import polars as pl
-import psycopg
 import pytest
 
 from engine.connectors.deliveries import DeliveryStopped, Result
@@ -35,13 +34,6 @@ UNKNOWN = b"\x00\x00\x0f\x42\x3f"
 """The header of a schema that no registry of the tests has."""
 
 RESULT = {"item": "string", "price": "bigint", "cost": "decimal(10,2)", "at": "timestamp", "sizes": "array<bigint>"}
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
 
 
 @pytest.fixture
