@@ -17,7 +17,7 @@ from slackwater.event_streams import Change, Following
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
 from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
 from slackwater.reading_options import ReadOptions
-from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, request
+from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, preconditions, request
 from slackwater.rows import Found, Reading, Rows, single
 
 PAGE_ROWS = 5_000
@@ -58,7 +58,7 @@ class Relation:
             if_match: the version that it must have; else ``PreconditionFailed``.
             must_be_new: ``PreconditionFailed`` where it is there already.
         """
-        headers = {"if-match": _etag(if_match), "if-none-match": "*" if must_be_new else None}
+        headers = preconditions(if_match, must_be_new=must_be_new)
         return RegisteredAnswer(self._transport.json(request("PUT", self._path(), body=json_of(definition), headers=headers)))
 
     def info(self) -> RelationAnswer:
@@ -67,7 +67,7 @@ class Relation:
 
     def delete(self, *, if_match: int | None = None) -> None:
         """Delete it with its records; ``RelationInUse`` while a query reads it."""
-        self._transport.send(request("DELETE", self._path(), headers={"if-match": _etag(if_match)}))
+        self._transport.send(request("DELETE", self._path(), headers=preconditions(if_match)))
 
     def append(
         self,
@@ -377,7 +377,3 @@ class Table(Relation):
             left = None if left is None else left - len(page["rows"])
             if cursor is None or left == 0:
                 return
-
-
-def _etag(version: int | None) -> str | None:
-    return None if version is None else f'"{version}"'
