@@ -120,12 +120,10 @@ class TideChart:
     """Where time stands in each task of a query; in notebooks a picture.
 
     Attributes:
-        query: its definition, as it is stored.
         status: with ``tasks``.
         lateness: whose settings say how far behind stream time the boundary is.
     """
 
-    query: Json
     status: Status
     lateness: Lateness
 

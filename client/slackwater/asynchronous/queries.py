@@ -276,7 +276,7 @@ class AsyncQuery:
 
     async def tide(self) -> TideChart:
         """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""
-        return TideChart((await self.info()).raw, await self.status(tasks=True), await self.lateness())
+        return TideChart(await self.status(tasks=True), await self.lateness())
 
     def late_records(
         self,

@@ -277,7 +277,7 @@ class Query:
 
     def tide(self) -> TideChart:
         """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""
-        return TideChart((self.info()).raw, self.status(tasks=True), self.lateness())
+        return TideChart(self.status(tasks=True), self.lateness())
 
     def late_records(
         self,
