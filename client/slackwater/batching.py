@@ -109,10 +109,11 @@ class Appended:
         return found
 
     def _repr_html_(self) -> str:
-        from slackwater.displays.tables import table
+        from slackwater.displays.tables import SHOWN_ROWS, table
 
         head = f"{self.count:,} appended, {self.rejected_count:,} refused"
-        return table(head, ("index", "code", "detail"), [(each.index, each.code, each.detail) for each in self.rejected[:20]])
+        rows = [(each.index, each.code, each.detail) for each in self.rejected[:SHOWN_ROWS]]
+        return table(head, ("index", "code", "detail"), rows)
 
 
 def _rejected(first: int, fault: Fault) -> Rejected:

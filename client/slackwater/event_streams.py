@@ -74,10 +74,9 @@ class Following:
 
     def request(self) -> Request:
         """Return the request of the next connection."""
-        first = {} if self.cursor else self.params
         headers = {"accept": EVENT_STREAM, "last-event-id": self.cursor or None}
-        kept = {name: value for name, value in self.params.items() if name != "from"}
-        return request("GET", self.path, params=first or kept, headers=headers, read_timeout_s=SILENCE_SECONDS)
+        params = {name: value for name, value in self.params.items() if name != "from" or not self.cursor}
+        return request("GET", self.path, params=params, headers=headers, read_timeout_s=SILENCE_SECONDS)
 
     def take(self, event: Event) -> Event | None:
         """Note an event; return it where it is for the user.

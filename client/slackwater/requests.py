@@ -101,6 +101,11 @@ def path_of(*parts: str) -> str:
     return "/v1/" + "/".join(quote(part, safe=":") for part in parts)
 
 
+def preconditions(if_match: int | None, *, must_be_new: bool = False) -> dict[str, str | None]:
+    """Return the headers that make a change depend on the version that is there."""
+    return {"if-match": None if if_match is None else f'"{if_match}"', "if-none-match": "*" if must_be_new else None}
+
+
 def new_key() -> str:
     """Return an Idempotency-Key that nobody else has."""
     return uuid.uuid4().hex

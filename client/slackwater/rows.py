@@ -12,8 +12,6 @@ from slackwater.frames import arrow_of_rows, pandas_of, polars_of
 from slackwater.parameters import Duration, Instant, Where, conditions, duration, instant, json_text
 from slackwater.requests import JSON_TYPE
 
-SHOWN_ROWS = 20
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -203,7 +201,7 @@ class SqlResult(Sequence[Json]):
         return f"<SqlResult: {self.message}>"
 
     def _repr_html_(self) -> str:
-        from slackwater.displays.tables import table
+        from slackwater.displays.tables import SHOWN_ROWS, table
 
         done = [each.message for each in self.statements]
         return table("; ".join(done), [name for name, _ in self.columns], self._last["rows"][:SHOWN_ROWS], len(self))

@@ -8,6 +8,7 @@ from typing import Any
 
 from slackwater.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, ValidationAnswer
 from slackwater.errors import Json
+from slackwater.parameters import conditions
 
 
 class Status(StatusAnswer):
@@ -119,12 +120,10 @@ class TideChart:
     """Where time stands in each task of a query; in notebooks a picture.
 
     Attributes:
-        query: its definition, as it is stored.
         status: with ``tasks``.
         lateness: whose settings say how far behind stream time the boundary is.
     """
 
-    query: Json
     status: Status
     lateness: Lateness
 
@@ -150,13 +149,12 @@ class LateRecordFilter:
 
     def params(self) -> list[tuple[str, str]]:
         """Return it as parameters of a list."""
-        from slackwater.parameters import conditions
-
-        named = {"reason": self.reason, "input": self.input, "from": self.from_, "to": self.to}
-        return [(name, value) for name, value in named.items() if value is not None] + list(conditions(self.key, "key"))
+        return [*self._named().items(), *conditions(self.key, "key")]
 
     def json(self) -> Json:
         """Return it as the body of a replay has it."""
+        return {**self._named(), **({} if self.key is None else {"key": dict(self.key)})}
+
+    def _named(self) -> dict[str, str]:
         named = {"reason": self.reason, "input": self.input, "from": self.from_, "to": self.to}
-        found: Json = {name: value for name, value in named.items() if value is not None}
-        return found if self.key is None else {**found, "key": dict(self.key)}
+        return {name: value for name, value in named.items() if value is not None}

@@ -18,9 +18,11 @@ import psycopg
 from psycopg.rows import dict_row
 
 from app.domain.preconditions import Preconditions
+from app.store.connections import put_connection
 from app.store.database import single_transaction
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.relation_edits import put_source
+from engine.connectors.connections.kafka import KafkaConnection
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from tests.api.change_writer import ChangeWriter
@@ -104,6 +106,13 @@ def make(dsn: str, wanted: QueryDefinition) -> Delivered:
         put_source(transaction, "stream", "prices", SOURCE, Preconditions())
         create_query(transaction, wanted)
     return Delivered(dsn, wanted.name)
+
+
+def connect_broker(dsn: str, bootstrap: str) -> None:
+    """Store the connection ``broker``, or let it lead elsewhere."""
+    wanted = KafkaConnection.model_validate({"type": "kafka", "bootstrap": bootstrap})
+    with single_transaction(dsn) as transaction:
+        put_connection(transaction, "broker", wanted, None, Preconditions())
 
 
 @dataclass

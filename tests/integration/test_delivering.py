@@ -15,22 +15,19 @@ import polars as pl
 import psutil
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 
 from app.domain.preconditions import Preconditions
 from app.store import deliveries
 from app.store.change_retention import trim_streams
-from app.store.connections import put_connection
 from app.store.database import single_transaction
 from app.store.queries import set_desired_state
-from engine.connectors.connections.kafka import KafkaConnection
 from engine.connectors.delivered_rows import gather
 from engine.connectors.deliveries import Result
 from engine.connectors.log.storage import find_feed
 from engine.connectors.postgres import connect
 from engine.definition.types import ColumnType, Schema
 from tests.api.change_writer import ChangeWriter
-from tests.integration.delivering import Processes, definition, forking, make, processes
+from tests.integration.delivering import Processes, connect_broker, definition, forking, make, processes
 from tests.integration.driver_tools import driver, fast_settings, stays, until
 from tests.kafka.test_delivery import taken
 from tests.kafka.topics import Cluster, mock_cluster
@@ -92,12 +89,7 @@ def test_each_result_is_delivered_once_wherever_a_process_is_killed(
 def test_a_reader_without_transactions_tells_by_headers_what_it_has_twice(
     running: Processes, dsn: str, mock_broker: Cluster
 ) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        body = {"type": "kafka", "bootstrap": mock_broker.bootstrap}
-        connection.execute(
-            "INSERT INTO slackwater.connection (name, type, definition, secrets) VALUES ('broker', 'kafka', %s, '{}')",
-            (Jsonb(body),),
-        )
+    connect_broker(dsn, mock_broker.bootstrap)
     topic = mock_broker.topic()
     kafka = {"type": "kafka", "connection": "broker", "topic": topic, "guarantee": "at_least_once"}
     query, owner = make(dsn, definition("out", kafka)), uuid4()
@@ -116,19 +108,13 @@ def test_a_reader_without_transactions_tells_by_headers_what_it_has_twice(
 def test_a_changed_connection_is_used_at_once(running: Processes, dsn: str, mock_broker: Cluster) -> None:
     other, topic = mock_cluster(), mock_broker.topic()
     other.topic(name=topic)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "INSERT INTO slackwater.connection (name, type, definition, secrets) VALUES ('broker', 'kafka', %s, '{}')",
-            (Jsonb({"type": "kafka", "bootstrap": mock_broker.bootstrap}),),
-        )
+    connect_broker(dsn, mock_broker.bootstrap)
     kafka = {"type": "kafka", "connection": "broker", "topic": topic, "guarantee": "at_least_once"}
     query = make(dsn, definition("out", kafka))
     query.commit(3)
     running.start()
     query.wait()
-    with single_transaction(dsn) as transaction:
-        moved = KafkaConnection.model_validate({"type": "kafka", "bootstrap": other.bootstrap})
-        put_connection(transaction, "broker", moved, None, Preconditions())
+    connect_broker(dsn, other.bootstrap)
     query.commit(2)
     query.wait()
     assert len(taken(other, topic, 2)) == 2

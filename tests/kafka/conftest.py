@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import psycopg
 import pytest
 
 from engine.connectors.postgres import Connection
 from tests.kafka import real_registry
 from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.real_registry import RealRegistry, running_registry
-from tests.kafka.registries import Connected, connected, registered
+from tests.kafka.registries import Connected, Registered, connected, registered
 from tests.kafka.topics import Cluster, mock_cluster
 
 OF_BROKER = {"broker", "kafka", "own_broker", "registry_server", "own_registry"}
@@ -53,6 +54,21 @@ def own_broker() -> Iterator[Broker]:
 def mock() -> Cluster:
     """librdkafka's mock cluster."""
     return mock_cluster()
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    """A connection to a database without feeds."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM log.feed")
+        yield connection
+
+
+@pytest.fixture
+def registry(connection: Connection) -> Iterator[Registered]:
+    """The small registry of ours, to which a connection is stored."""
+    with registered(connection) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.connectors.feeds import ReadRequest, Split
@@ -22,7 +21,7 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.state.memory import MemorySegmentStore
 from tests.kafka.changes import NOW_MS, Database, avro, delivered, described, lived, names_as_of, plain
-from tests.kafka.registries import Registered, registered
+from tests.kafka.registries import Registered
 from tests.kafka.test_reading import ALL, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -34,19 +33,6 @@ FORMS: dict[str, tuple[dict[str, Any], Callable[[Any, Registered], bytes | None]
 }
 COPY = {"name": "q", "from": {"table": "sample"}, "into": {"table": "out"}}
 BY_NAME = {**COPY, "group_by": ["name"], "aggregate": {"n": "count(*)"}, "having": "n > 0"}
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
-
-
-@pytest.fixture
-def registry(connection: Connection) -> Iterator[Registered]:
-    with registered(connection) as found:
-        yield found
 
 
 def changes(connection: Connection, mock: Cluster, form: dict[str, Any] | None = None, **more: Any) -> Source:
@@ -114,7 +100,7 @@ def test_event_time_is_when_the_database_made_the_change(connection: Connection,
     source_less = {**(found.log[0] or {}), "source": {"connector": "postgresql"}, "ts_ms": NOW_MS + 90}
     time_less = {**source_less, "ts_ms": None}
     split = send(mock, source, [plain(event) for event in [*found.log, source_less, time_less]])
-    times = [row["_ts"] - NOW_MS for row in source.rows_of(split)]
+    times = [row["_ts"] - NOW_MS for row in source.rows(split)]
     assert times == [0, 1, 2, 3, 90, 500_000]
     (chunk,) = source.reader().chunks(0, 0, ALL, is_dated=True)
     assert chunk.max_ts == NOW_MS + 500_000
@@ -128,7 +114,7 @@ def test_a_column_may_say_when_of_rows_and_a_delete_has_its_own_time(connection:
     found.put(1, "a")
     found.delete(1)
     split = send(mock, source, [plain(event) for event in found.log])
-    assert [(row["_op"], row["_ts"] - NOW_MS) for row in source.rows_of(split)] == [(0, 0), (1, 1)]
+    assert [(row["_op"], row["_ts"] - NOW_MS) for row in source.rows(split)] == [(0, 0), (1, 1)]
 
 
 def test_what_is_no_change_of_a_row_is_refused_at_its_offset(connection: Connection, mock: Cluster) -> None:
@@ -143,8 +129,8 @@ def test_what_is_no_change_of_a_row_is_refused_at_its_offset(connection: Connect
     ]  # fmt: skip
     values: list[bytes | None] = [b"\xff", b"{", b"7", None, *map(plain, events)]
     split = send(mock, source, values)
-    assert [row["_offset"] for row in source.rows_of(split)] == [4, 12]
-    rejects = source.rejects_of(split)
+    assert [row["_offset"] for row in source.rows(split)] == [4, 12]
+    rejects = source.rejects(split)
     assert [(row["offset"], row["reason"]) for row in rejects] == [
         (0, "malformed_json"), (1, "malformed_json"), (2, "malformed_json"), (5, "table_truncated"), (6, "not_a_change"),
         (7, "row_missing"), (8, "value_unavailable"), (9, "malformed_json"), (10, "row_missing"), (11, "not_a_change"),
@@ -160,7 +146,7 @@ def test_a_changed_key_that_is_refused_is_one_reject(connection: Connection, moc
     late = found.log[1] or {}
     late["source"] |= {"ts_us": (NOW_MS + 10**10) * 1_000, "ts_ms": NOW_MS + 10**10}
     split = send(mock, source, [plain(event) for event in found.log])
-    assert [(row["offset"], row["reason"]) for row in source.rejects_of(split)] == [(1, "future_event_time")]
+    assert [(row["offset"], row["reason"]) for row in source.rejects(split)] == [(1, "future_event_time")]
 
 
 def test_records_columns_stand_beside_changes(connection: Connection, mock: Cluster) -> None:
@@ -169,7 +155,7 @@ def test_records_columns_stand_beside_changes(connection: Connection, mock: Clus
     found.put(1, "a")
     found.renumber(1, 2, is_one_event=True)
     split = send(mock, source, [plain(event) for event in found.log])
-    assert [(row["id"], row["_op"], row["place"]) for row in source.rows_of(split)] == [(1, 0, 0), (1, 1, None), (2, 0, 1)]
+    assert [(row["id"], row["_op"], row["place"]) for row in source.rows(split)] == [(1, 0, 0), (1, 1, None), (2, 0, 1)]
 
 
 def test_a_topic_without_change_events_is_told_when_it_is_registered(connection: Connection, mock: Cluster) -> None:
@@ -194,12 +180,12 @@ def test_a_column_that_was_dropped_or_is_not_there_yet_is_never_null(connection:
     source = changes(connection, mock)
     split = send(mock, source, [plain(event) for event in table.log])
     for splits in ([split], [Split(0, at, at + 1) for at in range(3)]):
-        assert [row["id"] for each in splits for row in source.rows_of(each)] == [1, 3]
-        rejects = [row for each in splits for row in source.rejects_of(each)]
+        assert [row["id"] for each in splits for row in source.rows(each)] == [1, 3]
+        rejects = [row for each in splits for row in source.rejects(each)]
         assert [(row["offset"], row["reason"]) for row in rejects] == [(1, "column_missing")]
     value = {"format": "debezium", "time_unit": "us", "absent": ["name"]}
     lenient = changes(connection, mock, connector={"topic": source.topic, "value": value})
-    assert [(row["id"], row["name"]) for row in lenient.rows_of(split)] == [(1, "a"), (2, None), (3, "a")]
+    assert [(row["id"], row["name"]) for row in lenient.rows(split)] == [(1, "a"), (2, None), (3, "a")]
 
 
 def test_a_table_whose_columns_no_change_has_is_refused_at_once(connection: Connection, mock: Cluster) -> None:

@@ -7,13 +7,11 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 
 from tests.api.change_writer import ChangeWriter
 from tests.faults.service import seeded
-from tests.integration.delivering import Delivered, definition, forking, make, processes
+from tests.integration.delivering import Delivered, connect_broker, definition, forking, make, processes
 from tests.kafka.broker import Broker
 from tests.kafka.test_delivering import by_key
 from tests.kafka.test_delivery import taken
@@ -46,11 +44,7 @@ def test_each_result_is_there_once_wherever_processes_and_the_broker_are_killed(
     chosen, owner = random.Random(seeded()), uuid4()
     cluster = Cluster(own_broker.bootstrap)
     cluster.topic(3, name="copies")
-    with psycopg.connect(empty_migrated, autocommit=True) as connection:
-        body = Jsonb({"type": "kafka", "bootstrap": own_broker.bootstrap})
-        connection.execute(
-            "INSERT INTO slackwater.connection (name, type, definition, secrets) VALUES ('broker', 'kafka', %s, '{}')", (body,)
-        )
+    connect_broker(empty_migrated, own_broker.bootstrap)
     kafka = {"type": "kafka", "connection": "broker"}
     query = make(empty_migrated, definition("copies", {**kafka, "topic": "copies"}))
     latest = {**kafka, "topic": "latest", "create": {"partitions": 3, "replication": 1, "cleanup_policy": "delete"}}

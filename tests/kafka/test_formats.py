@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.connectors.feeds import Split
 from engine.connectors.kafka import sides
 from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid, SourceUnavailable
-from tests.kafka.registries import Connected, Registered, registered
+from tests.kafka.registries import Connected, Registered
 from tests.kafka.test_reading import NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -27,23 +25,10 @@ AVRO = json.dumps(
 PROTO = 'syntax = "proto3"; message Other { string x = 1; } message Row { string v = 1; int64 n = 2; }'
 
 
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
-
-
-@pytest.fixture
-def registry(connection: Connection) -> Iterator[Registered]:
-    with registered(connection) as found:
-        yield found
-
-
 def of_topic(mock: Cluster, source: Source, records: list[Sent]) -> list[dict[str, Any]]:
     """Send records and return the rows; the reader is told where they end, since the mock answers slowly who asks which topic it is."""
     mock.send(source.topic, records)
-    return source.rows_of(Split(0, 0, len(records)))
+    return source.rows(Split(0, 0, len(records)))
 
 
 def sent(values: list[bytes | None], keys: list[bytes] | None = None) -> list[Sent]:
@@ -102,7 +87,7 @@ def test_timestamps_of_json_count_what_is_said(unit: str, number: int, connectio
     micros = {"s": 1_700_000_000_000_000}.get(unit, 1_700_000_000_000_001)
     assert [round(row["at"].timestamp() * 1e6) for row in found[:5]] == [micros] * 5
     assert len(found) == (6 if unit == "ns" else 5)
-    bad = [row["offset"] for row in source.rejects_of(Split(0, 0, 7))]
+    bad = [row["offset"] for row in source.rejects(Split(0, 0, 7))]
     assert bad == ([5] if unit == "ns" else [5, 6])
 
 
@@ -122,7 +107,7 @@ def test_readers_columns_stay_when_writers_schemas_change(connection: Connection
     other = any_registry.payloads("avro", source.topic, [{"v": "d", "n": "no number"}], {"v": "string", "n": "string"})
     found = of_topic(mock, source, sent([*first, *other, *wider, *less]))
     assert [(row["_offset"], row["v"], row["n"]) for row in found] == [(0, "a", 1), (2, "b", 2), (3, "c", None)]
-    assert [(row["offset"], row["reason"]) for row in source.rejects_of(Split(0, 0, 4))] == [(1, "wrong_type")]
+    assert [(row["offset"], row["reason"]) for row in source.rejects(Split(0, 0, 4))] == [(1, "wrong_type")]
 
 
 def test_poison_is_refused_with_offset_reason_and_a_bounded_excerpt(
@@ -138,8 +123,8 @@ def test_poison_is_refused_with_offset_reason_and_a_bounded_excerpt(
     keys = [b"a"] * 7 + [b"b", b"\xff"]
     mock.send(source.topic, sent([*values, good], [*keys, b"a"]))
     packets = Split(0, 0, 10)
-    assert [row["_offset"] for row in source.rows_of(packets)] == [0, 9]
-    rejects = source.rejects_of(packets)
+    assert [row["_offset"] for row in source.rows(packets)] == [0, 9]
+    rejects = source.rejects(packets)
     assert [(row["offset"], row["reason"]) for row in rejects] == [
         (1, "unknown_schema"), (2, "no_schema_id"), (3, "malformed_avro"), (4, "malformed_avro"), (5, "no_schema_id"),
         (6, "malformed_avro"), (7, "key_mismatch"), (8, "wrong_type"),
@@ -154,8 +139,8 @@ def test_a_header_that_is_no_text_refuses_its_record_alone(connection: Connectio
     )  # fmt: skip
     headers: list[bytes | None] = ["é".encode(), b"\xff", None]
     mock.send(source.topic, [Sent(b'{"v": 1}', timestamp_ms=NOW_MS, headers=[("h", header)]) for header in headers])
-    assert [row["h"] for row in source.rows_of(Split(0, 0, 3))] == ["é", None]
-    assert [(row["offset"], row["reason"]) for row in source.rejects_of(Split(0, 0, 3))] == [(1, "invalid_string")]
+    assert [row["h"] for row in source.rows(Split(0, 0, 3))] == ["é", None]
+    assert [(row["offset"], row["reason"]) for row in source.rejects(Split(0, 0, 3))] == [(1, "invalid_string")]
 
 
 def test_large_records_and_headers_are_read_and_larger_ones_refused(connection: Connection, kafka: Cluster) -> None:
@@ -174,11 +159,11 @@ def test_large_records_and_headers_are_read_and_larger_ones_refused(connection: 
     ]  # fmt: skip
     kafka.send(source.topic, records, **{"message.max.bytes": 40_000_000})
     split = Split(0, 0, len(records))
-    found = source.rows_of(split)
+    found = source.rows(split)
     assert [(row["_offset"], len(row["v"]), None if row["h"] is None else len(row["h"])) for row in found] == [
         (0, 10_000_000, None), (2, 1, 1_000_000), (4, 1, None),
     ]  # fmt: skip
-    rejects = source.rejects_of(split)
+    rejects = source.rejects(split)
     assert [(row["offset"], row["reason"]) for row in rejects] == [(1, "record_too_long"), (3, "invalid_string")]
     assert max(len(row["excerpt"]) for row in rejects) <= 1_024
 
@@ -207,7 +192,7 @@ def test_a_registry_that_is_away_is_tried_again_and_refuses_no_record(
     registry.connect(connection, token="env:SLACKWATER_SECRET_REGISTRY")
     monkeypatch.setenv("SLACKWATER_SECRET_REGISTRY", "right")
     sides.forget(connection.info.dsn, registry.name)
-    assert [row["v"] for row in source.rows_of(split)] == ["a"]
+    assert [row["v"] for row in source.rows(split)] == ["a"]
 
 
 def test_what_a_registry_does_not_have_is_told_when_a_source_is_registered(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.connectors.connector_kinds import control_of
@@ -16,25 +14,12 @@ from engine.connectors.inferred import Inferred
 from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid
 from tests.kafka.changes import Database, avro, described, plain
-from tests.kafka.registries import Connected, Registered, registered
+from tests.kafka.registries import Connected, Registered
 from tests.kafka.test_reading import Source
 from tests.kafka.topics import Cluster, Sent
 
 WIDE = {"a": "bigint", "b": "string", "c": "decimal(10,2)", "d": "array<bigint>", "e": "struct<x:double>", "f": "timestamp"}
 PROTO = 'syntax = "proto3"; message Other { string x = 1; } message Row { string v = 1; repeated int64 n = 2; }'
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
-
-
-@pytest.fixture
-def registry(connection: Connection) -> Iterator[Registered]:
-    with registered(connection) as found:
-        yield found
 
 
 def inferred(source: Source, key: tuple[str, ...] = ()) -> Inferred:

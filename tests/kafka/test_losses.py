@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.connectors.feeds import Split
@@ -19,13 +17,6 @@ from tests.kafka.test_reading import ALL, NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
 
 
 def records(start: int, end: int) -> list[Sent]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from engine.connectors.kafka.definition import KafkaPlace
@@ -43,13 +42,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 3.0)
     monkeypatch.setattr("engine.connectors.kafka.client.ANSWER_S", 3.0)
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
 
 
 def topic_of(connection: Connection, cluster: Cluster) -> Topic:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-import psycopg
 import pytest
 
 from engine.connectors.connector_kinds import control_of, open_feed
@@ -24,13 +22,6 @@ from tests.kafka.topics import Cluster, Sent
 
 NOW_MS = 1_700_000_000_000
 ALL = Limit(10**9, 10**12)
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
 
 
 class Source:
@@ -58,17 +49,11 @@ class Source:
         split = split or Split(0, 0, reader.ends()[0])
         return list(reader.read(split, ReadRequest([item], NOW_MS, 1)))
 
-    def rows(self) -> list[dict[str, Any]]:
-        return self.rows_of()
-
-    def rejects(self) -> list[dict[str, Any]]:
-        return self.rejects_of()
-
-    def rows_of(self, split: Split | None = None) -> list[dict[str, Any]]:
+    def rows(self, split: Split | None = None) -> list[dict[str, Any]]:
         frames = [decode_frame(packet.blob) for packet in self.packets(split) if packet.kind == "data"]
         return pl.concat(frames).sort("_offset", maintain_order=True).to_dicts() if frames else []
 
-    def rejects_of(self, split: Split | None = None) -> list[dict[str, Any]]:
+    def rejects(self, split: Split | None = None) -> list[dict[str, Any]]:
         frames = [decode_frame(packet.blob) for packet in self.packets(split) if packet.kind == "reject"]
         return pl.concat(frames).to_dicts() if frames else []
 

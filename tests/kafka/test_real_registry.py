@@ -8,7 +8,6 @@ from uuid import UUID
 
 import httpx
 import polars as pl
-import psycopg
 import pytest
 
 from engine.connectors.deliveries import DeliveryStopped, Result
@@ -35,13 +34,6 @@ UNKNOWN = b"\x00\x00\x0f\x42\x3f"
 """The header of a schema that no registry of the tests has."""
 
 RESULT = {"item": "string", "price": "bigint", "cost": "decimal(10,2)", "at": "timestamp", "sizes": "array<bigint>"}
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM log.feed")
-        yield connection
 
 
 @pytest.fixture
@@ -74,7 +66,7 @@ def test_what_confluents_serialisers_write_is_read_in_both_versions_of_a_schema_
     ]  # fmt: skip
     # JSON is read without its schema.
     expected = [] if form == "json" else [(4, "unknown_schema")]
-    assert [(row["offset"], row["reason"]) for row in source.rejects_of(Split(0, 0, 5))] == expected
+    assert [(row["offset"], row["reason"]) for row in source.rejects(Split(0, 0, 5))] == expected
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -146,7 +138,7 @@ def test_what_is_delivered_confluents_deserialisers_read_and_so_do_we(
     assert records[2][1] is None
     side = {"format": form, "registry": registry.name}
     source = Source(connection, mock, key=["item"], columns=RESULT, connector={"topic": topic, "key": side, "value": side})
-    back = [row for part in range(4) for row in source.rows_of(Split(part, 0, source.reader().ends()[part]))]
+    back = [row for part in range(4) for row in source.rows(Split(part, 0, source.reader().ends()[part]))]
     assert sorted((row["_ts"], row["item"], row["price"], row["cost"] and str(row["cost"]), row["_op"]) for row in back) == [
         (NOW_MS, "a", 7, "1.25", 0), (NOW_MS + 1, "ä€", None, None, 0), (NOW_MS + 2, "a", None, None, 1),
     ]  # fmt: skip
@@ -192,12 +184,12 @@ def test_a_registry_that_is_stopped_is_waited_for_and_has_all_when_it_is_started
         assert [row["id"] for row in of_topic(mock, source, sent([*old]))] == [1]
         mock.send(source.topic, sent([*new]))
         own_registry.stop()
-        assert [row["id"] for row in source.rows_of(known)] == [1], "a schema that is known is not asked for again"
+        assert [row["id"] for row in source.rows(known)] == [1], "a schema that is known is not asked for again"
         with pytest.raises(SourceUnavailable, match="registry"):
             source.packets(unknown)
         own_registry.start()
-        assert [(row["id"], row["note"]) for row in source.rows_of(unknown)] == [(2, "n")]
+        assert [(row["id"], row["note"]) for row in source.rows(unknown)] == [(2, "n")]
         own_registry.kill()
         own_registry.start()
         sides.forget(connection.info.dsn, registry.name)
-        assert [(row["id"], row["price"]) for row in source.rows_of(known)] == [(1, EUROS)]
+        assert [(row["id"], row["price"]) for row in source.rows(known)] == [(1, EUROS)]

@@ -16,7 +16,7 @@ from slackwater.event_streams import Change, Following
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
 from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
 from slackwater.reading_options import ReadOptions
-from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, request
+from slackwater.requests import ARROW_TYPE, JSON_TYPE, Request, new_key, path_of, preconditions, request
 from slackwater.rows import Found, Reading, Rows, single
 
 PAGE_ROWS = 5_000
@@ -57,7 +57,7 @@ class AsyncRelation:
             if_match: the version that it must have; else ``PreconditionFailed``.
             must_be_new: ``PreconditionFailed`` where it is there already.
         """
-        headers = {"if-match": _etag(if_match), "if-none-match": "*" if must_be_new else None}
+        headers = preconditions(if_match, must_be_new=must_be_new)
         return RegisteredAnswer(
             await self._transport.json(request("PUT", self._path(), body=json_of(definition), headers=headers))
         )
@@ -68,7 +68,7 @@ class AsyncRelation:
 
     async def delete(self, *, if_match: int | None = None) -> None:
         """Delete it with its records; ``RelationInUse`` while a query reads it."""
-        await self._transport.send(request("DELETE", self._path(), headers={"if-match": _etag(if_match)}))
+        await self._transport.send(request("DELETE", self._path(), headers=preconditions(if_match)))
 
     async def append(
         self,
@@ -251,8 +251,7 @@ class AsyncStream(AsyncRelation):
         bigints: Literal["number", "string"] | None = None,
     ) -> RecordsAnswer:
         """Return one page of records, with where to go on and how far the stream is."""
-        most = PAGE_ROWS if limit is None else min(limit, PAGE_ROWS)
-        params = {"partition": partition, "offset": offset, "part": part, "limit": most, "bigints": bigints}
+        params = {"partition": partition, "offset": offset, "part": part, "limit": _most(limit), "bigints": bigints}
         return RecordsAnswer(await self._transport.json(request("GET", self._path("records"), params=params)))
 
 
@@ -338,10 +337,7 @@ class AsyncTable(AsyncRelation):
         """Read rows as a ``pyarrow.Table`` with the table's types."""
         reading, cursor, parts, left = Reading(**options), None, [], limit
         while True:
-            params = [*reading.params(), ("limit", str(PAGE_ROWS if left is None else min(left, PAGE_ROWS)))]
-            params += [] if cursor is None else [("cursor", cursor)]
-            wanted = request("GET", self._path("rows"), params=params, headers={"accept": ARROW_TYPE})
-            response = await self._transport.send(wanted)
+            response = await self._transport.send(_page(reading, self._path("rows"), left, cursor, accept=ARROW_TYPE))
             part = arrow_of_stream(response.content)
             parts.append(part)
             left = None if left is None else left - part.num_rows
@@ -370,11 +366,9 @@ class AsyncTable(AsyncRelation):
     async def _pages(
         self, reading: Reading, path: str, more: list[tuple[str, str]], limit: int | None
     ) -> AsyncGenerator[Json, None]:
-        chosen, cursor, left = [*reading.params(), *more], None, limit
+        cursor, left = None, limit
         while True:
-            most = PAGE_ROWS if left is None else min(left, PAGE_ROWS)
-            params = [*chosen, ("limit", str(most)), *([] if cursor is None else [("cursor", cursor)])]
-            page = await self._transport.json(request("GET", path, params=params, read_timeout_s=reading.read_timeout_s))
+            page = await self._transport.json(_page(reading, path, left, cursor, more=more))
             yield page
             cursor = page["next"]
             left = None if left is None else left - len(page["rows"])
@@ -382,5 +376,19 @@ class AsyncTable(AsyncRelation):
                 return
 
 
-def _etag(version: int | None) -> str | None:
-    return None if version is None else f'"{version}"'
+def _page(
+    reading: Reading,
+    path: str,
+    left: int | None,
+    cursor: str | None,
+    *,
+    more: Sequence[tuple[str, str]] = (),
+    accept: str | None = None,
+) -> Request:
+    """Return the request of one page of rows."""
+    params = [*reading.params(), *more, ("limit", str(_most(left))), *([] if cursor is None else [("cursor", cursor)])]
+    return request("GET", path, params=params, headers={"accept": accept}, read_timeout_s=reading.read_timeout_s)
+
+
+def _most(left: int | None) -> int:
+    return PAGE_ROWS if left is None else min(left, PAGE_ROWS)

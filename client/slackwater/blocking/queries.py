@@ -27,7 +27,7 @@ from slackwater.definitions import QueryDefinition, json_of
 from slackwater.errors import Json, NotReached, QueryFailed
 from slackwater.event_streams import Following
 from slackwater.parameters import Instant, Key, instant, key_conditions
-from slackwater.requests import new_key, path_of, request
+from slackwater.requests import new_key, path_of, preconditions, request
 from slackwater.statuses import Explanation, Lateness, LateRecordFilter, Status, TideChart, Validation
 
 POLL_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
@@ -164,10 +164,7 @@ class Query:
             "from": instant(from_),
             "release": "now" if release_now else None,
         }
-        headers = {
-            "if-match": None if if_match is None else f'"{if_match}"',
-            "if-none-match": "*" if must_be_new else None,
-        }
+        headers = preconditions(if_match, must_be_new=must_be_new)
         wanted = request("PUT", self._path(), body=json_of(definition), params=params, headers=headers)
         return StoredQueryAnswer(self._transport.json(wanted))
 
@@ -280,7 +277,7 @@ class Query:
 
     def tide(self) -> TideChart:
         """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""
-        return TideChart((self.info()).raw, self.status(tasks=True), self.lateness())
+        return TideChart(self.status(tasks=True), self.lateness())
 
     def late_records(
         self,

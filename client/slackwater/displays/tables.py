@@ -21,7 +21,7 @@ def table(head: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], tota
     """Return a table.
 
     Args:
-        head: what it is, a line above it.
+        head: what it is, a line above it; empty: there is none.
         columns: their names.
         rows: values in the order of the columns.
         total: of how many rows these are the first; None: these are all.
@@ -30,7 +30,8 @@ def table(head: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], tota
     names = "".join(f'<th style="{_CELL};font-weight:600">{escape(name)}</th>' for name in columns)
     more = "" if total is None or total <= len(body) else f"<div>… {total - len(body):,} more rows</div>"
     grid = f'<table style="border-collapse:collapse"><thead><tr>{names}</tr></thead><tbody>{"".join(body)}</tbody></table>'
-    return f'<div style="{FONT}"><div><b>{escape(head)}</b></div>{grid if columns else ""}{more}</div>'
+    above = f"<div><b>{escape(head)}</b></div>" if head else ""
+    return f'<div style="{FONT}">{above}{grid if columns else ""}{more}</div>'
 
 
 def row_table(rows: Rows) -> str:
@@ -59,7 +60,7 @@ def status_table(status: Status) -> str:
         facts.insert(0, (status.reason.code, status.reason.detail))
     dot = f'<span style="color:{colour}">●</span>'
     head = f'<div style="{FONT}">{dot} <b>{escape(status.name)}</b> {escape(status.state)}{_in_brackets(status.phase)}</div>'
-    return head + table("", ("", ""), facts).replace("<div><b></b></div>", "", 1)
+    return head + table("", ("", ""), facts)
 
 
 def explanation_table(explanation: Explanation) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 import slackwater
 from pydantic import SecretStr
@@ -57,6 +59,18 @@ def test_a_limit_bounds_rows_and_says_that_there_are_more() -> None:
     rows = service.client().table("t").rows(limit=3)
     assert (len(rows), rows.has_more) == (3, True)
     assert [each.url.params["limit"] for each in service.asked] == ["3", "1"]
+
+
+@pytest.mark.parametrize("kind", ["rows", "arrow"])
+def test_a_read_that_waits_may_take_longer_than_other_requests(kind: str) -> None:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, pa.schema([("n", pa.int64())])):
+        pass
+    service = Scripted(httpx.Response(200, content=sink.getvalue()) if kind == "arrow" else page())
+    table = service.client(timeout=5.0).table("t")
+    for options in ({}, {"min_position": {"log:t": {"0": 3}}, "timeout": 20.0}):
+        getattr(table, kind)(**options)
+    assert [each.extensions["timeout"]["read"] for each in service.asked] == [5.0, 50.0]
 
 
 def test_each_row_holds_one_page_at_a_time() -> None:

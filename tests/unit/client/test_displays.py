@@ -52,7 +52,7 @@ def texts(svg: str) -> list[str]:
 
 
 def test_a_tide_chart_has_a_row_for_each_task_with_clock_boundary_and_what_waits() -> None:
-    chart = TideChart({}, status(tasks=[task(0, NOW, 7), task(1, NOW - 600_000), task(2, None)]), lateness())
+    chart = TideChart(status(tasks=[task(0, NOW, 7), task(1, NOW - 600_000), task(2, None)]), lateness())
     written = texts(chart.svg())
     assert {"w, task 0", "w, task 1", "7 waiting", "0 waiting", "1,234 late"} <= set(written)
     assert "w, task 2" not in written, "it has no clock"
@@ -61,7 +61,7 @@ def test_a_tide_chart_has_a_row_for_each_task_with_clock_boundary_and_what_waits
 
 
 def test_in_a_tide_chart_what_waits_lies_between_boundary_and_stream_time() -> None:
-    tree = _parsed(TideChart({}, status(tasks=[task(0, NOW, 7)]), lateness()).svg())
+    tree = _parsed(TideChart(status(tasks=[task(0, NOW, 7)]), lateness()).svg())
     lines = [
         float(each.get("x1", 0)) for each in tree.iter("{http://www.w3.org/2000/svg}line") if each.get("x1") == each.get("x2")
     ]
@@ -79,8 +79,8 @@ def test_in_a_tide_chart_what_waits_lies_between_boundary_and_stream_time() -> N
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (TideChart({}, status(tasks=[]), lateness()), "no operator with a grace has read a record yet"),
-        (TideChart({}, status(tasks=[task(0, NOW)]), Lateness({"query": "q", "settings": []})), "nothing in it has a grace"),
+        (TideChart(status(tasks=[]), lateness()), "no operator with a grace has read a record yet"),
+        (TideChart(status(tasks=[task(0, NOW)]), Lateness({"query": "q", "settings": []})), "nothing in it has a grace"),
         (lateness(count=0), "no record has been measured yet"),
     ],
 )
@@ -108,7 +108,7 @@ def test_tables_show_counts_and_escape_what_users_wrote() -> None:
         Explanation({"answer": {"sentence": EVIL}, "steps": [step]})._repr_html_(),
         Validation({"valid": False, "problems": [fault], "warnings": [], "edit": None, "sql": EVIL})._repr_html_(),
         Appended(rejected=(Rejected(1, "wrong_type", EVIL),))._repr_html_(),
-        TideChart({}, status(name=EVIL, tasks=[]), lateness()).svg(),
+        TideChart(status(name=EVIL, tasks=[]), lateness()).svg(),
         Lateness({**lateness().raw, "query": EVIL}).svg(),
     ]  # fmt: skip
     for html in shown:
