@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from engine.connectors.byte_texts import is_utf8
 from engine.connectors.byte_words import I64, ByteWords, Mask
 from engine.connectors.canonical import CONTROL_COLUMNS
 from engine.connectors.conform import conform
@@ -197,15 +198,7 @@ def _are_texts_plain(chunk: bytes, data: npt.NDArray[np.uint8], starts: I64, lit
     own = sum(byte < _BLANK for literal in literals for byte in literal)
     if np.count_nonzero(data < _BLANK) != len(starts) * own + chunk.count(b"\n"):
         return False
-    return chunk.isascii() or _is_utf8(chunk)
-
-
-def _is_utf8(chunk: bytes) -> bool:
-    try:
-        chunk.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return is_utf8(chunk)
 
 
 def read_values(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from engine.connectors.arrow_bounds import MAX_VALUES
+from engine.connectors.byte_texts import is_utf8
 from engine.connectors.canonical import (
     CONTROL_COLUMNS,
     FAR_YEAR,
@@ -272,7 +273,7 @@ def _read_fast(
     if not _are_objects(chunk, starts, ends):
         return None
     schema = _arrow_schema(chunk, relation)
-    if schema is None or not (chunk.isascii() or is_utf8(chunk)):
+    if schema is None or not is_utf8(chunk):
         return None
     try:
         table = arrow_json.read_json(
@@ -310,14 +311,6 @@ def are_decimals_fit(frame: pl.DataFrame, columns: Schema) -> bool:
             greatest = cast("Decimal | None", frame[name].abs().max())
             if greatest is not None and greatest >= 10 ** ((declared.precision or 0) - (declared.scale or 0)):
                 return False
-    return True
-
-
-def is_utf8(chunk: bytes) -> bool:
-    try:
-        chunk.decode()
-    except UnicodeDecodeError:
-        return False
     return True
 
 

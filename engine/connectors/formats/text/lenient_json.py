@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from engine.connectors.byte_texts import texts_of
+from engine.connectors.byte_texts import is_utf8, texts_of
 from engine.connectors.byte_words import I64, ByteWords, Mask
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.conform import conform, nulls
@@ -28,7 +28,6 @@ from engine.connectors.formats.registry.wire import at_places, rejoined
 from engine.connectors.formats.text.json_reader import RegisteredJsonReader, are_lines, below_each_other
 from engine.connectors.formats.text.strict_objects import read_objects
 from engine.connectors.json_layout import read_values
-from engine.connectors.json_records import is_utf8
 from engine.connectors.json_rows import FEW_ROWS, Alike, JsonRows
 from engine.connectors.leaves import FIRST_DAY, LAST_DAY
 from engine.definition.types import ColumnType
@@ -115,7 +114,7 @@ class LenientJsonReader:
         """Yield the rows of records of a few layouts; mark in ``is_odd`` those whose layout needs leniency: Arrow takes none of them."""
         chunk, starts, ends = _stacked(payloads)
         is_plain = np.ones(len(payloads), np.bool_)
-        if not (chunk.isascii() or is_utf8(chunk)):
+        if not is_utf8(chunk):
             is_plain = texts_of(payloads).is_not_null().to_numpy()
         rows = JsonRows(chunk, starts, ends, is_plain)
         for alike in rows.alike():
