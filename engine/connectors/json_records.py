@@ -276,13 +276,7 @@ def _read_fast(
     if schema is None or not is_utf8(chunk):
         return None
     try:
-        table = arrow_json.read_json(
-            pa.BufferReader(chunk.removeprefix(_BOM)),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
-            ),
-        )
+        table = arrow_table(chunk.removeprefix(_BOM), schema, unknown)
     except pa.ArrowException:
         return None
     if table.num_rows != len(starts):
@@ -302,6 +296,21 @@ def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     if (last == _RETURN).any():
         last = np.where(last == _RETURN, data[ends - 2], last)
     return bool((data[starts] == _BRACE).all() and (last == _CLOSING_BRACE).all())
+
+
+def arrow_table(text: bytes, schema: pa.Schema, unknown: Unknown) -> pa.Table:
+    """Read objects below each other with Arrow's reader, in this thread and as one block.
+
+    Raises:
+        ArrowException: one is no JSON, or not of the schema.
+    """
+    return arrow_json.read_json(
+        pa.BufferReader(text),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
+        ),
+    )
 
 
 def are_decimals_fit(frame: pl.DataFrame, columns: Schema) -> bool:

@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 
 import polars as pl
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
@@ -20,7 +19,7 @@ from engine.connectors.formats.halving import Misread, read_soundly
 from engine.connectors.formats.port import Read
 from engine.connectors.formats.registry.wire import at_places, rejoined
 from engine.connectors.formats.shapes import Meaning, Shape
-from engine.connectors.json_records import ARROW
+from engine.connectors.json_records import ARROW, arrow_table
 from engine.definition.types import ColumnType
 
 REASON: Final = "malformed_json"
@@ -70,11 +69,7 @@ class JsonEnvelopes:
         row = pa.struct([pa.field(name, self._arrow(name, declared, forms)) for name, declared in self._settings.columns.items()])
         source = pa.struct([pa.field(name, pa.int64() if kind.kind == "bigint" else pa.string()) for name, kind in SOURCE.fields])
         schema = pa.schema([("before", row), ("after", row), ("op", pa.string()), ("ts_ms", pa.int64()), ("source", source)])
-        table = arrow_json.read_json(
-            pa.BufferReader(text),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
+        table = arrow_table(text, schema, "ignore")
         return table.combine_chunks().to_batches()[0] if table.num_rows else self._empty()
 
     def _arrow(self, name: str, declared: ColumnType, forms: dict[str, type]) -> pa.DataType:
