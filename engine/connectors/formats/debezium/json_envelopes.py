@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import polars as pl
@@ -12,6 +12,7 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.meanings import CONNECT_NAMES
 from engine.connectors.formats.avro.reader import lifted_rows
+from engine.connectors.formats.debezium.fields import schema_fields
 from engine.connectors.formats.debezium.json_members import Span, form_of, members
 from engine.connectors.formats.debezium.json_splitting import Bodies, split
 from engine.connectors.formats.debezium.settings import SOURCE, DebeziumSettings
@@ -48,7 +49,7 @@ class JsonEnvelopes:
         frame = cast("pl.DataFrame", pl.from_arrow(table))
         row = Shape("struct", fields=tuple((name, self._shape(name, frame, said)) for name in self._settings.columns.names))
         source = Shape("struct", fields=tuple((name, Shape(kind.kind)) for name, kind in SOURCE.fields))  # type: ignore[arg-type]
-        if not any(True for _ in _fields(bodies.schema)):  # a schema tells texts from bytes
+        if not schema_fields(bodies.schema):  # a schema tells texts from bytes
             frame, places, rejects = self._without_unclear(frame, places, rejects, said)
         shape = Shape(
             "struct",
@@ -163,10 +164,10 @@ def _nested(declared: ColumnType) -> Shape:
 def _said(schema: Any) -> dict[str, Shape]:
     """Return what an event's schema says of the row's fields, by name: those that stand for something else than themselves."""
     found: dict[str, Shape] = {}
-    for side in _fields(schema):
+    for side in schema_fields(schema):
         if side.get("field") not in ("after", "before"):
             continue
-        for field in _fields(side):
+        for field in schema_fields(side):
             name, meaning = field.get("field"), CONNECT_NAMES.get(str(field.get("name")))
             if not isinstance(name, str) or meaning in (None, "instant_text"):
                 continue
@@ -177,11 +178,6 @@ def _said(schema: Any) -> dict[str, Shape]:
             else:
                 found[name] = Shape("bigint", meaning)
     return found
-
-
-def _fields(schema: Any) -> Iterator[dict[str, Any]]:
-    fields = schema.get("fields") if isinstance(schema, dict) else None
-    return (field for field in fields if isinstance(field, dict)) if isinstance(fields, list) else iter(())
 
 
 def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]:
