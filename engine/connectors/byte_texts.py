@@ -21,3 +21,14 @@ def _text(payload: bytes | None) -> str | None:
         return payload.decode()
     except UnicodeDecodeError:
         return None
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are a text in UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from engine.connectors.byte_texts import is_utf8
 from engine.connectors.byte_words import I64, ByteWords, Mask
 from engine.connectors.canonical import CONTROL_COLUMNS
 from engine.connectors.conform import conform
@@ -77,6 +78,31 @@ class Layout:
     def literals(self) -> list[bytes]:
         """What a line is made of beside its values."""
         return [*(field.literal for field in self.fields), self.closing]
+
+    @property
+    def quotes(self) -> int:
+        """How many quotes a line has, if its values have none."""
+        return sum(literal.count(b'"') for literal in self.literals)
+
+    def places(self, quotes: I64, ends: I64) -> list[I64]:
+        """Return where each literal begins in lines of this layout.
+
+        Args:
+            quotes: where the quotes of each line are, line by line.
+            ends: where the lines end.
+        """
+        places: list[I64] = []
+        quote = 0
+        for literal in self.literals:
+            inside = literal.find(b'"')
+            places.append(ends - len(literal) if inside < 0 else quotes[:, quote] - inside)
+            quote += literal.count(b'"')
+        return places
+
+    def spans(self, places: list[I64]) -> list[tuple[I64, I64]]:
+        """Return for each field where its values begin and end, by the places of the literals around them."""
+        begins = [place + len(literal) for place, literal in zip(places, self.literals, strict=True)]
+        return list(zip(begins[:-1], places[1:], strict=True))
 
     @classmethod
     def of(cls, line: bytes) -> Layout | None:
@@ -155,23 +181,16 @@ def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layou
     literals = layout.literals
     data = np.frombuffer(chunk, np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)
-    if len(quotes) != len(starts) * sum(literal.count(b'"') for literal in literals):
+    if len(quotes) != len(starts) * layout.quotes:
         return None
     if any(field.is_text for field in layout.fields) and not _are_texts_plain(chunk, data, starts, literals):
         return None
-    by_line = quotes.reshape(len(starts), -1)
-    places: list[I64] = []
-    quote = 0
-    for literal in literals:
-        inside = literal.find(b'"')
-        places.append(ends - len(literal) if inside < 0 else by_line[:, quote] - inside)
-        quote += literal.count(b'"')
+    places = layout.places(quotes.reshape(len(starts), -1), ends)
     if not (np.array_equal(places[0], starts) and np.array_equal(places[-1], ends - len(layout.closing))):
         return None
     if not all(words.is_at(literal, place) for literal, place in zip(literals, places, strict=True)):
         return None
-    begins = [place + len(literal) for place, literal in zip(places, literals, strict=True)]
-    spans = list(zip(begins[:-1], places[1:], strict=True))
+    spans = layout.spans(places)
     return spans if all((begin <= stop).all() for begin, stop in spans) else None
 
 
@@ -197,15 +216,7 @@ def _are_texts_plain(chunk: bytes, data: npt.NDArray[np.uint8], starts: I64, lit
     own = sum(byte < _BLANK for literal in literals for byte in literal)
     if np.count_nonzero(data < _BLANK) != len(starts) * own + chunk.count(b"\n"):
         return False
-    return chunk.isascii() or _is_utf8(chunk)
-
-
-def _is_utf8(chunk: bytes) -> bool:
-    try:
-        chunk.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return is_utf8(chunk)
 
 
 def read_values(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from engine.connectors.arrow_bounds import MAX_VALUES
+from engine.connectors.byte_texts import is_utf8
 from engine.connectors.canonical import (
     CONTROL_COLUMNS,
     FAR_YEAR,
@@ -272,16 +273,10 @@ def _read_fast(
     if not _are_objects(chunk, starts, ends):
         return None
     schema = _arrow_schema(chunk, relation)
-    if schema is None or not (chunk.isascii() or is_utf8(chunk)):
+    if schema is None or not is_utf8(chunk):
         return None
     try:
-        table = arrow_json.read_json(
-            pa.BufferReader(chunk.removeprefix(_BOM)),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
-            ),
-        )
+        table = arrow_table(chunk.removeprefix(_BOM), schema, unknown)
     except pa.ArrowException:
         return None
     if table.num_rows != len(starts):
@@ -303,6 +298,21 @@ def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     return bool((data[starts] == _BRACE).all() and (last == _CLOSING_BRACE).all())
 
 
+def arrow_table(text: bytes, schema: pa.Schema, unknown: Unknown) -> pa.Table:
+    """Read objects below each other with Arrow's reader, in this thread and as one block.
+
+    Raises:
+        ArrowException: one is no JSON, or not of the schema.
+    """
+    return arrow_json.read_json(
+        pa.BufferReader(text),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
+        ),
+    )
+
+
 def are_decimals_fit(frame: pl.DataFrame, columns: Schema) -> bool:
     """Whether all have at most as many digits as their type: Arrow does not look at whole numbers."""
     for name, declared in columns.items():
@@ -310,14 +320,6 @@ def are_decimals_fit(frame: pl.DataFrame, columns: Schema) -> bool:
             greatest = cast("Decimal | None", frame[name].abs().max())
             if greatest is not None and greatest >= 10 ** ((declared.precision or 0) - (declared.scale or 0)):
                 return False
-    return True
-
-
-def is_utf8(chunk: bytes) -> bool:
-    try:
-        chunk.decode()
-    except UnicodeDecodeError:
-        return False
     return True
 
 

@@ -78,29 +78,19 @@ class JsonRows:
 
     def _of(self, layout: Layout) -> Alike:
         """Return the records that have a layout: all its quotes and no others, and its literals where the quotes say that they are."""
-        literals = layout.literals
-        quotes = [literal.count(b'"') for literal in literals]
-        rows = self._left[self._count[self._left] == sum(quotes)]
-        by_row = self._quotes[self._first[rows][:, None] + np.arange(sum(quotes))]
+        rows = self._left[self._count[self._left] == layout.quotes]
         ends = self._ends[rows]
-        places: list[I64] = []
-        quote = 0
-        for literal, count in zip(literals, quotes, strict=True):
-            inside = literal.find(b'"')
-            places.append(ends - len(literal) if inside < 0 else by_row[:, quote] - inside)
-            quote += count
+        places = layout.places(self._quotes[self._first[rows][:, None] + np.arange(layout.quotes)], ends)
         is_alike: Mask = (places[0] == self._starts[rows]) & (places[-1] == ends - len(layout.closing))
-        begins = [place + len(literal) for place, literal in zip(places, literals, strict=True)]
-        for begin, stop in zip(begins[:-1], places[1:], strict=True):
+        for begin, stop in layout.spans(places):
             is_alike &= begin <= stop
         # From here on each literal is inside of its record.
         rows, places = _kept(is_alike, rows, places)
         is_alike = np.ones(len(rows), np.bool_)
-        for literal, place in zip(literals, places, strict=True):
+        for literal, place in zip(layout.literals, places, strict=True):
             is_alike &= self.words.are_at(literal, place)
         rows, places = _kept(is_alike, rows, places)
-        begins = [place + len(literal) for place, literal in zip(places, literals, strict=True)]
-        return Alike(layout, rows, list(zip(begins[:-1], places[1:], strict=True)))
+        return Alike(layout, rows, layout.spans(places))
 
 
 def _kept(mask: Mask, rows: I64, places: list[I64]) -> tuple[I64, list[I64]]:

@@ -18,13 +18,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from engine.core.aggregation.running import codes_of, grouped
-from engine.core.clocks import I64
-from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, Counters, add_counter, without
+from engine.core.aggregation.running import Groups, codes_of
+from engine.core.clocks import I64, Bools
+from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, Counters, add_counter, without, without_rows
 from engine.core.ports import SegmentStore
-from engine.core.structures.hash_segments import HashSegments
-from engine.core.structures.sorted_search import distinct
-from engine.definition.types import Schema
+from engine.core.structures.latest_by_key import KEPT, ROW, LatestByKey
 from engine.plan.model import Input
 
 POSITION, COMMITTED, ORIGIN, IS_EXACT = "_position", "_committed_us", "_origin", "_is_exact"
@@ -35,9 +33,29 @@ POSITION_COLUMNS: Final[dict[str, pl.DataType]] = {
     POSITION: pl.String(), COMMITTED: pl.Int64(), ORIGIN: pl.String(), IS_EXACT: pl.Boolean(),
 }  # fmt: skip
 
-_ROW: Final = "_row"
-_KEPT: Final = -1
 _NO_COMMIT: Final = -(1 << 62)
+
+
+def judged(found: pl.DataFrame, groups: Groups) -> tuple[Bools, pl.DataFrame]:
+    """Say which changes are older than what came before of their key, or the same again.
+
+    Args:
+        found: changes with their positions (no null), those of a key and origin together, in order.
+        groups: where these begin.
+
+    Returns:
+        Which ones are older; and ``found`` with the latest position and commit up to and with each row.
+    """
+    texts, commits = found.get_column(POSITION), found.get_column(COMMITTED).fill_null(_NO_COMMIT).to_numpy()
+    positions = codes_of(texts)
+    newest, newest_commits = groups.latest(positions), groups.latest(commits)
+    is_first = groups.firsts == np.arange(len(newest))
+    before, commits_before = np.roll(newest, 1), np.roll(newest_commits, 1)
+    before[is_first], commits_before[is_first] = 0, _NO_COMMIT
+    is_not_later = np.where(found.get_column(IS_EXACT).to_numpy(), positions <= before, positions < before)
+    latest = texts.unique().sort().gather(newest - 1)
+    committed = pl.Series(COMMITTED, newest_commits).replace(_NO_COMMIT, None)
+    return is_not_later & (commits <= commits_before), found.with_columns(latest, committed)
 
 
 class LatestPositions:
@@ -50,16 +68,15 @@ class LatestPositions:
     """
 
     def __init__(self, source: Input, state: dict[str, Any] | None, store: SegmentStore) -> None:
-        self._alias, self._hashing = source.alias, store.hashing
+        self._alias = source.alias
         self._key = tuple(f"{source.alias}.{name}" for name in source.relation.key)
         self._placed = tuple(f"{source.alias}.{name}" for name in POSITION_COLUMNS)
-        columns = Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.relation.key))
-        self._kept = (KEY_HASH, *columns.names, ORIGIN, POSITION, COMMITTED)
-        self._segments = HashSegments(store, (state or {}).get("keys"), KEY_HASH)
+        columns = [KEY_HASH, *self._key, ORIGIN, POSITION, COMMITTED]
+        self._latest = LatestByKey(columns, self._key, (ORIGIN,), state, store)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"keys": self._segments.snapshot()}
+        return self._latest.snapshot()
 
     def winning(self, frame: pl.DataFrame, counters: Counters) -> pl.DataFrame:
         """Return the changes that count, without their positions; those without a key or a position are among them.
@@ -72,52 +89,22 @@ class LatestPositions:
             return frame
         lost = self._lost(frame)
         add_counter(counters, self._alias, OUT_OF_ORDER_IGNORED, len(lost))
-        counting = without(frame, *self._placed)
-        if not len(lost):
-            return counting
-        is_other = np.ones(frame.height, np.bool_)
-        is_other[lost] = False
-        return counting[np.flatnonzero(is_other)]
+        return without_rows(without(frame, *self._placed), lost)
 
     def _lost(self, frame: pl.DataFrame) -> I64:
         """Return which changes do not count, and remember the positions of the others."""
         said = [pl.col(placed).alias(name) for placed, name in zip(self._placed, POSITION_COLUMNS, strict=True)]
-        rows = pl.int_range(frame.height, dtype=pl.Int64).alias(_ROW)
-        keyed = frame.select(*self._key, *said, rows).with_columns(self._hashing.of(frame, self._key))
-        keyed = keyed.drop_nulls([KEY_HASH, POSITION])
-        if keyed.is_empty():
+        rows = pl.int_range(frame.height, dtype=pl.Int64).alias(ROW)
+        placed = frame.select(*self._key, *said, rows).drop_nulls(POSITION)
+        found, groups = self._latest.beside(placed, pl.lit(value=False).alias(IS_EXACT))
+        if found.is_empty():
             return np.empty(0, np.int64)
-        kept = self._segments.matching(distinct(keyed.get_column(KEY_HASH).to_numpy()))
-        columns = [*self._kept, IS_EXACT, _ROW]
-        unsaid = (pl.lit(value=False).alias(IS_EXACT), pl.lit(_KEPT, pl.Int64).alias(_ROW))
-        known = [part.with_columns(unsaid)[columns] for part in kept]
-        found, groups = grouped(pl.concat([*known, keyed[columns]]), KEY_HASH, (*self._key, ORIGIN))
-        places, is_exact = found.get_column(_ROW).to_numpy(), found.get_column(IS_EXACT).to_numpy()
-        texts, commits = found.get_column(POSITION), found.get_column(COMMITTED).fill_null(_NO_COMMIT).to_numpy()
-        positions = codes_of(texts)
-        newest, newest_commits = groups.latest(positions), groups.latest(commits)
-        is_first = groups.firsts == np.arange(len(newest))
-        before, commits_before = np.roll(newest, 1), np.roll(newest_commits, 1)
-        before[is_first], commits_before[is_first] = 0, _NO_COMMIT
-        is_not_later = np.where(is_exact, positions <= before, positions < before)
-        is_lost = (places != _KEPT) & is_not_later & (commits <= commits_before)
-        if (~is_lost & (places != _KEPT)).any():
-            latest = texts.unique().sort().gather(newest - 1)
-            committed = pl.Series(COMMITTED, newest_commits).replace(_NO_COMMIT, None)
-            self._keep(found.with_columns(latest, committed)[np.flatnonzero(~is_lost)])
+        is_older, latest = judged(found, groups)
+        places = found.get_column(ROW).to_numpy()
+        is_lost = is_older & (places != KEPT)
+        self._latest.keep(latest[np.flatnonzero(~is_lost)])
         lost: I64 = places[is_lost]
         return lost
-
-    def _keep(self, latest: pl.DataFrame) -> None:
-        """Remember the latest positions and commits; ``latest`` has them as of each kept and new row, by key, then in their order."""
-        new = self._last(latest).filter(pl.col(_ROW) != _KEPT)[list(self._kept)]
-        if new.height:
-            self._segments.append(new, lambda slices, _: self._last(pl.concat(slices)))
-
-    def _last(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep the last row of each key and origin: older slices come first, and of a key neither positions nor commits fall."""
-        found, groups = grouped(frame, KEY_HASH, (*self._key, ORIGIN))
-        return found[np.flatnonzero(np.append(groups.ids[1:] != groups.ids[:-1], True)[: found.height])]
 
 
 def position_columns(names: Sequence[str]) -> list[str]:

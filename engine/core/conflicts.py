@@ -18,18 +18,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from engine.core.aggregation.running import grouped
 from engine.core.change_positions import LatestPositions
-from engine.core.clocks import I64
-from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, TS, Counters, add_counter
+from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, TS, Counters, add_counter, without_rows
 from engine.core.ports import SegmentStore
-from engine.core.structures.hash_segments import HashSegments
-from engine.core.structures.sorted_search import distinct
-from engine.definition.types import Schema
+from engine.core.structures.latest_by_key import KEPT, ROW, LatestByKey
 from engine.plan.model import Input, Plan, Stage
-
-_ROW: Final = "_row"
-_KEPT: Final = -1
 
 
 def conflict_key(source: Input) -> tuple[str, ...]:
@@ -47,15 +40,13 @@ class LatestTimes:
     """
 
     def __init__(self, source: Input, state: dict[str, Any] | None, store: SegmentStore) -> None:
-        self._alias, self._hashing = source.alias, store.hashing
+        self._alias = source.alias
         self._key = conflict_key(source)
-        columns = Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.relation.key))
-        self._empty = pl.DataFrame(schema={KEY_HASH: pl.UInt64(), TS: pl.Int64(), **columns.polars()})
-        self._segments = HashSegments(store, (state or {}).get("keys"), KEY_HASH)
+        self._latest = LatestByKey([KEY_HASH, TS, *self._key], self._key, (), state, store)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"keys": self._segments.snapshot()}
+        return self._latest.snapshot()
 
     def winning(self, frame: pl.DataFrame, counters: Counters) -> pl.DataFrame:
         """Return the changes that win, those without a key among them: their reader counts them (T6).
@@ -64,38 +55,16 @@ class LatestTimes:
             frame: the table's changes in processing order, their columns qualified.
             counters: gets ``out_of_order_ignored``.
         """
-        rows = pl.int_range(frame.height, dtype=pl.Int64).alias(_ROW)
-        keyed = frame.select(TS, *self._key, rows).with_columns(self._hashing.of(frame, self._key)).drop_nulls(KEY_HASH)
-        if keyed.is_empty():
+        rows = pl.int_range(frame.height, dtype=pl.Int64).alias(ROW)
+        found, groups = self._latest.beside(frame.select(TS, *self._key, rows))
+        if found.is_empty():
             return frame
-        kept = self._segments.matching(distinct(keyed.get_column(KEY_HASH).to_numpy()))
-        columns = [*self._empty.columns, _ROW]
-        known = [part.with_columns(pl.lit(_KEPT, pl.Int64).alias(_ROW))[columns] for part in kept]
-        found, groups = grouped(pl.concat([*known, keyed[columns]]), KEY_HASH, self._key)
-        times, places = (found.get_column(name).to_numpy() for name in (TS, _ROW))
+        times, places = (found.get_column(name).to_numpy() for name in (TS, ROW))
         is_winning = groups.latest(times) == times
-        self._keep(found[np.flatnonzero(is_winning)])
-        lost = places[~is_winning & (places != _KEPT)]
+        self._latest.keep(found[np.flatnonzero(is_winning)])
+        lost = places[~is_winning & (places != KEPT)]
         add_counter(counters, self._alias, OUT_OF_ORDER_IGNORED, len(lost))
-        return frame if not len(lost) else frame[_others(frame.height, lost)]
-
-    def _keep(self, winners: pl.DataFrame) -> None:
-        """Remember the new latest times; ``winners`` has kept and new ones by key, then in their order."""
-        last = self._latest(winners)
-        new = last.filter(pl.col(_ROW) != _KEPT)[self._empty.columns]
-        if new.height:
-            self._segments.append(new, lambda slices, _: self._latest(pl.concat(slices)))
-
-    def _latest(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep each key's last row: older slices come first, and of a key times never fall."""
-        found, groups = grouped(frame, KEY_HASH, self._key)
-        return found[np.flatnonzero(np.append(groups.ids[1:] != groups.ids[:-1], True)[: found.height])]
-
-
-def _others(height: int, rows: I64) -> I64:
-    is_other = np.ones(height, np.bool_)
-    is_other[rows] = False
-    return np.flatnonzero(is_other)
+        return without_rows(frame, lost)
 
 
 @dataclass(frozen=True, slots=True)

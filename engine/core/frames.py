@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from polars.datatypes import DataTypeClass
 
-from engine.core.clocks import Bools
+from engine.core.clocks import I64, Bools
 from engine.core.structures.spans import Span
 from engine.definition.types import Schema
 from engine.errors import EngineError
@@ -168,6 +168,15 @@ def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
 def only(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Return the frame with these columns alone, in this order, at least one: ``select`` without a plan."""
     return pl.DataFrame([frame.get_column(name) for name in names])
+
+
+def without_rows(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
+    """Return the frame without the rows at these places."""
+    if not len(rows):
+        return frame
+    is_other = np.ones(frame.height, np.bool_)
+    is_other[rows] = False
+    return frame[np.flatnonzero(is_other)]
 
 
 def is_value(column: pl.Series) -> Bools:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PolarsError
 
+from engine.connectors.byte_texts import is_utf8
 from engine.connectors.canonical import empty_rejects, reject_rows
-from engine.connectors.json_records import Lines, is_utf8, line_bounds, non_empty
+from engine.connectors.json_records import Lines, line_bounds, non_empty
 from engine.connectors.record_ends import (
     BEFORE_OPENING,
     BEHIND_CLOSING,

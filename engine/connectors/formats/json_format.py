@@ -25,7 +25,8 @@ def decode(payloads: Sequence[Payload], layout: Layout) -> Decoded:
     """Read payloads; see ``Codec``."""
     faults: dict[int, str] = {}
     is_exact = any(_is_exact(declared) for declared in layout.columns.types)
-    values = [_loaded(payload, place, faults, is_exact=is_exact) for place, payload in enumerate(payloads)]
+    decoder = json.JSONDecoder(parse_float=Decimal if is_exact else None, parse_constant=_refused)
+    values = [_loaded(payload, place, faults, decoder) for place, payload in enumerate(payloads)]
     if layout.is_bare:
         is_absent = [payload is None for payload in payloads]
         ((name, declared),) = layout.columns.items()
@@ -51,11 +52,12 @@ def encode(frame: pl.DataFrame, layout: Layout) -> list[Payload]:
     ]
 
 
-def _loaded(payload: Payload, place: int, faults: dict[int, str], *, is_exact: bool) -> Any:
+def _loaded(payload: Payload, place: int, faults: dict[int, str], decoder: json.JSONDecoder) -> Any:
+    """Do what ``json.loads`` does, which makes a decoder for each text."""
     if payload is None:
         return None
     try:
-        return json.loads(payload, parse_float=Decimal if is_exact else None, parse_constant=_refused)
+        return decoder.decode(payload.decode(json.detect_encoding(payload), "surrogatepass"))
     except InvalidOperation:
         faults[place] = "it holds a number whose exponent no decimal has"
         return None

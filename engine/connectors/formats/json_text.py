@@ -1,4 +1,7 @@
-"""Plain values as JSON text: decimals keep their digits, which the standard encoder cannot write."""
+"""Plain values as JSON text: decimals keep their digits, which the standard encoder cannot write.
+
+Those with very many zeros are written with an exponent: a few bytes of JSON can say a number whose digits fill the memory.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
+from engine.connectors.json_values import MAX_ZEROS
 from engine.definition.library.numerals import of_double
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
@@ -24,7 +28,7 @@ def json_text(value: Any) -> str:
         case int():
             return str(value)
         case Decimal():
-            return format(value, "f")
+            return format(value, "f") if abs(value.adjusted()) <= MAX_ZEROS else str(value)
         case float():
             return of_double(value) if math.isfinite(value) else _quoted(of_double(value))
         case dict():

@@ -13,7 +13,7 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.avro.reader import AvroReader
-from engine.connectors.formats.debezium.absent import ABSENT
+from engine.connectors.formats.debezium.absent import ABSENT, unforgiven
 from engine.connectors.formats.debezium.positions import TABLE
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
@@ -243,23 +243,22 @@ def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
     found, rejects = _of_few_origins(rows.raw, rows.rejects)
     raw = found.rename({"$event_time_ms": "_ts"}) if relation.event_time is None else found
     control = [POSITION, COMMITTED, ORIGIN, IS_EXACT, TABLE, ABSENT]
-    beside = found.select(control).with_columns(_unforgiven(found.get_column(ABSENT), asked.option("absent"), relation))
+    absent = unforgiven(found.get_column(ABSENT), _allowed(asked.option("absent"), relation))
+    beside = found.select(control).with_columns(absent)
     if (tables := asked.option("source_table")) is not None:
         is_named = found.get_column(TABLE).is_in(tables.split(","))
         beside = beside.with_columns(is_named.fill_null(value=False).alias(IS_NAMED))
     return Posted(raw.drop(control), rejects, beside)
 
 
-def _unforgiven(absent: pl.Series, allowed: str | None, relation: RelationSchema) -> pl.Series:
-    """Leave out the columns that changes may lack."""
-    if allowed is None:
-        return absent
-    names = allowed.split(",")
+def _allowed(said: str | None, relation: RelationSchema) -> list[str]:
+    """Return the columns that changes may lack."""
+    names = [] if said is None else said.split(",")
     if (unknown := next((name for name in names if name not in relation.columns.names), None)) is not None:
         raise FormatInvalid(
             f"the table has no column {unknown[:100]!r}; name columns that changes may lack, with commas", "absent"
         )
-    return absent.list.set_difference(names)
+    return names
 
 
 def _of_few_origins(raw: pl.DataFrame, rejects: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -47,6 +47,11 @@ class Groups:
         ids = np.cumsum(is_first) - 1
         return Groups(ids, np.flatnonzero(is_first)[ids] if rows else ids)
 
+    @property
+    def is_last(self) -> NDArray[np.bool_]:
+        """Whether each row is the last of its group."""
+        return np.append(self.ids[1:] != self.ids[:-1], True)[: len(self.ids)]
+
     def sums(self, values: Int64s) -> Int64s:
         """Sum of each row's group up to and with the row."""
         totals = np.cumsum(values)

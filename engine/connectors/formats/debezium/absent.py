@@ -55,6 +55,11 @@ def absent_columns(rows: pl.DataFrame, payloads: pl.Series, settings: DebeziumSe
     return _of_texts(rows, payloads, is_put, names, settings)
 
 
+def unforgiven(absent: pl.Series, allowed: Sequence[str]) -> pl.Series:
+    """Leave out of what ``absent_columns`` returned the columns that rows may lack; the others stay in their order."""
+    return absent.list.eval(pl.element().filter(~pl.element().is_in(allowed))) if allowed else absent
+
+
 def _of_texts(
     rows: pl.DataFrame, payloads: pl.Series, is_put: pl.Series, names: Sequence[str], settings: DebeziumSettings
 ) -> pl.Series:

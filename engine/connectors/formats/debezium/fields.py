@@ -40,9 +40,9 @@ def row_of_events(events: Sequence[Mapping[str, Any]]) -> Fields:
         Unlike: rows do not agree about a field.
     """
     for event in reversed(events):
-        for side in _fields(event.get("schema")):
+        for side in schema_fields(event.get("schema")):
             if side.get("field") == "after" and isinstance(event.get("payload"), dict):
-                return [(str(field.get("field")), _declared(field)) for field in _fields(side)]
+                return [(str(field.get("field")), _declared(field)) for field in schema_fields(side)]
     bodies = [event["payload"] if isinstance(event.get("payload"), dict) else event for event in events]
     fields = fields_of(row for body in bodies for row in (body.get("before"), body.get("after")) if isinstance(row, dict))
     newest = next((body["after"] for body in reversed(bodies) if isinstance(body.get("after"), dict)), None)
@@ -64,7 +64,7 @@ def _declared(schema: Mapping[str, Any]) -> ColumnType | None:
     kind = schema.get("type")
     meaning = CONNECT_NAMES.get(str(schema.get("name")))
     if kind == "struct":
-        fields = [(str(field.get("field")), _declared(field)) for field in _fields(schema)]
+        fields = [(str(field.get("field")), _declared(field)) for field in schema_fields(schema)]
         held = tuple((name, declared) for name, declared in fields if declared is not None)
         return ColumnType("struct", fields=held) if held else None
     if kind == "array":
@@ -87,6 +87,7 @@ def _number(said: Any) -> int:
     return int(text) if text.isdecimal() and len(text) <= 2 and int(text) <= 38 else 0
 
 
-def _fields(schema: Any) -> list[dict[str, Any]]:
+def schema_fields(schema: Any) -> list[dict[str, Any]]:
+    """Return the fields that a schema of Kafka Connect says a struct has; none where it is no such schema."""
     fields = schema.get("fields") if isinstance(schema, dict) else None
     return [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import polars as pl
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.meanings import CONNECT_NAMES
 from engine.connectors.formats.avro.reader import lifted_rows
+from engine.connectors.formats.debezium.fields import schema_fields
 from engine.connectors.formats.debezium.json_members import Span, form_of, members
 from engine.connectors.formats.debezium.json_splitting import Bodies, split
 from engine.connectors.formats.debezium.settings import SOURCE, DebeziumSettings
@@ -20,7 +20,7 @@ from engine.connectors.formats.halving import Misread, read_soundly
 from engine.connectors.formats.port import Read
 from engine.connectors.formats.registry.wire import at_places, rejoined
 from engine.connectors.formats.shapes import Meaning, Shape
-from engine.connectors.json_records import ARROW
+from engine.connectors.json_records import ARROW, arrow_table
 from engine.definition.types import ColumnType
 
 REASON: Final = "malformed_json"
@@ -49,7 +49,7 @@ class JsonEnvelopes:
         frame = cast("pl.DataFrame", pl.from_arrow(table))
         row = Shape("struct", fields=tuple((name, self._shape(name, frame, said)) for name in self._settings.columns.names))
         source = Shape("struct", fields=tuple((name, Shape(kind.kind)) for name, kind in SOURCE.fields))  # type: ignore[arg-type]
-        if not any(True for _ in _fields(bodies.schema)):  # a schema tells texts from bytes
+        if not schema_fields(bodies.schema):  # a schema tells texts from bytes
             frame, places, rejects = self._without_unclear(frame, places, rejects, said)
         shape = Shape(
             "struct",
@@ -70,11 +70,7 @@ class JsonEnvelopes:
         row = pa.struct([pa.field(name, self._arrow(name, declared, forms)) for name, declared in self._settings.columns.items()])
         source = pa.struct([pa.field(name, pa.int64() if kind.kind == "bigint" else pa.string()) for name, kind in SOURCE.fields])
         schema = pa.schema([("before", row), ("after", row), ("op", pa.string()), ("ts_ms", pa.int64()), ("source", source)])
-        table = arrow_json.read_json(
-            pa.BufferReader(text),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
+        table = arrow_table(text, schema, "ignore")
         return table.combine_chunks().to_batches()[0] if table.num_rows else self._empty()
 
     def _arrow(self, name: str, declared: ColumnType, forms: dict[str, type]) -> pa.DataType:
@@ -168,10 +164,10 @@ def _nested(declared: ColumnType) -> Shape:
 def _said(schema: Any) -> dict[str, Shape]:
     """Return what an event's schema says of the row's fields, by name: those that stand for something else than themselves."""
     found: dict[str, Shape] = {}
-    for side in _fields(schema):
+    for side in schema_fields(schema):
         if side.get("field") not in ("after", "before"):
             continue
-        for field in _fields(side):
+        for field in schema_fields(side):
             name, meaning = field.get("field"), CONNECT_NAMES.get(str(field.get("name")))
             if not isinstance(name, str) or meaning in (None, "instant_text"):
                 continue
@@ -182,11 +178,6 @@ def _said(schema: Any) -> dict[str, Shape]:
             else:
                 found[name] = Shape("bigint", meaning)
     return found
-
-
-def _fields(schema: Any) -> Iterator[dict[str, Any]]:
-    fields = schema.get("fields") if isinstance(schema, dict) else None
-    return (field for field in fields if isinstance(field, dict)) if isinstance(fields, list) else iter(())
 
 
 def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]:

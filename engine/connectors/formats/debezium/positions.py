@@ -16,9 +16,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from engine.core.change_positions import COMMITTED, IS_EXACT, ORIGIN, POSITION
+from engine.core.aggregation.running import Groups
+from engine.core.change_positions import COMMITTED, IS_EXACT, ORIGIN, POSITION, judged
+from engine.core.frames import without_rows
+from engine.core.structures.latest_by_key import KEPT, ROW
 
 TABLE: Final = "_table"
 _DIGITS: Final = 20
@@ -112,29 +116,15 @@ def without_older(
         The changes that count, and the newest positions and commits now: of the keys in ``changes`` and in ``newest``.
     """
     keys = [*key, ORIGIN]
-    said = changes.select(*keys, POSITION, COMMITTED, IS_EXACT, _is_new=True)
-    unsaid = [pl.lit(value=False).alias(name) for name in (IS_EXACT, "_is_new")]
-    known = said.head(0) if newest is None else newest.select(*keys, POSITION, COMMITTED, *unsaid)
-    ranked = pl.concat([known, said]).with_columns(pl.col(POSITION).rank("dense").cast(pl.Int64).alias("_rank"))
-    before = [
-        _latest_before(pl.col("_rank")).over(keys).alias("_before"),
-        # What has no position is compared with nothing, and not kept: nor may its commit count for those behind it.
-        _latest_before(pl.when(pl.col(POSITION).is_not_null()).then(COMMITTED)).over(keys).alias("_committed_before"),
-    ]
-    is_not_later = pl.when(IS_EXACT).then(pl.col("_rank") <= pl.col("_before")).otherwise(pl.col("_rank") < pl.col("_before"))
-    is_not_later_committed = pl.col(COMMITTED).is_null() | (pl.col(COMMITTED) <= pl.col("_committed_before")).fill_null(
-        value=False
-    )
-    is_older = (
-        ranked.with_columns(before).filter("_is_new").select((is_not_later & is_not_later_committed).fill_null(value=False))
-    )
-    there = ranked.filter(pl.col("_rank").is_not_null()).sort("_rank", maintain_order=True)
-    latest = there.group_by(keys, maintain_order=True).agg(pl.col(POSITION).last(), pl.col(COMMITTED).max())
-    return changes.filter(~is_older.to_series()), latest
-
-
-def _latest_before(value: pl.Expr) -> pl.Expr:
-    return value.cum_max().forward_fill().shift(1)
+    kept = [*keys, POSITION, COMMITTED]
+    said = changes.select(*kept, IS_EXACT, pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW)).drop_nulls(POSITION)
+    unsaid = [pl.lit(value=False).alias(IS_EXACT), pl.lit(KEPT, pl.Int64).alias(ROW)]
+    known = said.head(0) if newest is None else newest.select(*kept, *unsaid)
+    found = pl.concat([known, said]).sort(*keys, maintain_order=True)
+    groups = Groups.of(found[keys])
+    is_older, latest = judged(found, groups)
+    places = found.get_column(ROW).to_numpy()
+    return without_rows(changes, places[is_older & (places != KEPT)]), latest[np.flatnonzero(groups.is_last)][kept]
 
 
 def _padded(number: pl.Expr) -> pl.Expr:

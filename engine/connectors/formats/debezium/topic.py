@@ -10,7 +10,7 @@ import polars as pl
 
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.excerpts import excerpts_of
-from engine.connectors.formats.debezium.absent import ABSENT
+from engine.connectors.formats.debezium.absent import ABSENT, unforgiven
 from engine.connectors.formats.debezium.positions import TABLE
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.records import long_rejects, too_long
@@ -61,13 +61,10 @@ class ChangeReader:
     def _fitting(self, raw: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Refuse rows of tables that are not named, and rows without a declared column: their nulls would be no values."""
         rules = self.relation.change_rules or ChangeRules()
-        absent = raw.get_column(ABSENT)
-        if rules.absent:
-            absent = absent.list.eval(pl.element().filter(~pl.element().is_in(rules.absent)))
+        absent = unforgiven(raw.get_column(ABSENT), rules.absent)
         lacks = (absent.list.len() > 0).fill_null(value=False)
         if rules.tables:
             is_other = ~raw.get_column(TABLE).is_in(rules.tables).fill_null(value=False)
-            lacks &= ~is_other
         else:
             is_other = pl.repeat(value=False, n=raw.height, dtype=pl.Boolean, eager=True)
         fitting = raw.drop(ABSENT, TABLE)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from engine.connectors.byte_texts import texts_of
+from engine.connectors.byte_texts import is_utf8, texts_of
 from engine.connectors.byte_words import I64, ByteWords, Mask
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.conform import conform, nulls
@@ -28,7 +28,6 @@ from engine.connectors.formats.registry.wire import at_places, rejoined
 from engine.connectors.formats.text.json_reader import RegisteredJsonReader, are_lines, below_each_other
 from engine.connectors.formats.text.strict_objects import read_objects
 from engine.connectors.json_layout import read_values
-from engine.connectors.json_records import is_utf8
 from engine.connectors.json_rows import FEW_ROWS, Alike, JsonRows
 from engine.connectors.leaves import FIRST_DAY, LAST_DAY
 from engine.definition.types import ColumnType
@@ -67,9 +66,9 @@ class LenientJsonReader:
     def read(self, payloads: pl.Series) -> Read:
         if not self._is_flat or len(payloads) <= FEW_ROWS:
             return self.read_one_by_one(payloads)
-        is_left = np.ones(len(payloads), np.bool_)
+        is_left, is_odd = np.ones(len(payloads), np.bool_), np.zeros(len(payloads), np.bool_)
         parts: list[pl.DataFrame] = []
-        for part in chain(self._alike(payloads), self._strict(payloads, is_left)):
+        for part in chain(self._alike(payloads, is_odd), self._strict(payloads, is_left, is_odd)):
             parts.append(part)
             is_left[part.get_column("_offset").to_numpy()] = False
         if not parts:
@@ -88,9 +87,9 @@ class LenientJsonReader:
         raw = pl.DataFrame([*found.columns.values(), pl.int_range(len(texts), dtype=pl.Int64, eager=True).alias("_offset")])
         return Read(raw.filter(~pl.col("_offset").is_in(list(found.faults))) if bad else raw, reject_rows(bad))
 
-    def _strict(self, payloads: pl.Series, is_left: Mask) -> Iterator[pl.DataFrame]:
-        """Yield the rows of records that Arrow takes, of those that are left when the first is asked for."""
-        left = np.flatnonzero(is_left)
+    def _strict(self, payloads: pl.Series, is_left: Mask, is_odd: Mask) -> Iterator[pl.DataFrame]:
+        """Yield the rows of records that Arrow takes, of those that are left and not known to be odd when the first is asked for."""
+        left = np.flatnonzero(is_left & ~is_odd)
         left = left[are_lines(payloads.gather(left))]
         if (whole := self._by_arrow(payloads, left)) is not None:
             yield whole
@@ -111,16 +110,18 @@ class LenientJsonReader:
             return None
         return _framed([_typed(frame.get_column(name), declared) for name, declared in self._columns.items()], rows)
 
-    def _alike(self, payloads: pl.Series) -> Iterator[pl.DataFrame]:
-        """Yield the rows of records of a few layouts."""
+    def _alike(self, payloads: pl.Series, is_odd: Mask) -> Iterator[pl.DataFrame]:
+        """Yield the rows of records of a few layouts; mark in ``is_odd`` those whose layout needs leniency: Arrow takes none of them."""
         chunk, starts, ends = _stacked(payloads)
         is_plain = np.ones(len(payloads), np.bool_)
-        if not (chunk.isascii() or is_utf8(chunk)):
+        if not is_utf8(chunk):
             is_plain = texts_of(payloads).is_not_null().to_numpy()
         rows = JsonRows(chunk, starts, ends, is_plain)
         for alike in rows.alike():
             if self._may_be_plain(alike):
                 yield self._rows(rows.words, alike)
+            else:
+                is_odd[alike.rows] = True
 
     def _fields(self, alike: Alike) -> dict[str, int | None]:
         """Return which field each column is read from."""

@@ -12,10 +12,9 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from engine.connectors.byte_words import I64
-from engine.connectors.json_records import are_decimals_fit
+from engine.connectors.json_records import are_decimals_fit, arrow_table
 from engine.definition.types import ColumnType, Schema
 
 _PLAIN_NAME: Final = re.compile(r"\w+")
@@ -58,11 +57,7 @@ def read_objects(chunk: bytes, starts: I64, columns: Schema) -> pl.DataFrame | N
     if spelled is None or schema is None:
         return None
     try:
-        table = arrow_json.read_json(
-            pa.BufferReader(chunk),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-            parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
+        table = arrow_table(chunk, schema, "ignore")
     except pa.ArrowException:
         return None
     if table.num_rows != len(starts) or any(form.search(chunk) for form in (_ESCAPED_NAME, _NO_JSON)) or _has_great_number(chunk):

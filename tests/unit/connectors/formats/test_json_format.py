@@ -153,3 +153,10 @@ def test_an_exponent_that_no_decimal_has_is_a_fault_of_its_record(number: str) -
     found = JSON.decode([b'{"A":"x","other":' + number.encode() + b"}", b'{"A":"y"}'], of)
     assert list(found.faults) == [0]
     assert found.columns["A"].to_list() == [None, "y"]
+
+
+def test_a_number_with_very_many_zeros_is_not_written_out() -> None:
+    found = JSON.decode([b'{"A":{"a":[1e999999,-1e-999999]},"B":1e999999}'], layout(A="string", B="boolean"))
+    assert found.columns["A"].to_list() == ['{"a":[1E+999999,-1E-999999]}']
+    assert found.faults == {0: "column 'B': 1E+999999 is no boolean"}
+    assert json_text(Decimal("1e400")) == "1" + 400 * "0"
