@@ -65,11 +65,15 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Held:
-    """What all keepers of this process hold."""
+    """What all keepers of this process hold.
+
+    Attributes:
+        lock: of both numbers, and of each keeper's pieces. The garbage collector may end a keeper in the thread that has it.
+    """
 
     size_bytes: int = 0
     pieces: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 _HELD: Final = _Held()
@@ -111,9 +115,10 @@ class Keeper:
 
     def __del__(self) -> None:
         """Let all go."""
-        for pieces in self._pieces.values():
-            for kept in pieces:
-                _let_go(kept)
+        with _HELD.lock:
+            for pieces in self._pieces.values():
+                for kept in pieces:
+                    _let_go(kept)
 
 
 def recalled(references: tuple[Reference, ...], start: int, end: int) -> Iterator[tuple[int, int, Fetched | None]]:
@@ -196,7 +201,7 @@ def _read(content: pa.Buffer) -> Fetched:
 
 
 def _let_go(kept: _Kept) -> None:
-    """Give back a piece; the caller has the lock, or nobody else knows the keeper."""
+    """Give back a piece; the caller has the lock."""
     _HELD.size_bytes -= kept.size_bytes
     if kept.descriptor is not None:
         _HELD.pieces -= 1
