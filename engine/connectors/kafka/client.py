@@ -95,13 +95,14 @@ class TopicClient:
 
     def topic_id(self) -> str | None:
         """Return the topic's id, by which one that was made again differs; None: this broker knows none."""
-        try:
-            asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=2.0)
-            return str(asked[self._topic].result(ANSWER_S).topic_id)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - a cluster without a controller, such as librdkafka's mock
-                return None
-            raise self._troubles.meaning(error.args[0], "its id cannot be asked for") from error
+        with self._asking("its id cannot be asked for"):
+            try:
+                asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=2.0)
+                return str(asked[self._topic].result(ANSWER_S).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - a cluster without a controller, such as librdkafka's mock
+                    raise
+        return None
 
     def ends(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, the position behind what is committed (the last stable offset)."""
