@@ -45,7 +45,9 @@ class NativeFetcher:
         self._events = library.queue_get_main(self._client)
         self._topic = library.topic_new(self._client, topic.encode(), None)
         if not self._topic:
-            raise SourceUnavailable(f"topic {topic!r} cannot be read: {self._last_error()}")
+            reason = self._last_error()
+            self._leave()
+            raise SourceUnavailable(f"topic {topic!r} cannot be read: {reason}")
         self._begun: set[int] = set()
         self._pointers: U64 = np.zeros(MOST_AT_ONCE, np.uint64)
 
@@ -84,6 +86,9 @@ class NativeFetcher:
         for partition in list(self._begun):
             self.end(partition)
         self._library.topic_destroy(self._topic)
+        self._leave()
+
+    def _leave(self) -> None:
         self._library.queue_destroy(self._events)
         self._library.destroy_flags(self._client, NO_CONSUMER_CLOSE)
 
