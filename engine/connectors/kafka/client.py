@@ -274,7 +274,7 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
 
 def _taker(connection: Resolved, topic: str, wanted: Wanted, fetch_bytes: int) -> Taker:
     troubles = Troubles(topic, connection.reader.without_secrets)
-    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), topic, wanted, troubles)
+    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), troubles)
 
 
 def _clients(dsn: str, place: KafkaPlace) -> _Clients:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from confluent_kafka import KafkaError
 
-from engine.connectors.kafka.fetching.port import Fault, Fetched, Fetcher, Wanted
+from engine.connectors.kafka.fetching.port import Fault, Fetched, Fetcher
 from engine.connectors.kafka.troubles import OUT_OF_RANGE, UNIMPORTANT, OffsetOutOfRange, Troubles
 
 SILENT_S: Final = 20.0
@@ -53,14 +53,12 @@ class Taker:
     """Takes records from partitions, in turns. For one thread at a time.
 
     Args:
-        fetcher: of the topic.
-        topic: its name.
-        wanted: what of records.
+        fetcher: of a topic.
         troubles: what goes wrong with brokers is noted there.
     """
 
-    def __init__(self, fetcher: Fetcher, topic: str, wanted: Wanted, troubles: Troubles) -> None:
-        self._fetcher, self._topic, self._wanted, self._troubles = fetcher, topic, wanted, troubles
+    def __init__(self, fetcher: Fetcher, troubles: Troubles) -> None:
+        self._fetcher, self._troubles = fetcher, troubles
         self._lanes: dict[int, _Fetching] = {}
         self.made_at = self._used_at = time.monotonic()
 
