@@ -5,7 +5,6 @@ What librdkafka reports becomes ``SourceUnavailable``, which is tried again, or 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -19,7 +18,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # the package names it so in its documentation
 
 from engine.connectors.connections.certificates import CertificateUnreadable
-from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
 from engine.connectors.connections.stored import ConnectionMissing, Resolved, Stored, load, resolved
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
 from engine.connectors.kafka.definition import KafkaPlace
@@ -73,11 +72,9 @@ class TopicClient:
         self._topic = topic
         self._troubles = Troubles(topic, without_secrets)
         self.made_at = self.used_at = time.monotonic()
-        silent = logging.getLogger("slackwater.kafka")
-        silent.propagate, silent.disabled = False, True
         given: dict[str, Any] = {**_shared(options), "error_cb": self._troubles.note}
         try:
-            self._admin = AdminClient(given, logger=silent)
+            self._admin = AdminClient(given, logger=silent_logger())
         except KafkaException as error:
             raise SourceUnavailable(f"a client of Kafka cannot be made: {without_secrets(error.args[0].str())[:300]}") from error
 
