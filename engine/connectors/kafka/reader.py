@@ -76,7 +76,7 @@ class _DatedChunk:
         end: the offset behind it.
         dated: its event times.
         rows: how many records are inside.
-        size_bytes: of their keys and values.
+        size_bytes: of their keys, values and headers.
     """
 
     end: int
