@@ -237,7 +237,7 @@ def fetcher_of(
         options: of librdkafka that say how brokers are reached; with secrets.
         topic: its name.
         wanted: what of records.
-        troubles: is told what goes wrong with brokers.
+        troubles: notes what goes wrong with brokers.
         fetch_bytes: of one answer of a broker's.
     """
     given = {

@@ -118,7 +118,7 @@ class Taker:
                 raise self._troubles.silent(f"partition {partition}: no record comes from the broker")
 
     def _judged(self, faults: tuple[Fault, ...], partition: int, start: int, *, has_records: bool) -> tuple[bool, int]:
-        """Return whether nothing more comes until it is begun anew, and the position of an end that was told of."""
+        """Return whether nothing more comes until it is begun anew, and the end of the partition where it was reported, else 0."""
         has_stopped, ended = False, 0
         for fault in faults:
             code = fault.error.code()

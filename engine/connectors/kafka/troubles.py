@@ -46,7 +46,7 @@ class Troubles:
         self._noted: list[KafkaError] = []
 
     def note(self, error: KafkaError) -> None:
-        """Remember what a client reports of its brokers: the next refusal tells it."""
+        """Remember what a client reports of its brokers: the next refusal says it."""
         self._noted[:] = [*self._noted[1 - _KEPT :], error]
 
     def forget(self) -> None:

@@ -98,7 +98,7 @@ def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch)
     assert len(again.references(0, 0, MANY)) == 1
 
 
-def test_a_keeper_waits_for_its_turn_to_let_go() -> None:
+def test_a_keeper_that_ends_waits_for_the_lock() -> None:
     before = kept._HELD.pieces, kept._HELD.size_bytes
     keepers = [Keeper()]
     keepers[0].keep(0, 0, MANY, records(0, MANY))

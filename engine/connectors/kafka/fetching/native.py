@@ -1,6 +1,6 @@
 """Fetches through librdkafka's C interface: batches of pointers, of which whole columns are gathered.
 
-Of a record only ``rd_kafka_message_destroy`` is called, and what tells its timestamp or its headers, where they are wanted. A partition has a
+Of a record only ``rd_kafka_message_destroy`` is called, and what returns its timestamp or its headers, where they are wanted. A partition has a
 queue of its own, so several can be read in turns without losing what was fetched ahead of any.
 """
 
@@ -34,7 +34,7 @@ class NativeFetcher:
         options: of the client; with secrets.
         topic: its name.
         wanted: what of records.
-        note: is told what goes wrong with brokers.
+        note: is called with what goes wrong with brokers.
     """
 
     def __init__(
