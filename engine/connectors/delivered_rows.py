@@ -13,7 +13,7 @@ import polars as pl
 from psycopg.rows import tuple_row
 
 from engine.connectors.deliveries import DeliveryStopped, Result, whole
-from engine.connectors.log.sequences import read_sequence
+from engine.connectors.log.sequences import BLOCKS_SQL, read_sequence
 from engine.connectors.postgres import Connection
 from engine.core.frames import HEAD
 
@@ -27,14 +27,6 @@ MOST_BLOCKS: Final = 1_000
 
 FORGOTTEN_AFTER_S: Final = 86_400.0
 """Brokers forget a group's position after days; one that was never known to be there is believed to be none for so long."""
-
-_BLOCKS: Final = """
-SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
-WHERE feed_id = %(feed)s AND sequence >= (
-    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed)s AND sequence <= %(start)s
-)
-GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +120,11 @@ def gather(
 
 
 def _end(connection: Connection, feed_id: int, start: int, most_rows: int, most_bytes: int) -> int | None:
-    values = {"feed": feed_id, "start": start, "blocks": MOST_BLOCKS}
+    values = {"feed_id": feed_id, "start": start, "blocks": MOST_BLOCKS}
     rows = size = 0
     end: int | None = None
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for sequence, count, payload in cursor.execute(_BLOCKS, values).fetchall():
+        for sequence, count, payload, _ in cursor.execute(BLOCKS_SQL, values).fetchall():
             if sequence + count <= start:
                 continue
             if end is None and sequence > start:

@@ -39,7 +39,7 @@ def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         troubles = Troubles(topic)
         fetcher = client.fetcher_of({"bootstrap.servers": cluster.bootstrap}, topic, wanted, troubles)
         assert isinstance(fetcher, PlainFetcher if request.param == "plain" else NativeFetcher)
-        opened.append(Taker(fetcher, topic, wanted, troubles))
+        opened.append(Taker(fetcher, troubles))
         return opened[-1]
 
     yield opening

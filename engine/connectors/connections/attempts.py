@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -20,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from obstore.exceptions import BaseError
 
-from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
 from engine.connectors.connections.kinds import AnyConnection
 from engine.connectors.connections.postgres import PostgresConnection, psycopg_options
 from engine.connectors.connections.registry import RegistryConnection, httpx_options
@@ -95,13 +94,11 @@ _KAFKA_WORDS: Final[Mapping[Reason, str]] = {
 
 def _kafka(definition: KafkaConnection, reader: SecretReader, most_s: float) -> str:
     errors: list[KafkaError] = []
-    silent = logging.getLogger("slackwater.kafka_check")  # librdkafka writes to the standard error otherwise
-    silent.propagate, silent.disabled = False, True
     options: dict[str, Any] = {
         **librdkafka_options(definition, reader), "error_cb": errors.append, "log_level": 3, "client.id": "slackwater",
     }  # fmt: skip
     try:
-        client = AdminClient(options, logger=silent)
+        client = AdminClient(options, logger=silent_logger())
     except KafkaException as error:
         raise Failed(
             "tls" if _TLS.search(str(error)) else "failed", f"the client cannot be made: {_short(_kafka_text(error))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self
 
@@ -102,6 +103,13 @@ def librdkafka_options(definition: KafkaConnection, reader: SecretReader) -> dic
         if sasl.token_url is not None and tls is not None and tls.ca is not None:
             options["https.ca.pem"] = reader.public(tls.ca)
     return options
+
+
+def silent_logger() -> logging.Logger:
+    """Return a logger that drops what it is given: without one librdkafka writes to the standard error."""
+    logger = logging.getLogger("slackwater.kafka")
+    logger.propagate, logger.disabled = False, True
+    return logger
 
 
 def _tls_options(tls: Tls, reader: SecretReader) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from engine.connectors.canonical import CONTROL_COLUMNS
 from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.parquet_files import open_parquet
 from engine.connectors.files.registry import list_files
@@ -96,7 +97,7 @@ def _changed(path: Path) -> int:
 
 def _parquet(path: Path, _size: int) -> Fields:
     with open_parquet(path) as file:
-        return [(field.name, arrow_column(field.type)) for field in file.schema_arrow if field.name not in _CONTROL]
+        return [(field.name, arrow_column(field.type)) for field in file.schema_arrow if field.name not in CONTROL_COLUMNS]
 
 
 def _ndjson(path: Path, size: int) -> Fields:
@@ -107,7 +108,7 @@ def _ndjson(path: Path, size: int) -> Fields:
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            objects.append({name: each for name, each in value.items() if name not in _CONTROL})
+            objects.append({name: each for name, each in value.items() if name not in CONTROL_COLUMNS})
     if not objects:
         raise nothing_found(f"the first lines of {path} hold no JSON object")
     try:
@@ -124,7 +125,7 @@ def _csv(path: Path, size: int) -> Fields:
     except csv.Error as error:
         raise nothing_found(f"{path} is no CSV: {error}") from error
     columns = {name: [row[place] for row in rows if place < len(row) and row[place]] for place, name in enumerate(header)}
-    return [(name, _of_texts(values)) for name, values in columns.items() if name not in _CONTROL]
+    return [(name, _of_texts(values)) for name, values in columns.items() if name not in CONTROL_COLUMNS]
 
 
 def _of_texts(values: list[str]) -> ColumnType:
@@ -136,5 +137,4 @@ def _of_texts(values: list[str]) -> ColumnType:
     return DOUBLE if values and all(map(_NUMBER.fullmatch, values)) else STRING
 
 
-_CONTROL: Final = ("$op", "$event_time_ms")
 _BY_FORMAT: Final[Mapping[str, Callable[[Path, int], Fields]]] = {"parquet": _parquet, "ndjson": _ndjson, "csv": _csv}

@@ -5,7 +5,6 @@ What librdkafka reports becomes ``SourceUnavailable``, which is tried again, or 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -19,7 +18,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # the package names it so in its documentation
 
 from engine.connectors.connections.certificates import CertificateUnreadable
-from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
 from engine.connectors.connections.stored import ConnectionMissing, Resolved, Stored, load, resolved
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
 from engine.connectors.kafka.definition import KafkaPlace
@@ -73,11 +72,9 @@ class TopicClient:
         self._topic = topic
         self._troubles = Troubles(topic, without_secrets)
         self.made_at = self.used_at = time.monotonic()
-        silent = logging.getLogger("slackwater.kafka")
-        silent.propagate, silent.disabled = False, True
         given: dict[str, Any] = {**_shared(options), "error_cb": self._troubles.note}
         try:
-            self._admin = AdminClient(given, logger=silent)
+            self._admin = AdminClient(given, logger=silent_logger())
         except KafkaException as error:
             raise SourceUnavailable(f"a client of Kafka cannot be made: {without_secrets(error.args[0].str())[:300]}") from error
 
@@ -95,13 +92,14 @@ class TopicClient:
 
     def topic_id(self) -> str | None:
         """Return the topic's id, by which one that was made again differs; None: this broker knows none."""
-        try:
-            asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=2.0)
-            return str(asked[self._topic].result(ANSWER_S).topic_id)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - a cluster without a controller, such as librdkafka's mock
-                return None
-            raise self._troubles.meaning(error.args[0], "its id cannot be asked for") from error
+        with self._asking("its id cannot be asked for"):
+            try:
+                asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=2.0)
+                return str(asked[self._topic].result(ANSWER_S).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - a cluster without a controller, such as librdkafka's mock
+                    raise
+        return None
 
     def ends(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, the position behind what is committed (the last stable offset)."""
@@ -239,7 +237,7 @@ def fetcher_of(
         options: of librdkafka that say how brokers are reached; with secrets.
         topic: its name.
         wanted: what of records.
-        troubles: is told what goes wrong with brokers.
+        troubles: notes what goes wrong with brokers.
         fetch_bytes: of one answer of a broker's.
     """
     given = {
@@ -273,7 +271,7 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
 
 def _taker(connection: Resolved, topic: str, wanted: Wanted, fetch_bytes: int) -> Taker:
     troubles = Troubles(topic, connection.reader.without_secrets)
-    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), topic, wanted, troubles)
+    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), troubles)
 
 
 def _clients(dsn: str, place: KafkaPlace) -> _Clients:

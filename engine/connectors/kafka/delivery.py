@@ -8,7 +8,6 @@ where nothing was under way.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
@@ -19,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from engine.connectors.connections.certificates import CertificateUnreadable
-from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
 from engine.connectors.connections.stored import ConnectionMissing, Resolved, load
 from engine.connectors.connections.surroundings import SecretMissing
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
@@ -101,7 +100,7 @@ class KafkaDeliverer:
             self._producer.init_transactions(ANSWER_S)
             asker = Consumer(
                 {**self._options, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False},
-                logger=_SILENT,
+                logger=silent_logger(),
             )
             try:
                 found = self._committed(asker)
@@ -189,7 +188,7 @@ class KafkaDeliverer:
                 "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000),
                 "message.max.bytes": LARGEST_BYTES, **own,
             },
-            logger=_SILENT,
+            logger=silent_logger(),
         )  # fmt: skip
 
     def _note(self, error: KafkaError | None, _message: Any) -> None:
@@ -199,7 +198,7 @@ class KafkaDeliverer:
     def _make_topic(self) -> None:
         if self._definition.create is None:
             return
-        admin = AdminClient(self._options, logger=_SILENT)
+        admin = AdminClient(self._options, logger=silent_logger())
         make_topic(admin, self._definition, is_table=self._result.is_table)
 
     def _told(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
@@ -271,8 +270,6 @@ def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool)
             raise
 
 
-_SILENT: Final = logging.getLogger("slackwater.kafka_delivery")  # librdkafka writes to the standard error otherwise
-_SILENT.propagate, _SILENT.disabled = False, True
 _QUIET: Final[Mapping[str, Any]] = {
     "log_level": 3,
     "client.id": "slackwater",
@@ -320,7 +317,7 @@ def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:
     try:
         options, resolved, store = _surroundings(definition, site)
         Records(definition, result, store)
-        admin = AdminClient({**_QUIET, **options}, logger=_SILENT)
+        admin = AdminClient({**_QUIET, **options}, logger=silent_logger())
         there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]
     except ConnectionMissing as error:
         raise _refused("/into/connector/connection", "connection_missing", error) from error

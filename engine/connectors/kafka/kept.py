@@ -1,7 +1,7 @@
 """Records that the planning process has fetched to learn event times, kept for the workers of the same machine: they do not fetch them again.
 
 Records lie as an Arrow stream in memory that has a file descriptor and no name (``memfd_create``), which workers open through the process that
-keeps it and map. It is gone when that process lets it go or ends, however it ends: nothing is left behind, and nothing is on disk. A few records
+keeps it and map. It is gone when that process frees it or ends, however it ends: nothing is left behind, and nothing is on disk. A few records
 travel with the split itself. Whoever does not find what was kept, on another machine or later, fetches it: nothing rests on it.
 """
 
@@ -65,11 +65,15 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Held:
-    """What all keepers of this process hold."""
+    """What all keepers of this process hold.
+
+    Attributes:
+        lock: of both numbers, and of each keeper's pieces. The garbage collector may end a keeper in the thread that has it.
+    """
 
     size_bytes: int = 0
     pieces: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 _HELD: Final = _Held()
@@ -101,19 +105,20 @@ class Keeper:
         return tuple(sorted((each for each in found if each.start < end and each.stop > start), key=lambda each: each.start))
 
     def forget(self, partition: int, before: int) -> None:
-        """Let go what lies before an offset."""
+        """Free what lies before an offset."""
         with _HELD.lock:
             pieces = self._pieces.get(partition, [])
             self._pieces[partition] = [kept for kept in pieces if kept.reference.stop > before]
             for kept in pieces:
                 if kept.reference.stop <= before:
-                    _let_go(kept)
+                    _free(kept)
 
     def __del__(self) -> None:
-        """Let all go."""
-        for pieces in self._pieces.values():
-            for kept in pieces:
-                _let_go(kept)
+        """Free all."""
+        with _HELD.lock:
+            for pieces in self._pieces.values():
+                for kept in pieces:
+                    _free(kept)
 
 
 def recalled(references: tuple[Reference, ...], start: int, end: int) -> Iterator[tuple[int, int, Fetched | None]]:
@@ -195,8 +200,8 @@ def _read(content: pa.Buffer) -> Fetched:
     return Fetched(columns["key"], columns["value"], offsets, times, columns.get("headers"))
 
 
-def _let_go(kept: _Kept) -> None:
-    """Give back a piece; the caller has the lock, or nobody else knows the keeper."""
+def _free(kept: _Kept) -> None:
+    """Free a piece; the caller has the lock."""
     _HELD.size_bytes -= kept.size_bytes
     if kept.descriptor is not None:
         _HELD.pieces -= 1

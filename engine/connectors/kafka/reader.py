@@ -76,7 +76,7 @@ class _DatedChunk:
         end: the offset behind it.
         dated: its event times.
         rows: how many records are inside.
-        size_bytes: of their keys and values.
+        size_bytes: of their keys, values and headers.
     """
 
     end: int
@@ -222,7 +222,8 @@ class KafkaReader(UsualAnswers):
         Raises:
             DataInvalid: records were removed before they were read, and the source says to stop then.
         """
-        readers = {one.relation: self._topic_reader(one.relation) for one in request.inputs}
+        dating = self.relations if self.place.holds_changes else ()
+        readers = {each: self._topic_reader(each) for each in {*(one.relation for one in request.inputs), *dating}}
         lost: list[int] = []
         kept = split.kept if isinstance(split, KafkaSplit) else ()
         parts = self._parts(split.partition, split.start, split.end, kept, lost)
@@ -283,9 +284,7 @@ class KafkaReader(UsualAnswers):
     def _piece(self, records: Fetched, readers: Mapping[RelationSchema, RecordReader], partition: int) -> Piece:
         columns = self.place.record_columns
         if self.place.holds_changes:
-            changes = _Changes(
-                records, {**{each: self._topic_reader(each) for each in self.relations}, **readers}, columns, partition
-            )
+            changes = _Changes(records, readers, columns, partition)
             return Piece(
                 len(records),
                 lambda relation, _member: changes.raw(relation),

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from engine.connectors.byte_texts import texts_of
-from engine.connectors.canonical import TYPED_FILE, canonicalise, empty_rejects, reject_rows
-from engine.connectors.files.dating import Dated
+from engine.connectors.canonical import TYPED_FILE, empty_rejects, reject_rows
+from engine.connectors.files.dating import Dated, date_frame
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.definition import HEADER
@@ -64,16 +64,13 @@ def date_records(
 ) -> Dated:
     """Return the event times that records have for a relation of ``dating_relations``; see ``read_records``."""
     raw, _ = read_records(records, reader, relation, columns, partition)
-    accepted, _ = canonicalise(raw, relation, now_ms, SOURCE_KIND)
-    return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
+    return date_frame(raw, relation, now_ms, is_text=False)
 
 
 def date_changes(raw: pl.DataFrame, relation: RelationSchema, now_ms: int) -> Dated:
     """Return the event times of changes of a database that were read for a relation (``read_records``), whatever their other columns hold."""
     columns = relation.columns.select([] if relation.event_time is None else [relation.event_time])
-    dating = replace(relation, columns=columns, key=(), where=None)
-    accepted, _ = canonicalise(raw, dating, now_ms, SOURCE_KIND)
-    return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
+    return date_frame(raw, replace(relation, columns=columns, key=(), where=None), now_ms, is_text=False)
 
 
 def _fact(records: Fetched, name: str, what: str, places: I64, partition: int) -> pl.Series:

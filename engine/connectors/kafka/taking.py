@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from confluent_kafka import KafkaError
 
-from engine.connectors.kafka.fetching.port import Fault, Fetched, Fetcher, Wanted
+from engine.connectors.kafka.fetching.port import Fault, Fetched, Fetcher
 from engine.connectors.kafka.troubles import OUT_OF_RANGE, UNIMPORTANT, OffsetOutOfRange, Troubles
 
 SILENT_S: Final = 20.0
@@ -53,14 +53,12 @@ class Taker:
     """Takes records from partitions, in turns. For one thread at a time.
 
     Args:
-        fetcher: of the topic.
-        topic: its name.
-        wanted: what of records.
+        fetcher: of a topic.
         troubles: what goes wrong with brokers is noted there.
     """
 
-    def __init__(self, fetcher: Fetcher, topic: str, wanted: Wanted, troubles: Troubles) -> None:
-        self._fetcher, self._topic, self._wanted, self._troubles = fetcher, topic, wanted, troubles
+    def __init__(self, fetcher: Fetcher, troubles: Troubles) -> None:
+        self._fetcher, self._troubles = fetcher, troubles
         self._lanes: dict[int, _Fetching] = {}
         self.made_at = self._used_at = time.monotonic()
 
@@ -120,7 +118,7 @@ class Taker:
                 raise self._troubles.silent(f"partition {partition}: no record comes from the broker")
 
     def _judged(self, faults: tuple[Fault, ...], partition: int, start: int, *, has_records: bool) -> tuple[bool, int]:
-        """Return whether nothing more comes until it is begun anew, and the position of an end that was told of."""
+        """Return whether nothing more comes until it is begun anew, and the end of the partition where it was reported, else 0."""
         has_stopped, ended = False, 0
         for fault in faults:
             code = fault.error.code()

@@ -46,7 +46,7 @@ class Troubles:
         self._noted: list[KafkaError] = []
 
     def note(self, error: KafkaError) -> None:
-        """Remember what a client reports of its brokers: the next refusal tells it."""
+        """Remember what a client reports of its brokers: the next refusal says it."""
         self._noted[:] = [*self._noted[1 - _KEPT :], error]
 
     def forget(self) -> None:
@@ -68,10 +68,6 @@ class Troubles:
             return TopicMissing(self._topic)
         if error.code() in _DENIED or any(noted.code() in _DENIED for noted in self._noted):
             return TopicDenied(self.text(error) + self.why())
-        return self.unavailable(error, failing)
-
-    def unavailable(self, error: KafkaError, failing: str) -> SourceUnavailable:
-        """Return the refusal of somebody who can try again."""
         return SourceUnavailable(f"topic {self._topic!r}: {failing}: {self.text(error)}{self.why()}")
 
     def silent(self, failing: str) -> Exception:

@@ -15,7 +15,7 @@ from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswe
 from engine.connectors.incarnation import cut_off
 from engine.connectors.log import storage as log
 from engine.connectors.log.reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
-from engine.connectors.log.sequences import LANE_PARTITION, read_sequence
+from engine.connectors.log.sequences import BLOCKS_SQL, LANE_PARTITION, read_sequence
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
@@ -24,13 +24,6 @@ from engine.core.frames import HEAD
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
-_BLOCKS_SQL = """
-SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint, max(head_ms) FROM log.batch
-WHERE feed_id = %(feed_id)s AND sequence >= (
-    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
-)
-GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
-"""
 _AT_SQL = "SELECT min(sequence) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence IS NOT NULL AND max_ts >= %(at)s"
 _MEETING_SQL = """
 SELECT DISTINCT sequence, sequence_rows, head_ms FROM log.batch
@@ -83,7 +76,7 @@ class SequenceReader(UsualAnswers):
             self._check_start(first, start)
             params = {"feed_id": feed_id, "start": start, "blocks": LOOK_AHEAD_BATCHES}
             with connection.cursor(row_factory=tuple_row) as cursor:
-                found = cursor.execute(_BLOCKS_SQL, params).fetchall()
+                found = cursor.execute(BLOCKS_SQL, params).fetchall()
         chunks: list[Chunk] = []
         total_rows = total_bytes = 0
         for sequence, rows, size, head_ms in found:

@@ -55,6 +55,15 @@ ORDER BY sequence, partition
 """
 """Batches of the blocks that meet ``[start, end)``; put them together with ``join_block``."""
 
+BLOCKS_SQL = """
+SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint, max(head_ms) FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence >= (
+    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
+)
+GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
+"""
+"""The next blocks from the one that holds ``start`` or lies before it: number of the first row, rows, bytes as stored, head at the end."""
+
 _OPEN_SQL = """
 SELECT name, id, partitions, next_sequence, reached_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
 ORDER BY id FOR NO KEY UPDATE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -95,3 +96,28 @@ def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch)
     again = Keeper()
     again.keep(0, 0, MANY, records(0, MANY))
     assert len(again.references(0, 0, MANY)) == 1
+
+
+def test_a_keeper_that_ends_waits_for_the_lock() -> None:
+    before = kept._HELD.pieces, kept._HELD.size_bytes
+    keepers = [Keeper()]
+    keepers[0].keep(0, 0, MANY, records(0, MANY))
+    held = kept._HELD.pieces, kept._HELD.size_bytes
+    assert held != before
+    other = threading.Thread(target=keepers.clear)
+    with kept._HELD.lock:
+        other.start()
+        other.join(0.2)
+        assert other.is_alive()
+        assert (kept._HELD.pieces, kept._HELD.size_bytes) == held
+    other.join()
+    assert (kept._HELD.pieces, kept._HELD.size_bytes) == before
+
+
+def test_a_keeper_may_end_in_the_middle_of_another_ones_work() -> None:
+    before = kept._HELD.pieces, kept._HELD.size_bytes
+    keeper = Keeper()
+    keeper.keep(0, 0, MANY, records(0, MANY))
+    with kept._HELD.lock:  # as the garbage collector may end it
+        del keeper
+    assert (kept._HELD.pieces, kept._HELD.size_bytes) == before

@@ -26,7 +26,6 @@ MAJOR: Final = 2
 CONSUMER: Final = 1
 EVENT_ERROR: Final = 0x8
 NO_CONSUMER_CLOSE: Final = 0x8
-_TEXT_BYTES: Final = 512
 
 MESSAGE: Final = np.dtype(
     {

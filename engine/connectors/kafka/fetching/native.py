@@ -1,6 +1,6 @@
 """Fetches through librdkafka's C interface: batches of pointers, of which whole columns are gathered.
 
-Of a record only ``rd_kafka_message_destroy`` is called, and what tells its timestamp or its headers, where they are wanted. A partition has a
+Of a record only ``rd_kafka_message_destroy`` is called, and what returns its timestamp or its headers, where they are wanted. A partition has a
 queue of its own, so several can be read in turns without losing what was fetched ahead of any.
 """
 
@@ -34,7 +34,7 @@ class NativeFetcher:
         options: of the client; with secrets.
         topic: its name.
         wanted: what of records.
-        note: is told what goes wrong with brokers.
+        note: is called with what goes wrong with brokers.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class NativeFetcher:
         self._events = library.queue_get_main(self._client)
         self._topic = library.topic_new(self._client, topic.encode(), None)
         if not self._topic:
-            raise SourceUnavailable(f"topic {topic!r} cannot be read: {self._last_error()}")
+            reason = self._last_error()
+            self._leave()
+            raise SourceUnavailable(f"topic {topic!r} cannot be read: {reason}")
         self._begun: set[int] = set()
         self._pointers: U64 = np.zeros(MOST_AT_ONCE, np.uint64)
 
@@ -84,6 +86,9 @@ class NativeFetcher:
         for partition in list(self._begun):
             self.end(partition)
         self._library.topic_destroy(self._topic)
+        self._leave()
+
+    def _leave(self) -> None:
         self._library.queue_destroy(self._events)
         self._library.destroy_flags(self._client, NO_CONSUMER_CLOSE)
 

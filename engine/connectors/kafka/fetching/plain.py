@@ -5,7 +5,6 @@ Of a batch each property is asked for in one pass of ``map``. One partition is f
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import starmap
 from typing import Any, Final, cast
@@ -15,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from engine.connectors.connections.kafka import silent_logger
 from engine.connectors.kafka.fetching.port import HEADERS, NO_TIMESTAMP_MS, Fault, Fetched, Polled, Wanted
 from engine.errors import SourceUnavailable
 
@@ -25,13 +25,11 @@ class PlainFetcher:
     """A ``Fetcher``; for the arguments see ``NativeFetcher``."""
 
     def __init__(self, options: Mapping[str, str], topic: str, wanted: Wanted, note: Callable[[KafkaError], None]) -> None:
-        silent = logging.getLogger("slackwater.kafka")
-        silent.propagate, silent.disabled = False, True
         self._topic, self._wanted = topic, wanted
         self._assigned: int | None = None
         given: dict[str, Any] = {**options, "error_cb": note}
         try:
-            self._consumer = Consumer(given, logger=silent)
+            self._consumer = Consumer(given, logger=silent_logger())
         except KafkaException as error:
             raise SourceUnavailable(f"a client of Kafka cannot be made: {error.args[0].str()}") from error
 

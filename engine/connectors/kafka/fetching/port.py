@@ -25,7 +25,7 @@ class Wanted:
 
     Attributes:
         has_keys: their keys.
-        has_values: their values; whether there is one is told anyway.
+        has_values: their values; without it values are empty, and still null where the record has none.
         has_times: their timestamps.
         has_headers: their headers.
     """
