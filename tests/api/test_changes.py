@@ -235,7 +235,7 @@ def served(settings: Settings, push: PushSettings) -> Iterator[tuple[FastAPI, st
         yield app, url
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

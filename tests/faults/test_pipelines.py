@@ -128,6 +128,7 @@ def sizes(client: Client, queries: Sequence[str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_two_pipelines_over_full_logs_give_what_one_process_gives() -> None:
     chance = random.Random(seeded())

