@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from engine.connectors.feeds import Split
+from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.postgres import Connection
 from engine.errors import DataInvalid, DefinitionInvalid, SourceUnavailable
 from tests.faults.service import until
-from tests.kafka.broker import running, why_not
+from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.test_reading import ALL, NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -64,6 +66,55 @@ def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafk
     kafka.topic(name=found.topic)
     with pytest.raises(DataInvalid, match="deleted and made again"):
         found.reader().ends()
+
+
+def test_records_that_others_have_replaced_are_missed_however_far_the_log_reaches_again(
+    connection: Connection, own_broker: Broker
+) -> None:
+    found = source(connection, Cluster(own_broker.bootstrap))
+    found.cluster.send(found.topic, records(0, 10))
+    assert found.reader().ends() == {0: 10}
+    reader = found.reader()
+    reader.ends()
+    first = reader.epochs()
+    assert {*first} == {0}
+    own_broker.stop()
+    own_broker.start()
+    found.cluster.commit(found.topic, records(10, 13), aborts=True)
+    assert reader.ends() == {0: 14}
+    second = reader.epochs()
+    assert second[0] > first[0]
+    reader.check_epochs({0: 10}, first, {0: 10})  # the same log under a new leader
+    own_broker.stop()
+    own_broker.lose(found.topic)
+    own_broker.start()
+    found.cluster.send(found.topic, records(100, 120))
+    assert reader.ends() == {0: 20}
+    reader.check_epochs({0: 0}, second, {0: 0})  # nothing was read
+    with pytest.raises(DataInvalid, match="unclean election"):
+        reader.check_epochs({0: 14}, second, {0: 14})
+    with pytest.raises(SourceUnavailable, match="goes on from what is committed"):
+        reader.check_epochs({0: 14}, second, {0: 10})
+    reader.check_epochs({0: 14}, reader.epochs(), {0: 14})  # read after the election
+    own_broker.stop()
+    own_broker.start()
+    after = reader.epochs()
+    assert reader.ends() == {0: 20}
+    reader.check_epochs({0: 20}, after, {0: 20})
+
+
+def test_the_last_record_is_looked_for_behind_markers_and_what_was_removed(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    dsn, place = connection.info.dsn, found.feed.place
+    assert isinstance(place, KafkaPlace)
+    kafka.send(found.topic, records(0, 1))
+    for number in range(20):
+        kafka.commit(found.topic, [], aborts=bool(number % 2))
+    kafka.commit(found.topic, records(1, 2), aborts=True)
+    end = found.reader().ends()[0]
+    assert epoch_before(dsn, place, 0, 0, end) is not None
+    kafka.remove(found.topic, 0, end)
+    assert epoch_before(dsn, place, 0, 0, end) is None
 
 
 def test_partitions_may_be_added(connection: Connection, kafka: Cluster) -> None:
