@@ -172,4 +172,3 @@ def test_after_an_outage_clients_soon_fetch_as_much_as_before(mock: Cluster) -> 
         with lent() as taker:
             assert taker is not small
     assert taker.fetch_bytes == MOST_BYTES
-    taker.close()
