@@ -250,7 +250,7 @@ def fetcher_of(
     given = {
         **_shared(options), **_CONSUMER, "isolation.level": "read_committed", "fetch.wait.max.ms": "100", "fetch.error.backoff.ms": "100",
         "queued.min.messages": "200000", "queued.max.messages.kbytes": str(AHEAD_KB),
-        "fetch.message.max.bytes": str(fetch_bytes),
+        "fetch.message.max.bytes": str(fetch_bytes), "fetch.queue.backoff.ms": "10",
     }  # fmt: skip
     if (found := library()) is not None:
         return NativeFetcher(found, given, topic, wanted, troubles.note)
