@@ -103,8 +103,8 @@ def as_avro(registry: RealRegistry) -> dict[str, str]:
             "apicurio.registry.url": registry.native_url,
             "apicurio.registry.auto-register": "true",
             "apicurio.registry.find-latest": "true",
-            "apicurio.registry.as-confluent": "true",
-            "apicurio.registry.use-id": "contentId",
+            "apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
+            "apicurio.registry.use-id": "contentId",  # the number that its Confluent-compatible interface knows
             "schema.name.adjustment.mode": "avro",
         }
         found |= {f"debezium.format.{side}": "avro", **{f"debezium.format.{side}.{name}": value for name, value in said.items()}}
@@ -219,6 +219,7 @@ def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dic
 def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any], registry: str | None) -> None:
     """Register the table as soon as the snapshot says what its columns are."""
     source = {"type": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": TOPIC, "value": value}
+    answers: list[str] = []
     with httpx.Client(base_url=f"{shop.service.url}/v1", timeout=30) as http:
         if registry is not None:
             http.put("/connections/schemas", json={"type": "registry", "urls": [registry]}).raise_for_status()
@@ -226,12 +227,16 @@ def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any], registr
         def is_registered() -> bool:
             body = {"columns": "infer", "materialize": True, "connector": source}
             answer = http.put("/tables/orders", json=body)
+            answers.append(answer.text)
             assert answer.status_code in (201, 422), answer.text
             return answer.status_code == 201
 
         topic = Cluster(kafka_broker.bootstrap)
         until("the snapshot is there", lambda: topic.count(TOPIC) > 0, 120)
-        until("the table is registered", is_registered, 30)
+        try:
+            until("the table is registered", is_registered, 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {answers[-1]}") from error
         stored = http.get("/tables/orders").json()
     assert (stored["key"], stored["columns"]) == (["id"], COLUMNS)
 

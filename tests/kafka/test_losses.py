@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from engine.connectors.feeds import Split
+from engine.connectors.feeds import FeedReader, Split
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.postgres import Connection
@@ -27,6 +28,13 @@ def records(start: int, end: int) -> list[Sent]:
 
 def source(connection: Connection, kafka: Cluster, **connector: Any) -> Source:
     return Source(connection, kafka, columns={"v": "bigint"}, connector={"value": {"format": "json"}, **connector})
+
+
+def ends(reader: FeedReader) -> Mapping[int, int] | None:
+    """Return where a topic ends; None: the broker does not know it yet, or has no leader, and is asked again, as queries do."""
+    with suppress(SourceUnavailable):
+        return reader.ends()
+    return None
 
 
 def test_aborted_and_open_transactions_are_not_read_and_leave_gaps(connection: Connection, kafka: Cluster) -> None:
@@ -65,9 +73,10 @@ def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafk
         found.reader().ends()
     kafka.topic(name=found.topic)
     with pytest.raises(DataInvalid, match="deleted and made again"):
-        found.reader().ends()
+        until("the broker knows the new one", lambda: ends(found.reader()), 60)
 
 
+@pytest.mark.timeout(500)
 def test_records_that_others_have_replaced_are_missed_however_far_the_log_reaches_again(
     connection: Connection, own_broker: Broker
 ) -> None:
@@ -81,7 +90,7 @@ def test_records_that_others_have_replaced_are_missed_however_far_the_log_reache
     own_broker.stop()
     own_broker.start()
     found.cluster.commit(found.topic, records(10, 13), aborts=True)
-    assert reader.ends() == {0: 14}
+    until("the records before the new leader's are there", lambda: ends(reader) == {0: 14}, 60)
     second = reader.epochs()
     assert second[0] > first[0]
     reader.check_epochs({0: 10}, first, {0: 10})  # the same log under a new leader
@@ -89,7 +98,7 @@ def test_records_that_others_have_replaced_are_missed_however_far_the_log_reache
     own_broker.lose(found.topic)
     own_broker.start()
     found.cluster.send(found.topic, records(100, 120))
-    assert reader.ends() == {0: 20}
+    until("others have taken their place", lambda: ends(reader) == {0: 20}, 60)
     reader.check_epochs({0: 0}, second, {0: 0})  # nothing was read
     with pytest.raises(DataInvalid, match="unclean election"):
         reader.check_epochs({0: 14}, second, {0: 14})
@@ -99,7 +108,7 @@ def test_records_that_others_have_replaced_are_missed_however_far_the_log_reache
     own_broker.stop()
     own_broker.start()
     after = reader.epochs()
-    assert reader.ends() == {0: 20}
+    until("they are there", lambda: ends(reader) == {0: 20}, 60)
     reader.check_epochs({0: 20}, after, {0: 20})
 
 
@@ -122,13 +131,7 @@ def test_partitions_may_be_added(connection: Connection, kafka: Cluster) -> None
     reader = found.reader()
     assert reader.ends() == {0: 0}
     kafka.grow(found.topic, 3)
-
-    def ends() -> object:
-        with suppress(SourceUnavailable):  # a new partition has no leader yet: asked again, as queries do
-            return reader.ends()
-        return None
-
-    until("the broker tells of them", lambda: ends() == {0: 0, 1: 0, 2: 0}, 30)
+    until("the broker tells of them", lambda: ends(reader) == {0: 0, 1: 0, 2: 0}, 30)
     row = connection.execute("SELECT partitions FROM log.feed WHERE name = %s", (found.feed.log_feed,)).fetchone()
     assert row is not None
     assert row[0] == 3
