@@ -19,6 +19,7 @@ from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.rewind_schemas import RewindBody
 from app.api.schemas import DesiredStateBody
+from app.api.comparison_schemas import ComparisonBody
 from app.api.sql.schemas import StatementsBody
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
 from app.error_list import ERRORS
@@ -67,10 +68,11 @@ _BODIES = (
     RewindBody,
     LookupBody,
     StatementsBody,
+    ComparisonBody,
     ProblemBody,
 )
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
-_READ_BY_POST = ("/v1/validations", "/v1/tables/{name}/rows:lookup")
+_READ_BY_POST = ("/v1/validations", "/v1/comparisons", "/v1/tables/{name}/rows:lookup")
 _WITHOUT_DATABASE = ("/v1/version", "/v1/functions", "/v1/errors", "/v1/errors/{code}")
 _CODED = ("ProblemBody", "FaultBody", "ProblemItem", "QueryError")
 _UNUSED = ("HTTPValidationError", "ValidationError")
