@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
+from app.api.comparison_schemas import ComparisonBody
 from app.api.connection_schemas import ConnectionDefinition
 from app.api.debezium import DebeziumCredentials, DebeziumRefresh
 from app.api.documented import TOO_EXPENSIVE, unpacked
@@ -19,7 +20,6 @@ from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.rewind_schemas import RewindBody
 from app.api.schemas import DesiredStateBody
-from app.api.comparison_schemas import ComparisonBody
 from app.api.sql.schemas import StatementsBody
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
 from app.error_list import ERRORS

@@ -1,4 +1,4 @@
-"""The service's commands as the program ``slackwater`` lists them. Imports nothing: whoever asks for something else does not wait for the service."""
+"""The service's commands as the program ``slackwater`` lists them. Imports nothing: other commands do not wait for the service."""
 
 from __future__ import annotations
 

@@ -7,10 +7,9 @@ import sys
 import typer
 
 from slackwater.cli.failing import Misused
-from slackwater.cli.opened import Opened
 
 
-def confirmed(here: Opened, question: str, *, yes: bool) -> bool:
+def confirmed(question: str, *, yes: bool) -> bool:
     """Whether it shall be done: ``--yes``, or somebody at a terminal says so.
 
     Raises:

@@ -30,7 +30,9 @@ def add(
     without_key: Annotated[bool, typer.Option("--no-key", help="The service asks for no key; nothing is asked here.")] = False,
     unchecked: Annotated[bool, typer.Option("--no-check", help="Do not ask the service whether the key counts.")] = False,
 ) -> None:
-    """Add a context, or replace it: slackwater context add prod --url https://slackwater.example.com
+    """Add a context, or replace it.
+
+    slackwater context add prod --url https://slackwater.example.com
 
     The key is --key, or SLACKWATER_API_KEY, or asked for without being shown. The file is readable by you alone, and no command shows the key.
     """

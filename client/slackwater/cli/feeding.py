@@ -42,7 +42,9 @@ def append(
     batch_rows: BatchRows = None,
     idempotency_key: IdempotencyKey = None,
 ) -> None:
-    """Append records: slackwater append orders '{"item": "tea", "at": "2025-06-01T12:00:00Z"}'
+    """Append records, given as JSON or piped in as lines of JSON.
+
+    slackwater append orders '{"item": "tea", "at": "2025-06-01T12:00:00Z"}'
 
     A delete from a table is '{"$op": "delete", …}' with the key. They are durable when the command ends.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from enum import StrEnum
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -55,7 +55,7 @@ def tail(
             _show(here, change)
 
 
-def _changes(relation: Relation, begin: From, cursor: str | None, *, follow: bool) -> Iterator[Change] | Any:
+def _changes(relation: Relation, begin: From, cursor: str | None, *, follow: bool) -> Generator[Change, None, None]:
     if follow:
         yield from relation.changes(begin.value, cursor=cursor)
         return

@@ -140,7 +140,7 @@ def replay(
         if not any((reason, at, begin, end, key))
         else "these late records"
     )
-    if not confirmed(here, f"Replay {what} of {query}?", yes=yes):
+    if not confirmed(f"Replay {what} of {query}?", yes=yes):
         raise typer.Exit(1)
     answers = chosen.records(here).replay(ids=ids, again=again)
     if here.output.as_json:

@@ -26,8 +26,8 @@ from slackwater.cli.top import command as top
 GROUP: Final = "slackwater.commands"
 OF_SERVICE: Final = "The service on this machine"
 EPILOG: Final = (
-    "Exit codes: 0 done; 1 the service refused, or what was waited for did not come; 2 the command line is wrong; 3 diff: there is something to do, "
-    "apply: something was left undone; 4 nobody answers."
+    "Exit codes: 0 done; 1 the service refused, or what was waited for did not come; 2 the command line is wrong; 3 diff: there is something "
+    "to do, apply: something was left undone; 4 nobody answers."
 )
 
 

@@ -96,7 +96,7 @@ def delete(
     found = [(name, named(here.client, name)) for name in names]
     for _, each in found:
         here.output.note(_what_goes(each, keeps_result=keep_result), None)
-    if not confirmed(here, "Delete?", yes=yes):
+    if not confirmed("Delete?", yes=yes):
         raise typer.Exit(1)
     for name, each in found:
         if each.query is not None:

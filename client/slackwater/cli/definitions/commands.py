@@ -79,7 +79,7 @@ def apply(
         _report(here, plan, [])
         return
     if not yes:
-        if not confirmed(here, "Carry this out?", yes=False):
+        if not confirmed("Carry this out?", yes=False):
             raise typer.Exit(FAILED)
         # Somebody has thought about it meanwhile; what is done must be what was shown.
         if plan_of(here.client, wanted, prune=prune, patterns=match or ()).sign != plan.sign:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.plan import Plan, Step
@@ -27,7 +28,7 @@ def _do(client: Client, step: Step) -> None:
     item = step.item
     if item is None:
         raise ValueError(f"{step.name} has nothing to be carried out")
-    definition = item.definition or {}
+    definition: Mapping[str, Any] = item.definition or {}
     if step.wanted is not None and step.wanted.definition is not None:
         definition = step.wanted.definition  # what the file says, so that what it leaves open stays open
     if item.statement is None or _is_put(step):
@@ -44,8 +45,8 @@ def _is_put(step: Step) -> bool:
     return step.action != "create" and statement is not None and (statement.is_source or statement.target is not None)
 
 
-def _put(client: Client, step: Step, definition: object) -> None:
-    body = dict(definition) if isinstance(definition, dict) else {}
+def _put(client: Client, step: Step, definition: Mapping[str, Any]) -> None:
+    body = dict(definition)
     match step.kind:
         case "query":
             client.query(step.name).edit({**body, "name": step.name}, discard_state=step.action == "needs_new_state")

@@ -30,7 +30,10 @@ USUAL: Final[Mapping[str, Any]] = {
     "history": "latest",
     "event_driven": False,
 }
-"""What a definition says where nothing was said, by name. A wrong entry makes no wrong file: a file that would change something is written whole."""
+"""What a definition says where nothing was said, by name.
+
+A wrong entry makes no wrong file: a file that would change something is written whole.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,8 @@ def yaml_of(kind: str, name: str, definition: Mapping[str, Any]) -> str:
 class _Dumper(yaml.SafeDumper):
     """Texts of several lines as blocks; words that older YAML takes for truth values (``on``) in quotes, so that any program reads them."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - as the class above has it
-        super().increase_indent(flow, False)  # type: ignore[no-untyped-call]
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - as the class above has it
+        super().increase_indent(flow, False)
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> Any:

@@ -142,7 +142,8 @@ def _wanted(document: Any, shown: Path, line: int) -> Wanted:
         feed = (body.get("connector") or {}).get("feed") if isinstance(body.get("connector"), dict) else None
         mentions = frozenset() if feed is None else frozenset({str(feed)})
         return Wanted(shown, line, kind, name, body, provides=frozenset({name}), mentions=mentions)  # type: ignore[arg-type]  # one of KINDS
-    into = body.get("into") if isinstance(body.get("into"), dict) else {}
+    given = body.get("into")
+    into: dict[str, Any] = given if isinstance(given, dict) else {}
     if not into.get("stream") and not into.get("table"):
         raise Misused(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
     provides = frozenset(str(into[each]) for each in ("stream", "table") if into.get(each))
@@ -201,11 +202,11 @@ for tag, pattern, first in (
 
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     loader.flatten_mapping(node)
-    keys = [loader.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+    keys = [loader.construct_object(key) for key, _ in node.value]
     for place, key in enumerate(keys):
         if key in keys[:place]:
             raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", node.value[place][0].start_mark)
-    return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))  # type: ignore[no-untyped-call]
+    return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
@@ -215,9 +216,9 @@ def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
     """Yield the documents of a file of YAML with the lines at which they begin."""
     loader = _Loader(text)
     try:
-        while loader.check_node():  # type: ignore[no-untyped-call]
-            node = loader.get_node()  # type: ignore[no-untyped-call]
-            document = loader.construct_document(node)  # type: ignore[no-untyped-call]
+        while loader.check_node():
+            node: Any = loader.get_node()
+            document = loader.construct_document(node)
             if document is not None:
                 yield node.start_mark.line + 1, document
     except yaml.YAMLError as error:

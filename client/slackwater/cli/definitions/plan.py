@@ -154,7 +154,7 @@ def deletions(
     going = {each.name: each for each in listed if ("query", each.name) not in defined and _is_meant(each.name, patterns)}
     staying = {each.name: inputs_of(each.definition) for each in listed if each.name not in going}
     staying |= {
-        step.name: inputs_of(dict(step.item.definition)) for step in steps if step.kind == "query" and step.item is not None
+        step.name: inputs_of(step.item.definition or {}) for step in steps if step.kind == "query" and step.item is not None
     }
     found = [
         Step("delete", "query", query.name, problems=_stays(result_of(query.definition), staying))

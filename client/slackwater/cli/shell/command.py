@@ -40,7 +40,8 @@ def sql(
 
     slackwater sql -c "SELECT * FROM hourly WHERE origin = 'JFK';" --output csv
 
-    Interactively a statement ends with a semicolon; Tab completes names, \\? lists shortcuts. A SELECT with EMIT shows rows as they come, until Ctrl-C.
+    Interactively a statement ends with a semicolon, Tab completes names, and \? lists shortcuts. A SELECT with EMIT shows rows as they come,
+    until Ctrl-C.
     """
     here = opened(context)
     printer = Printer(here.output, form or (Format.JSON if here.output.as_json else Format.TABLE))

@@ -1,4 +1,4 @@
-"""The names that a statement may have: relations, columns, queries, functions, words of the language. Read from the service, in the background."""
+"""The names that a statement may have: relations, columns, queries, functions, words. Read from the service, in the background."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Final
 from slackwater.blocking.client import Client
 from slackwater.errors import SlackwaterError
 
-KEYWORDS: Final = tuple(
-    """
+_WORDS: Final = """
     ADD ADVANCE AFTER ALL ALTER AND AS ASSERT AT BEGINNING BETWEEN BUFFER BY CASE CAST CHANGES CLOSED COLUMN COMPLETE CREATE DAYS DEFINE
     DELETE DESCRIBE DIFFERENCE DISTINCT DIVERT DROP EAGER ELSE EMIT END EVERY EXISTS EXPIRED EXPLAIN EXTENDED FALSE FINAL FROM FULL FUNCTION
     FUNCTIONS GRACE GROUP HAVING HISTORY HOLD HOPPING HOURS IDLE IF IN INNER INSERT INTO IS JOIN KEEP KEY LATE LATEST LEFT LIKE LIMIT LIST
@@ -20,8 +19,8 @@ KEYWORDS: Final = tuple(
     ROWS SECONDS SELECT SESSION SET SHOW SIZE SLIDING SOURCE STREAM STREAMS SYSTEM_TIME TABLE TABLES TERMINATE THEN TIME TOPIC TOPICS TRUE
     TUMBLING TYPE TYPES UNDEFINE UNMATCHED UNSET UNTIL UNVERSIONED VALUES VARIABLES WAIT WHEN WHERE WHY WINDOW WINDOWEND WINDOWSTART
     WINDOWSTATE WITH WITHIN
-    """.split()
-)
+"""
+KEYWORDS: Final = tuple(_WORDS.split())
 _PLAIN: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 

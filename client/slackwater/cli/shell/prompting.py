@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -84,7 +84,7 @@ class InteractiveShell:
         self._history = history
 
     def loop(self) -> None:
-        """Read and carry out until Ctrl-D or ``\\q``."""
+        """Read and carry out until it is left."""
         self._known.refresh()
         prompt = self._prompt()
         while True:
@@ -157,7 +157,7 @@ class InteractiveShell:
         )
 
 
-def _continued(width: int, line_number: int, is_soft_wrap: bool) -> Any:  # noqa: ARG001, FBT001 - as prompt_toolkit asks
+def _continued(width: int, line_number: int, wrap_count: int) -> str:  # noqa: ARG001 - as prompt_toolkit asks
     return "...> ".rjust(width)
 
 

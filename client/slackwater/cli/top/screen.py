@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from prompt_toolkit import Application
@@ -63,8 +62,8 @@ class Screen:
             self._wanted.set()
 
     def _pieces(self) -> StyleAndTextTuples:
-        size = self._application.output.get_size() if self._application.is_running else shutil.get_terminal_size()
-        return list(frame(self._view, size.columns, getattr(size, "rows", None) or getattr(size, "lines", 24)))
+        size = self._application.output.get_size()
+        return list(frame(self._view, size.columns, size.rows))
 
     def _look(self) -> None:
         while not self._is_over.is_set():
@@ -112,7 +111,7 @@ class Screen:
             keys.add(key)(self._by(key))
         return keys
 
-    def _by(self, key: str) -> object:
+    def _by(self, key: str) -> Callable[[KeyPressEvent], None]:
         def order(_: KeyPressEvent) -> None:
             self._view.order = key
 

@@ -25,7 +25,7 @@ def test_the_first_context_is_in_use_and_others_wait(file: ContextFile) -> None:
     assert (found.current, sorted(found.by_name)) == ("dev", ["dev", "prod"])
     assert found.using("prod").current == "prod"
     assert found.using("prod").without("prod").current is None
-    with pytest.raises(Misused, match="no context 'stage' .there are: dev, prod"):
+    with pytest.raises(Misused, match=r"no context 'stage' .there are: dev, prod"):
         found.using("stage")
 
 

@@ -21,7 +21,7 @@ NAMES = Names(
         ("DESCRIBE w", "", ["weather"]),
         ("PAUSE ", "", ["hourly", "joined"]),
         ("EXPLAIN WHY j", "", ["joined"]),
-        ("SELECT or", " FROM hourly", ["origin", "or"]),
+        ("SELECT ori", " FROM hourly", ["origin"]),
         ("SELECT O", " FROM hourly", ["ORIGIN", "OF", "ON", "OPEN", "OR", "OUTER"]),
         ("SELECT ", " FROM weather w", ["`origin`", "`temp`"]),
         ("SELECT w.", " FROM weather w", ["`origin`", "`temp`"]),
