@@ -297,10 +297,11 @@ def test_what_is_exported_and_applied_changes_nothing(
     (out / "queries" / "delays.yaml").write_text("other")
     assert "--overwrite" in run("export", str(out), *form, exits=3).stderr
     run("export", str(out), *form, "--overwrite")
-    for name in [each.name for each in client.queries.list()]:
-        run("delete", f"query/{name}", "--yes")
-    for relation in [*client.streams(), *client.tables()]:
-        run("delete", f"{relation.kind}/{relation.name}", "--yes")
+    only = tmp_path / "only.yaml"
+    only.write_text("stream: another\ncolumns: {a: int}\n")
+    run("apply", str(only), "--prune", "--yes")
+    assert [each.name for each in (*client.streams(), *client.tables())] == ["another"]
+    run("delete", "another", "--yes")
     run("apply", str(out), "--yes")
     assert client.query("delays").info().desired_state == "paused"
     run("diff", str(out), "--prune")

@@ -12,7 +12,7 @@ from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
 
 SQL = """
 SET 'auto.offset.reset' = 'latest';
-CREATE STREAM rides (id STRING KEY, miles INT, at TIMESTAMP) WITH (KAFKA_TOPIC='rides', VALUE_FORMAT='JSON', TIMESTAMP='at');
+CREATE STREAM rides (id STRING KEY, miles INT, ts TIMESTAMP) WITH (KAFKA_TOPIC='rides', VALUE_FORMAT='JSON', TIMESTAMP='ts');
 CREATE TABLE totals AS SELECT id, COUNT(*) AS n FROM rides GROUP BY id;
 """
 
@@ -134,7 +134,7 @@ async def test_inserts_into_a_stream_are_found_again_in_their_order(client: http
         (wanted("query", "q", {**WINDOWS, "name": "q", "into": {"table": "weather"}}), "name_taken"),
         (wanted("table", "departures", TABLE), "name_taken"),
         (wanted("stream", "new", {"columns": "infer"}), "invalid_value"),
-        (wanted("stream", "new", {"columns": {"a": "strnig"}}), "unknown_type"),
+        (wanted("stream", "new", {"columns": {"a": "strnig"}}), "invalid_value"),
         ({"kind": "sql", "sql": "CREATE STREAM"}, "syntax_error"),
         ({"kind": "sql", "sql": "SELECT * FROM weather;"}, "not_a_definition"),
         ({"kind": "sql", "sql": "CREATE TABLE t AS SELECT * FROM nowhere;"}, "unknown_relation"),

@@ -127,6 +127,6 @@ def show(console: Console, failure: Failure, *, as_json: bool) -> None:
             for line in at.splitlines():
                 console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True, style="yellow")
         else:
-            console.print(f"  {at}: {detail}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {at}: {detail}" if at else f"  {detail}", markup=False, highlight=False, soft_wrap=True)
     if failure.cure:
         console.print(f"  → {failure.cure}", markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
@@ -112,13 +112,13 @@ def _or_none(ask: Callable[[], Found]) -> Found | None:
         return None
 
 
-def result_of(definition: dict[str, Any]) -> str:
+def result_of(definition: Mapping[str, Any]) -> str:
     """Return the name of what a query writes."""
     into = definition.get("into", {})
     return str(into.get("stream") or into.get("table"))
 
 
-def inputs_of(definition: dict[str, Any]) -> list[str]:
+def inputs_of(definition: Mapping[str, Any]) -> list[str]:
     """Return the names of what a query reads."""
     given = [definition.get("from", {}), *(definition.get("joins") or ())]
     return list(dict.fromkeys(str(each.get("stream") or each.get("table")) for each in given))

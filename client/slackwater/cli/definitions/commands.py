@@ -117,7 +117,7 @@ def export(
     context: typer.Context,
     root: Annotated[Path, typer.Argument(help="The directory; it is made where it is missing.", show_default=False)],
     match: Annotated[list[str] | None, typer.Option("--match", help="Only names of this pattern; can be repeated.")] = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Queries as SQL instead of YAML.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Queries as SQL instead of YAML, where that says the same.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that differ.")] = False,
 ) -> None:
     """Write what the service has into files, one each: streams/, tables/, queries/. Applied again they change nothing."""

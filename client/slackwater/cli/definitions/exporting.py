@@ -64,23 +64,42 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
     Args:
         client: of the service.
         patterns: of names; none: all.
-        as_sql: queries as statements, where they are not paused or stopped: SQL does not say that.
+        as_sql: queries as statements, where these say the same.
     """
     found = [each for each in _everything(client) if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
     if not found:
         return []
     short = [each.body(_short(each.definition)) for each in found]
-    items = {item.index: item.action for item in client.compare(short).items}
+    is_same = _unchanged(client, short)
+    statements = _statements(client, found) if as_sql else {}
     files: list[Exported] = []
     for place, each in enumerate(found):
-        is_same = items.get(place) == "no_op"
-        definition = short[place]["definition"] if is_same else each.definition
-        if as_sql and each.kind == "query" and definition.get("desired_state", "running") == "running":
-            files.append(Exported(Path("queries") / f"{each.name}.sql", client.query(each.name).info().sql.rstrip(";") + ";\n"))
-        else:
-            folder = {"stream": "streams", "table": "tables", "query": "queries"}[each.kind]
-            files.append(Exported(Path(folder) / f"{each.name}.yaml", yaml_of(each.kind, each.name, definition)))
+        if each.name in statements and each.kind == "query":
+            files.append(Exported(Path("queries") / f"{each.name}.sql", statements[each.name]))
+            continue
+        folder = {"stream": "streams", "table": "tables", "query": "queries"}[each.kind]
+        definition = short[place]["definition"] if place in is_same else each.definition
+        files.append(Exported(Path(folder) / f"{each.name}.yaml", yaml_of(each.kind, each.name, definition)))
     return files
+
+
+def _unchanged(client: Client, wanted: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the places of those that would change nothing."""
+    return {item.index for item in client.compare(wanted).items if item.action == "no_op"}
+
+
+def _statements(client: Client, found: Sequence[_Found]) -> dict[str, str]:
+    """Return queries as statements: of those that mean the same to the letter, and run, for SQL does not say that they shall not."""
+    texts = {
+        each.name: client.query(each.name).info()
+        for each in found
+        if each.kind == "query" and "desired_state" not in each.definition
+    }
+    written = {name: (info.statement or info.sql).rstrip(";") + ";\n" for name, info in texts.items()}
+    if not written:
+        return {}
+    places = _unchanged(client, [{"kind": "sql", "sql": text} for text in written.values()])
+    return {name: text for place, (name, text) in enumerate(written.items()) if place in places}
 
 
 def _everything(client: Client) -> Iterator[_Found]:

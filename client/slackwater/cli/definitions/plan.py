@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -150,15 +150,14 @@ def deletions(
         patterns: of names that may be deleted; none: all.
     """
     defined = {(step.kind, step.name) for step in steps}
-    listed = list(queries)
-    going = {each.name: each for each in listed if ("query", each.name) not in defined and _is_meant(each.name, patterns)}
-    staying = {each.name: inputs_of(each.definition) for each in listed if each.name not in going}
-    staying |= {
-        step.name: inputs_of(step.item.definition or {}) for step in steps if step.kind == "query" and step.item is not None
-    }
+    wanted = {step.name: step.item.definition or {} for step in steps if step.kind == "query" and step.item is not None}
+    there = {each.name: each.definition for each in queries}
+    reads = _reads({**there, **wanted})
+    going = [name for name in there if ("query", name) not in defined and _is_meant(name, patterns)]
+    staying = {name: inputs for name, inputs in reads.items() if name not in going}
     found = [
-        Step("delete", "query", query.name, problems=_stays(result_of(query.definition), staying))
-        for query in _readers_first(going)
+        Step("delete", "query", name, problems=_stays(result_of(there[name]), staying))
+        for name in _readers_first(going, there, reads)
     ]
     found += [
         Step("delete", relation.kind, relation.name, problems=_stays(relation.name, staying))
@@ -168,11 +167,26 @@ def deletions(
     return found
 
 
+def _reads(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """Return what each query reads: who reads a stream reads what others append to it, and who appends to it needs it to be there."""
+    parts: dict[str, list[str]] = {}
+    for definition in definitions.values():
+        if target := definition.get("into", {}).get("append_to"):
+            parts.setdefault(target, []).append(result_of(definition))
+    found = {}
+    for name, definition in definitions.items():
+        inputs = inputs_of(definition)
+        appended = definition.get("into", {}).get("append_to")
+        more = [part for each in inputs for part in parts.get(each, ())]
+        found[name] = frozenset({*inputs, *more, *([appended] if appended else [])})
+    return found
+
+
 def _is_meant(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _stays(relation: str, readers: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _stays(relation: str, readers: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     names = [query for query, inputs in readers.items() if relation in inputs]
     return (
         (f"{relation} is read by {', '.join(sorted(names))}, which stays: keep its definition, or delete that too",)
@@ -181,18 +195,20 @@ def _stays(relation: str, readers: Mapping[str, Sequence[str]]) -> tuple[str, ..
     )
 
 
-def _readers_first(queries: Mapping[str, QueryAnswer]) -> list[QueryAnswer]:
-    writers = {result_of(query.definition): query for query in queries.values()}
-    done: dict[str, QueryAnswer] = {}
+def _readers_first(
+    going: Sequence[str], definitions: Mapping[str, Mapping[str, Any]], reads: Mapping[str, Collection[str]]
+) -> list[str]:
+    writers = {result_of(definitions[name]): name for name in going}
+    done: dict[str, None] = {}
 
-    def take(query: QueryAnswer, above: frozenset[str]) -> None:
-        if query.name in done or query.name in above:
+    def take(name: str, above: frozenset[str]) -> None:
+        if name in done or name in above:
             return
-        for name in inputs_of(query.definition):
-            if name in writers:
-                take(writers[name], above | {query.name})
-        done[query.name] = query
+        for each in sorted(reads[name]):
+            if each in writers:
+                take(writers[each], above | {name})
+        done[name] = None
 
-    for query in queries.values():
-        take(query, frozenset())
-    return list(reversed(done.values()))
+    for name in going:
+        take(name, frozenset())
+    return list(reversed(done))

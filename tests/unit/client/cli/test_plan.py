@@ -19,6 +19,11 @@ def query(name: str, reads: str, writes: str | None = None) -> QueryAnswer:
     return QueryAnswer({"name": name, "definition": definition})
 
 
+def inserting(name: str, reads: str, target: str) -> QueryAnswer:
+    definition = {"from": {"stream": reads}, "joins": [], "into": {"stream": name, "append_to": target}}
+    return QueryAnswer({"name": name, "definition": definition})
+
+
 def relation(name: str, kind: str = "stream") -> RelationAnswer:
     return RelationAnswer({"name": name, "kind": kind, "produced_by": None})
 
@@ -46,6 +51,15 @@ def test_readers_are_deleted_before_what_they_read() -> None:
     assert [(each.kind, each.name, each.problems) for each in found] == [
         ("query", "c", ()), ("query", "b", ()), ("query", "a", ()), ("stream", "source", ()),
     ]  # fmt: skip
+
+
+def test_a_query_that_inserts_goes_behind_the_readers_of_its_stream() -> None:
+    found = deletions(
+        [], [inserting("insert_rides", "more", "rides"), query("far", "rides")], [relation("rides"), relation("more")], ()
+    )
+    assert [each.name for each in found] == ["far", "insert_rides", "rides", "more"]
+    kept = deletions([], [inserting("insert_rides", "more", "rides"), query("far", "rides")], [relation("rides")], ("insert*",))
+    assert "insert_rides is read by far, which stays" in kept[0].problems[0]
 
 
 def test_what_something_that_stays_reads_is_not_deleted() -> None:
