@@ -359,3 +359,18 @@ def test_windows_definition_is_the_same_as_json_and_as_a_file(run: Run, filled: 
     file.write_text(json.dumps(WINDOWS))
     run("apply", str(file), "--yes")
     run("diff", str(file))
+
+
+def test_the_shell_completes_names_of_the_service_and_says_nothing_where_that_is_away(
+    run: Run, filled: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def completed(line: str) -> list[str]:
+        words = {"_SLACKWATER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+        return CliRunner().invoke(cli, [], env=words, prog_name="slackwater").stdout.split()
+
+    assert completed("slackwater pau") == ["pause"]
+    assert completed("slackwater pause tot") == ["totals"]
+    assert completed("slackwater tail ") == ["departures", "totals", "weather"]
+    assert completed("slackwater status --wait caught") == ["caught_up"]
+    monkeypatch.setenv("SLACKWATER_URL", "http://127.0.0.1:9")
+    assert completed("slackwater pause ") == []

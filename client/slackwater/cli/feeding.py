@@ -12,6 +12,7 @@ import typer
 
 from slackwater.batching import Appended
 from slackwater.blocking.relations import Relation
+from slackwater.cli import completing
 from slackwater.cli.failing import FAILED, Misused
 from slackwater.cli.naming import relation_of
 from slackwater.cli.opened import Command, Opened, opened
@@ -19,7 +20,7 @@ from slackwater.errors import RecordsRejected
 
 SHOWN_REFUSALS: Final = 20
 _PANEL = "Feeding sources"
-Target = Annotated[str, typer.Argument(help="The stream or table.", show_default=False)]
+Target = Annotated[str, typer.Argument(help="The stream or table.", show_default=False, autocompletion=completing.relations)]
 BatchRows = Annotated[int | None, typer.Option(min=1, help="Records of a request; without it 5,000, of frames 50,000.")]
 IdempotencyKey = Annotated[
     str | None, typer.Option(help="Given again within a day with the same records, nothing is appended twice.")

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from slackwater.blocking.relations import Relation
+from slackwater.cli import completing
 from slackwater.cli.naming import relation_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import event_time, shown
@@ -33,7 +34,7 @@ def add_to(cli: typer.Typer) -> None:
 
 def tail(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A stream or a table.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="A stream or a table.", show_default=False, autocompletion=completing.relations)],
     begin: Annotated[
         From,
         typer.Option(

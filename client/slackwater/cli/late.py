@@ -10,13 +10,14 @@ import typer
 
 from slackwater.answer_list import SettingAdvice
 from slackwater.blocking.queries import LateRecords
+from slackwater.cli import completing
 from slackwater.cli.asking import confirmed
 from slackwater.cli.looking import key_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import event_time, length, shown
 from slackwater.parameters import json_text
 
-Query = Annotated[str, typer.Argument(help="The query.", show_default=False)]
+Query = Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)]
 Reason = Annotated[str | None, typer.Option(help="Why they are here, such as late_diverted.")]
 Input = Annotated[str | None, typer.Option("--input", help="The operator that judged them.")]
 Begin = Annotated[str | None, typer.Option("--from", help="First event time: 2025-01-01T12:00:00Z.")]
@@ -102,19 +103,15 @@ def _show_graces(here: Opened, query: str) -> None:
 
 
 def _advice(setting: SettingAdvice) -> list[tuple[Any, ...]]:
-    rows = []
+    """Return the values that change something: of those that find equally many late the smallest, and the one in force."""
+    rows: list[tuple[Any, ...]] = []
+    before: int | None = None
     for each in setting.advice:
-        bound = "" if each.exact else "≤ "
-        mark = "→" if each.current else ""
-        rows.append(
-            (
-                mark,
-                length(each.value_ms),
-                f"{bound}{each.late_count:,}",
-                f"{bound}{each.late_share:.2%}",
-                length(each.added_wait_ms),
-            )
-        )
+        if each.late_count != before or each.current:
+            bound = "" if each.exact else "≤ "
+            late = (f"{bound}{each.late_count:,}", f"{bound}{each.late_share:.2%}")
+            rows.append(("→" if each.current else "", length(each.value_ms), *late, length(each.added_wait_ms)))
+        before = each.late_count
     return rows
 
 

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from slackwater.answer_list import Event, OneQueryAnswer, QueryAnswer, RelationAnswer, StatusAnswer
 from slackwater.blocking.client import Client
+from slackwater.cli import completing
 from slackwater.cli.failing import Misused
-from slackwater.cli.naming import inputs_of, kind_of, named, nothing, result_of
+from slackwater.cli.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import age, event_time, shown
 from slackwater.errors import NotFound
@@ -80,13 +81,24 @@ def _query_row(query: QueryAnswer) -> tuple[Any, ...]:
 
 def _relation_row(relation: RelationAnswer) -> tuple[Any, ...]:
     origin = "source" if relation.origin == "source" else relation.produced_by or "a deleted query"
-    return relation.name, ", ".join(relation.key), len(relation.columns), origin, ", ".join(relation.read_by)
+    return (
+        relation.name,
+        ", ".join(relation.key),
+        len(relation.columns),
+        origin,
+        ", ".join(name for name in relation.read_by if not is_internal(name)),
+    )
 
 
 def describe(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(help="A query, stream or table; query/NAME where a query and its result share the name.")
+        str,
+        typer.Argument(
+            help="A query, stream or table; query/NAME where a query and its result share the name.",
+            show_default=False,
+            autocompletion=completing.everything,
+        ),
     ],
 ) -> None:
     """Show all there is to know of a query, a stream or a table: definition, columns, who writes and reads it, where its log ends."""
@@ -149,7 +161,10 @@ class Wanted(StrEnum):
 
 def status(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(help="Queries; without any all of them.", show_default=False)] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Queries; without any all of them.", show_default=False, autocompletion=completing.queries),
+    ] = None,
     wait: Annotated[Wanted | None, typer.Option(help="Wait until they have this state, or have read all there is.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
     tasks: Annotated[bool, typer.Option("--tasks", help="Show each task's clock and what waits in it.")] = False,
@@ -231,7 +246,7 @@ def key_of(words: list[str]) -> Any:
 
 def explain(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="The query.", show_default=False)],
+    query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)],
     key: Annotated[
         list[str] | None, typer.Argument(help="The key: a value, or column=value for each column.", show_default=False)
     ] = None,
@@ -256,7 +271,7 @@ def explain(
 
 def events(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="The query.", show_default=False)],
+    query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
 ) -> None:
     """Show what happened to a query: launches, edits, failures, wishes."""

@@ -112,6 +112,11 @@ def _or_none(ask: Callable[[], Found]) -> Found | None:
         return None
 
 
+def is_internal(query: str) -> bool:
+    """Whether the service has made a query by itself, to keep the rows of a source: its name has a colon."""
+    return ":" in query
+
+
 def result_of(definition: Mapping[str, Any]) -> str:
     """Return the name of what a query writes."""
     into = definition.get("into", {})

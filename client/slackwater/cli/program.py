@@ -100,7 +100,7 @@ cli = typer.Typer(
     help="The right answer once, after time has settled.",
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
 )
 for part in (connecting, looking, following, late, steering, feeding, definitions, shell, top):
     part.add_to(cli)

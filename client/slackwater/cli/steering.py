@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from slackwater.blocking.queries import Query
+from slackwater.cli import completing
 from slackwater.cli.asking import confirmed
 from slackwater.cli.naming import Named, named, nothing, path_relation, result_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.errors import NotFound
 
 _PANEL = "Steering queries"
-Names = Annotated[list[str], typer.Argument(help="Queries.", show_default=False)]
+Names = Annotated[list[str], typer.Argument(help="Queries.", show_default=False, autocompletion=completing.queries)]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")]
 
@@ -67,7 +68,9 @@ def _wish(here: Opened, names: list[str], method: str, state: Any, timeout: floa
 
 def fork(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="The query that is forked.", show_default=False)],
+    query: Annotated[
+        str, typer.Argument(help="The query that is forked.", show_default=False, autocompletion=completing.queries)
+    ],
     name: Annotated[str, typer.Argument(help="Name of the fork.", show_default=False)],
     into: Annotated[str | None, typer.Option(help="Name of its result; without it the fork's name.")] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Do not let it run yet.")] = False,
@@ -86,7 +89,12 @@ def fork(
 def delete(
     context: typer.Context,
     names: Annotated[
-        list[str], typer.Argument(help="Queries, streams, tables; a result goes with its query.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Queries, streams, tables; a result goes with its query.",
+            show_default=False,
+            autocompletion=completing.everything,
+        ),
     ],
     keep_result: Annotated[bool, typer.Option("--keep-result", help="What a query has written stays for reading.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from slackwater.blocking.client import Client
+from slackwater.cli.naming import is_internal
 from slackwater.errors import Forbidden, NotFound
 from slackwater.statuses import Status
 
@@ -19,8 +20,6 @@ MOST_STATUSES: Final = 200
 
 _SAMPLE: Final = re.compile(r"^(slackwater_query_\w+)\{(.*)\} (\S+)$")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_INTERNAL: Final = ":"
-"""In the name of a query that the service has made by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def rows_of(text: str) -> Iterator[Row]:
             samples[labels.get("query", "")][found[1].removeprefix("slackwater_query_")].append((labels, float(found[3])))
     for name, of in sorted(samples.items()):
         states = [labels["state"] for labels, value in of.get("state", ()) if value == 1.0]
-        if states and _INTERNAL not in name:
+        if states and not is_internal(name):
             yield _row(name, states[0], of)
 
 
