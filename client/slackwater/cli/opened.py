@@ -95,7 +95,7 @@ def common_options(*, with_json: bool = True) -> list[TyperOption]:
     }
     options = [
         TyperOption(
-            param_decls=names, type=str, help=f"{text} Or {variable}.", callback=_note, expose_value=False, rich_help_panel=PANEL,
+            param_decls=names, type=str, help=f"{text} Variable: {variable}.", callback=_note, expose_value=False, rich_help_panel=PANEL,
         )
         for names, text, variable in texts.values()
     ]  # fmt: skip

@@ -40,7 +40,7 @@ def sql(
 
     slackwater sql -c "SELECT * FROM hourly WHERE origin = 'JFK';" --output csv
 
-    Interactively a statement ends with a semicolon, Tab completes names, and \? lists shortcuts. A SELECT with EMIT shows rows as they come,
+    Interactively a statement ends with a semicolon, Tab completes names, and `\?` lists shortcuts. A SELECT with EMIT shows rows as they come,
     until Ctrl-C.
     """
     here = opened(context)
