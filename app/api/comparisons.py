@@ -20,6 +20,7 @@ from app.api.examples import QUERY, STREAM_DEFINITION, WINDOW_DEFINITION
 from app.api.schemas import ProblemItem
 from app.api.sql.faults import of_script, placed
 from app.api.warned import shown_warnings
+from app.domain.access import refuse_beyond_scope
 from app.domain.sources import read_source
 from app.errors import AppError, Unprocessable
 from app.store.comparing import AskedQuery, Compared, Picture, compare_query, compare_source, problems_of_refusal
@@ -176,6 +177,7 @@ def _definition(connection: sa.Connection, picture: Picture, wanted: WantedDefin
         visible = {each: entry for each, entry in picture.catalog.items() if not entry.is_hidden}
         definition = read_query({**body, "name": name}, lambda: visible)
         return compare_query(connection, picture, AskedQuery(definition, "desired_state" in body))
+    refuse_beyond_scope([("/name", name)])
     if body.get("columns") == INFER:
         stored = find_relation(connection, name)
         if stored is None or stored.origin != "source":

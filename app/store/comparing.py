@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from app.domain.access import refuse_beyond_scope
+from app.domain.access import name_beyond, refuse_beyond_scope, scope_in_force
 from app.domain.edits import Change, EditKind
 from app.domain.previews import Effect
 from app.domain.scopes import feeds_in, named_in
@@ -24,6 +24,7 @@ from app.store.query_edits import edit_of
 from app.store.relation_edits import changes_of_source
 from app.store.relations import find_relation
 from app.store.result_edits import refuse_if_read
+from app.store.scopes import names_beside
 from app.store.sql.functions import with_functions
 from app.store.sql.sessions import load_session, relation_of
 from app.store.stored import opened
@@ -157,6 +158,7 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: AskedQuery
     before = None if stored is None else opened(QueryDefinition, stored.definition).functions
     definition = normalise(with_functions(connection, asked.definition, before))
     refuse_beyond_scope(named_in(definition))
+    _refuse_hidden(connection, definition.name)
     plan = build_plan(definition, picture.catalog)
     refused: tuple[Problem, ...] = ()
     action: Action = "create"
@@ -180,6 +182,17 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: AskedQuery
     if asked.is_insert:
         picture.inserting.add(definition.name)
     return Compared("query", definition.name, action, body, changes, effects, refused, warned)
+
+
+def _refuse_hidden(connection: sa.Connection, name: str) -> None:
+    """Refuse a query that reads or writes what is outside of the caller's scope: nothing is told of its definition.
+
+    Raises:
+        DefinitionInvalid: ``out_of_scope``.
+    """
+    scope = scope_in_force()
+    if scope is not None and not all(map(scope.allows, names_beside(connection, name))):
+        raise DefinitionInvalid([Problem("/name", "out_of_scope", name_beyond(name, scope))])
 
 
 def _refuse_taken(connection: sa.Connection, picture: Picture, result: str) -> None:

@@ -69,7 +69,8 @@ class Output:
         """
         listed = list(rows)
         if not listed:
-            self.note(empty)
+            if empty:
+                self.note(empty)
             return
         self.out.print(
             columns(head, listed, self.out.width if self.is_terminal else WIDE, is_coloured=self.is_terminal), soft_wrap=True

@@ -79,6 +79,8 @@ def apply(
         _report(here, plan, [])
         return
     if not yes:
+        if here.output.as_json:
+            raise Misused("with --json nobody is asked", "slackwater diff --json shows the plan; give --yes to carry it out")
         if not confirmed("Carry this out?", yes=False):
             raise typer.Exit(FAILED)
         # Somebody has thought about it meanwhile; what is done must be what was shown.

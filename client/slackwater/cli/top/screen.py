@@ -41,6 +41,7 @@ class Screen:
         self._view = view
         self._every_s = every_s
         self._is_over = threading.Event()
+        self._failure: Exception | None = None
         self._wanted = threading.Event()
         control = FormattedTextControl(self._pieces, focusable=True, show_cursor=False)
         self._application: Application[None] = Application(
@@ -52,18 +53,28 @@ class Screen:
         )
 
     def run(self) -> None:
-        """Show it until ``q`` or Ctrl-C."""
-        thread = threading.Thread(target=self._look, daemon=True)
+        """Show it until ``q`` or Ctrl-C. What goes wrong in looking, other than a service that is away, ends it."""
+        thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:
             self._application.run()
         finally:
             self._is_over.set()
             self._wanted.set()
+        if self._failure is not None:
+            raise self._failure
 
     def _pieces(self) -> StyleAndTextTuples:
         size = self._application.output.get_size()
         return list(frame(self._view, size.columns, size.rows))
+
+    def _watch(self) -> None:
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001 - raised by ``run``, in the thread that shows it
+            self._failure = error
+            if self._application.loop is not None:
+                self._application.loop.call_soon_threadsafe(self._application.exit)
 
     def _look(self) -> None:
         while not self._is_over.is_set():
