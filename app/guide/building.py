@@ -1,0 +1,59 @@
+"""Builds the site: Zensical makes it of the gathered pages; then what the service's Content-Security-Policy forbids is taken out.
+
+Zensical is the successor of MkDocs Material, by the same authors, and reads ``mkdocs.yml``. No plug-in is used, so another builder that reads
+Markdown would do: gathering, the reference and the tests of pages know nothing of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from app.api.guide import SITE
+from app.guide.gathering import PAGES, ROOT, gather
+
+CONFIG: Final = ROOT / "mkdocs.yml"
+SCRIPTS: Final = "assets/inline"
+_SCRIPT: Final = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>", re.DOTALL)
+_RUNS: Final = re.compile(r"\bsrc=|\btype=\"?(?!module|text/javascript)")
+
+
+class NotBuilt(Exception):
+    """The site could not be built. The message is what the builder says."""
+
+
+def build() -> None:
+    """Gather the pages and build the site.
+
+    Raises:
+        NotBuilt: a link leads nowhere, a page is not in ``mkdocs.yml``, or the like.
+    """
+    gather(PAGES)
+    shutil.rmtree(SITE, ignore_errors=True)
+    command = [sys.executable, "-P", "-m", "zensical", "build", "--config-file", str(CONFIG), "--strict", "--clean"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"})
+    if done.returncode != 0:
+        raise NotBuilt(f"{done.stdout}{done.stderr}".strip())
+    for page in SITE.rglob("*.html"):
+        page.write_text(without_inline_scripts(page.read_text(), page))
+
+
+def without_inline_scripts(html: str, page: Path) -> str:
+    """Return a page whose scripts are files: the policy lets no others run. They stay where they are, so that they run in their order."""
+
+    def _moved(found: re.Match[str]) -> str:
+        if not found["text"].strip() or _RUNS.search(found["attributes"]):
+            return found[0]
+        name = f"{hashlib.sha256(found['text'].encode()).hexdigest()[:16]}.js"
+        target = SITE / SCRIPTS / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(found["text"])
+        return f'<script{found["attributes"]} src="{os.path.relpath(target, page.parent)}"></script>'
+
+    return _SCRIPT.sub(_moved, html)
