@@ -18,6 +18,8 @@ from typing import Any, Final
 import httpx
 from slackwater import Client, ServiceError
 
+from engine.sql.scripts import parse_script
+from engine.sql.statement_tree import Define, Describe, Explain, ExplainWhy, Print, Select, SetProperty, Show
 from tests.guide.answers import fits
 from tests.guide.blocks import Fence, Step
 from tests.guide.grid import grid
@@ -31,6 +33,8 @@ DATA: Final = "/data/"
 SETTLED_S: Final = 90.0
 BLOCK_S: Final = 120.0
 _NDJSON: Final = "application/x-ndjson"
+_LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print)
+_PREPARING: Final = ("SET ", "UNSET ", "DEFINE ", "UNDEFINE ")
 _WAITS: Final = frozenset({"waits_for_producer"})
 """Conditions of a query that reads no further, whatever is waited for."""
 
@@ -116,21 +120,34 @@ class Page:
         return status.is_caught_up or bool(_WAITS & {*status.conditions})
 
     def _sql(self, fence: Fence) -> str:
+        """Carry a script out as somebody would who types it: what only looks sees what the statements before it led to."""
+        answers: list[str] = []
+        for script, is_looking in _typed(self._here(fence.text)):
+            if is_looking:
+                self._settle()
+            try:
+                answers += self._statements(script)
+            except Refused as refusal:
+                raise Refused("\n\n".join([*answers, refusal.answer])) from None
+        return "\n\n".join(answers)
+
+    def _statements(self, script: str) -> list[str]:
         answer = self._http.post(
             "/v1/statements",
-            content=self._here(fence.text).encode(),
+            content=script.encode(),
             headers={"content-type": "application/sql", "accept": f"application/json, {_NDJSON}"},
         )
         if answer.status_code >= 400:
             raise Refused(_sentences(answer.json()))
         if answer.headers["content-type"].startswith(_NDJSON):
-            return _pushed(answer.text)
-        return "\n\n".join(_result(each) for each in answer.json()["results"])
+            return [_pushed(answer.text)]
+        return [_result(each) for each in answer.json()["results"] if not each["statement"].startswith(_PREPARING)]
 
     def _request(self, fence: Fence) -> str:
         assert fence.request is not None
         method, path = fence.request
-        answer = self._http.request(method, path, json=json.loads(self._here(fence.text)))
+        body = json.loads(self._here(fence.text)) if fence.text.strip() else None
+        answer = self._http.request(method, path, json=body)
         if answer.status_code >= 400:
             raise Refused(answer.text)
         return answer.text
@@ -156,7 +173,10 @@ class Page:
     def _python(self, fence: Fence) -> str:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(self._here(fence.text), f"line {fence.line}", "exec"), self._names)  # noqa: S102 - our own pages
+            try:
+                exec(compile(self._here(fence.text), f"line {fence.line}", "exec"), self._names)  # noqa: S102 - our own pages
+            except Exception as error:  # noqa: BLE001 - whatever a page does
+                raise Refused(f"{printed.getvalue()}{type(error).__name__}: {error}") from error
         return printed.getvalue()
 
     def _here(self, text: str) -> str:
@@ -208,6 +228,25 @@ def emptied(client: Client) -> None:
         if not left:
             return
         assert time.monotonic() < deadline, "a page left something that cannot be deleted"
+
+
+def _typed(text: str) -> list[tuple[str, bool]]:
+    """Cut a script before each statement that looks; what prepares statements goes before each part. What cannot be read stays whole."""
+    script = parse_script(text)
+    if script.faults:
+        return [(text, False)]
+    parts: list[tuple[str, bool]] = []
+    prepared, pending = "", ""
+    for each in script.statements:
+        if isinstance(each.tree, SetProperty | Define):
+            prepared += f"{each.text};\n"
+        elif isinstance(each.tree, _LOOKING):
+            parts += [(prepared + pending, False)] if pending else []
+            parts.append((f"{prepared}{each.text};", True))
+            pending = ""
+        else:
+            pending += f"{each.text};\n"
+    return [*parts, (prepared + pending, False)] if pending or not parts else parts
 
 
 def _result(result: Mapping[str, Any]) -> str:
