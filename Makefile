@@ -48,7 +48,7 @@ faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two
 kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker, a schema registry or Debezium (Java and Maven; they are fetched once)
 	@$(BIN)/python -m pytest -m kafka tests/kafka tests/cdc $(ARGS)
 
-cdc-example: $(VENV)/classes-ok ## run docs/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
+cdc-example: $(VENV)/classes-ok ## run docs/guides/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
 	@$(BIN)/python -m examples.change_data
 
 soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing
