@@ -123,7 +123,7 @@ class Settings(BaseSettings):
         secrets_dir: ``file:PATH`` of connections reads below it only; None: it reads nothing. There on every host that runs queries.
         connection_hosts: names, patterns and networks that connections may reach, separated by commas
             (``*.kafka.example.com,10.0.0.0/8``); empty: all but link-local addresses.
-        pool_size: database connections of each pool; ``app/README.md`` counts them.
+        pool_size: database connections of each pool; ``docs/operations/sizing.md`` counts them.
     """
 
     model_config = SettingsConfigDict(
