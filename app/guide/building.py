@@ -21,7 +21,9 @@ from app.guide.gathering import PAGES, ROOT, gather
 CONFIG: Final = ROOT / "mkdocs.yml"
 SCRIPTS: Final = "assets/inline"
 _SCRIPT: Final = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>", re.DOTALL)
-_RUNS: Final = re.compile(r"\bsrc=|\btype=\"?(?!module|text/javascript)")
+_NO_TEXT: Final = re.compile(r"""\bsrc=|\btype=["']?(?!module|text/javascript)""")
+"""A script that is a file already, or data that does not run."""
+
 
 
 class NotBuilt(Exception):
@@ -41,17 +43,17 @@ def build() -> None:
     if done.returncode != 0:
         raise NotBuilt(f"{done.stdout}{done.stderr}".strip())
     for page in SITE.rglob("*.html"):
-        page.write_text(without_inline_scripts(page.read_text(), page))
+        page.write_text(without_inline_scripts(page.read_text(), page, SITE))
 
 
-def without_inline_scripts(html: str, page: Path) -> str:
+def without_inline_scripts(html: str, page: Path, site: Path) -> str:
     """Return a page whose scripts are files: the policy lets no others run. They stay where they are, so that they run in their order."""
 
     def _moved(found: re.Match[str]) -> str:
-        if not found["text"].strip() or _RUNS.search(found["attributes"]):
+        if not found["text"].strip() or _NO_TEXT.search(found["attributes"]):
             return found[0]
         name = f"{hashlib.sha256(found['text'].encode()).hexdigest()[:16]}.js"
-        target = SITE / SCRIPTS / name
+        target = site / SCRIPTS / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(found["text"])
         return f'<script{found["attributes"]} src="{os.path.relpath(target, page.parent)}"></script>'
