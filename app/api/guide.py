@@ -29,12 +29,12 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-cache",  # asked anew each time, and answered 304: the next version may be built at any moment
 }
-_ABSENT: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>The guide is not built</title>
-<body style="font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem; line-height: 1.5">
-<h1>The guide is not built</h1>
-<p>In a checkout of the source code, run <code>make guide</code> and load this page again. The package from a wheel has it built in.</p>
-<p>Until then, <a href="../docs">every request is described here</a>, and the texts are in <code>docs/</code> of the source code.</p>
-</body></html>"""
+_PAGE: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>:root {{ color-scheme: light dark }} body {{ font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem; line-height: 1.5 }}</style>
+</head><body><h1>{title}</h1>{text}</body></html>"""
+_ABSENT: Final = """<p>In a checkout of the source code, run <code>make guide</code> and load this page again. The package from a wheel has it built in.</p>
+<p>Until then, <a href="{top}../docs">every request is described here</a>, and the texts are in <code>docs/</code> of the source code.</p>"""
+_LOST: Final = """<p>The guide has no page here. <a href="{top}">Its first page</a> has a search.</p>"""
 
 
 class Guide:
@@ -64,10 +64,10 @@ class Guide:
             place, found = self._files.lookup_path(f"{path}index.html")
         if found is not None and stat.S_ISREG(found.st_mode):
             return self._files.file_response(place, found, scope)
-        place, found = self._files.lookup_path("404.html")
-        if found is None:
-            return HTMLResponse(_ABSENT, status_code=404)
-        return self._files.file_response(place, found, scope, status_code=404)
+        top = "../" * path.count("/") or "./"
+        _, home = self._files.lookup_path("index.html")
+        title, text = ("There is no such page", _LOST) if home is not None else ("The guide is not built", _ABSENT)
+        return HTMLResponse(_PAGE.format(title=title, text=text.format(top=top)), status_code=404)
 
 
 def guide_routes(site: Path = SITE) -> list[BaseRoute]:

@@ -42,6 +42,8 @@ def build() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"})
     if done.returncode != 0:
         raise NotBuilt(f"{done.stdout}{done.stderr}".strip())
+    for name in ("404.html", "sitemap.xml", "objects.inv"):
+        (SITE / name).unlink(missing_ok=True)  # they need to know the address of the site
     for page in SITE.rglob("*.html"):
         page.write_text(without_inline_scripts(page.read_text(), page, SITE))
 

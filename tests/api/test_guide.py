@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -16,7 +18,6 @@ from app.api.guide import ERRORS_PAGE, error_page, guide_routes
 def site(tmp_path: Path) -> Path:
     for name, text in (
         ("index.html", "home"),
-        ("404.html", "lost"),
         ("guides/late-data/index.html", "late"),
         ("assets/a.js", "script()"),
         (f"{ERRORS_PAGE}index.html", "errors"),
@@ -60,10 +61,12 @@ async def test_what_has_not_changed_is_not_sent_again(http: httpx.AsyncClient) -
 
 
 @pytest.mark.parametrize("path", ["/guide/nothing", "/guide/guides/", "/guide/..%2f..%2fetc/passwd", "/guide/%2e%2e/secret"])
-async def test_what_is_not_there_has_the_page_of_lost_ones(path: str, site: Path, http: httpx.AsyncClient) -> None:
+async def test_what_is_not_there_is_answered_with_the_way_to_the_first_page(path: str, site: Path, http: httpx.AsyncClient) -> None:
     (site.parent / "secret").write_text("secret")
     answer = await http.get(path)
-    assert (answer.status_code, answer.text) == (404, "lost")
+    assert answer.status_code == 404
+    (way,) = re.findall(r'href="(.+?)"', answer.text)
+    assert (await http.get(urljoin(path, way))).text == "home"
     assert "content-security-policy" in answer.headers
 
 
