@@ -49,11 +49,15 @@ class Page:
     Args:
         url: of the service.
         folder: of the page: where its files are, and its shells.
+
+    Attributes:
+        refusals: lines of the blocks that were refused, where the page shows what came.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url = url
         self._folder = folder
+        self.refusals: list[int] = []
         self._names: dict[str, Any] = {}
         self._http = httpx.Client(base_url=url, timeout=BLOCK_S)
         self._client = Client(url, timeout=BLOCK_S)
@@ -86,6 +90,7 @@ class Page:
         except Refused as refusal:
             if not is_refusal_shown:
                 raise StepFailed(f"line {fence.line}: {refusal.answer}") from None
+            self.refusals.append(fence.line)
             answer = refusal.answer
         return self._there(answer)
 
