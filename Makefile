@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client jar constraints clean
+.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client jar constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,7 +28,22 @@ $(VENV)/classes-ok: $(VENV)/dev-ok engine/spark/jars/slackwater.jar
 	@$(BIN)/python -m tests.classes
 	@touch $@
 
+# What the guide is made of; the reference is made of the code.
+GUIDE := app/guide/site/index.html
+$(GUIDE): $(VENV)/demo-ok mkdocs.yml $(shell find docs app engine client -name '*.md' -o -name '*.py' -o -path 'docs/*.svg')
+	@echo "Building the guide ..."
+	@$(BIN)/python -m app.guide
+
+guide: $(GUIDE) ## build the documentation that the service shows at /guide
+
+guide-run: $(VENV)/classes-ok ## run the blocks of the guide's pages against a service and compare their answers (PAGE=docs/tutorial.md: of one)
+	@$(BIN)/python -m tests.guide $(PAGE) $(ARGS)
+
+guide-fill: $(VENV)/classes-ok ## the same, and write the answers into the page (PAGE=docs/tutorial.md)
+	@$(BIN)/python -m tests.guide --fill $(PAGE) $(ARGS)
+
 demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real flights and weather, show the results
+	@$(MAKE) --no-print-directory guide || echo "The service shows no guide; everything else works."
 	@$(BIN)/python -m app.demo $(ARGS)
 
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
@@ -64,9 +79,6 @@ lint: $(VENV)/dev-ok ## format, lint, types, import rules
 bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 	@$(BIN)/python -m tests.bench nxt $(ARGS)
 
-reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that reads definitions
-	@$(BIN)/python -m app.cli.reference > docs/reference.md
-
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py
 
@@ -79,4 +91,4 @@ constraints: $(VENV)/python-ok ## write constraints.txt with the newest versions
 	@$(BIN)/python .ci/constraints.py $(VENV)/resolved.json
 
 clean: ## remove the environment and what the demo kept
-	@rm -rf $(VENV) .slackwater
+	@rm -rf $(VENV) .slackwater .guide app/guide/site
