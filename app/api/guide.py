@@ -64,7 +64,9 @@ class Guide:
             place, found = self._files.lookup_path(f"{path}index.html")
         if found is not None and stat.S_ISREG(found.st_mode):
             return self._files.file_response(place, found, scope)
-        top = "../" * path.count("/") or "./"
+        # As it was sent: an escaped slash divides nothing there.
+        depth = scope.get("raw_path", scope["path"].encode()).count(b"/") - scope.get("root_path", "").count("/") - 1
+        top = "../" * depth or "./"
         _, home = self._files.lookup_path("index.html")
         title, text = ("There is no such page", _LOST) if home is not None else ("The guide is not built", _ABSENT)
         return HTMLResponse(_PAGE.format(title=title, text=text.format(top=top)), status_code=404)
