@@ -117,6 +117,8 @@ class Page:
             return error.code == "query_not_found"
         if status.state == "failed" or (status.state in ("stopped", "paused") and status.state == status.desired_state):
             return True  # a new query is stopped, too, until a driver takes it
+        if status.state == "running" and status.lag is None and status.committed_at is not None:
+            return status.limited_by == "input"  # of files nobody knows how far they reach
         return status.is_caught_up or bool(_WAITS & {*status.conditions})
 
     def _sql(self, fence: Fence) -> str:
