@@ -123,8 +123,10 @@ class Page:
             status = self._client.query(name).status()
         except ServiceError as error:
             return error.code == "query_not_found"
-        if status.state in ("failed", "stopped", "paused") and status.has_reached(status.state):
-            return True
+        if status.state == "failed" or (status.state in ("stopped", "paused") and status.state == status.desired_state):
+            return True  # a new query is stopped, too, until a driver takes it
+        if status.state == "running" and status.lag is None and status.committed_at is not None:
+            return status.limited_by == "input"  # of files nobody knows how far they reach
         return status.is_caught_up or bool(_WAITS & {*status.conditions})
 
     def _sql(self, fence: Fence) -> str:
