@@ -13,7 +13,7 @@ from slackwater import Client
 
 from tests.conftest import ROOT
 from tests.guide.answers import written
-from tests.guide.blocks import Fence, filled, steps
+from tests.guide.blocks import Fence, PageInvalid, filled, steps
 from tests.guide.pages import Runner, all_pages, runner
 from tests.guide.running import StepFailed, page_on
 
@@ -34,7 +34,10 @@ def main() -> int:
     is_right = True
     with _service(options.url) as service:
         for page in options.pages or all_pages():
-            problem = _run(service, str(Path(page)), is_filled=options.fill)
+            try:
+                problem = _run(service, str(Path(page)), is_filled=options.fill)
+            except PageInvalid as error:
+                problem = str(error)
             is_right = is_right and problem is None
             sys.stdout.write(f"{page}: {'right' if problem is None else problem}\n")
             sys.stdout.flush()
@@ -45,7 +48,7 @@ def _run(service: Runner, page: str, *, is_filled: bool) -> str | None:
     """Run a page; return what is wrong with it."""
     path = ROOT / page
     answers: list[tuple[Fence, str]] = []
-    problem = None
+    problem: str | None = None
     with page_on(service.url, service.folder(page)) as running:
         for step in steps(path):
             try:
@@ -59,6 +62,8 @@ def _run(service: Runner, page: str, *, is_filled: bool) -> str | None:
             except StepFailed as error:
                 problem = str(error)
                 break
+        for line in running.refusals if is_filled else ():
+            sys.stdout.write(f"{page}:{line}: was refused; the page shows why\n")
     if answers:
         path.write_text(filled(path.read_text(), answers))
     return problem

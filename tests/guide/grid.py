@@ -23,7 +23,7 @@ def cell(value: Any) -> str:
     """Return a value as a cell shows it."""
     if value is None:
         return "NULL"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _padded(text: str, width: int, is_right: bool) -> str:

@@ -10,10 +10,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 from slackwater import Client, ServiceError
@@ -30,8 +32,9 @@ ADDRESS: Final = re.compile(r"(?:localhost|127\.0\.0\.1):8080")
 DATA: Final = "/data/"
 """Where pages have files: the folder of the page stands for it."""
 
-SETTLED_S: Final = 90.0
-BLOCK_S: Final = 120.0
+SETTLED_S: Final = 240.0
+BLOCK_S: Final = 300.0
+_DEMO: Final = "make demo\n"
 _NDJSON: Final = "application/x-ndjson"
 _LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print)
 _PREPARING: Final = ("SET ", "UNSET ", "DEFINE ", "UNDEFINE ")
@@ -49,11 +52,15 @@ class Page:
     Args:
         url: of the service.
         folder: of the page: where its files are, and its shells.
+
+    Attributes:
+        refusals: lines of the blocks that were refused, where the page shows what came.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url = url
         self._folder = folder
+        self.refusals: list[int] = []
         self._names: dict[str, Any] = {}
         self._http = httpx.Client(base_url=url, timeout=BLOCK_S)
         self._client = Client(url, timeout=BLOCK_S)
@@ -86,6 +93,7 @@ class Page:
         except Refused as refusal:
             if not is_refusal_shown:
                 raise StepFailed(f"line {fence.line}: {refusal.answer}") from None
+            self.refusals.append(fence.line)
             answer = refusal.answer
         return self._there(answer)
 
@@ -123,17 +131,17 @@ class Page:
 
     def _sql(self, fence: Fence) -> str:
         """Carry a script out as somebody would who types it: what only looks sees what the statements before it led to."""
-        answers: list[str] = []
+        results: list[_Result] = []
         for script, is_looking in _typed(self._here(fence.text)):
             if is_looking:
                 self._settle()
             try:
-                answers += self._statements(script)
+                results += self._statements(script)
             except Refused as refusal:
-                raise Refused("\n\n".join([*answers, refusal.answer])) from None
-        return "\n\n".join(answers)
+                raise Refused("\n\n".join([*_shown(results), refusal.answer])) from None
+        return "\n\n".join(_shown(results))
 
-    def _statements(self, script: str) -> list[str]:
+    def _statements(self, script: str) -> list[_Result]:
         answer = self._http.post(
             "/v1/statements",
             content=script.encode(),
@@ -142,7 +150,7 @@ class Page:
         if answer.status_code >= 400:
             raise Refused(_sentences(answer.json()))
         if answer.headers["content-type"].startswith(_NDJSON):
-            return [_pushed(answer.text)]
+            return [_Result(_pushed(answer.text), has_rows=True)]
         return [_result(each) for each in answer.json()["results"] if not each["statement"].startswith(_PREPARING)]
 
     def _request(self, fence: Fence) -> str:
@@ -161,11 +169,15 @@ class Page:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "CURL_HOME": str(self._folder),
             "HOME": str(self._folder),
-            "SLACKWATER_URL": self._url,
             "COLUMNS": "120",
         }
+        command = self._here(fence.text)
+        if fence.text == _DEMO:
+            # The demo feeds the service that runs at its port, and leaves it running.
+            environment["SLACKWATER_PORT"] = str(urlsplit(self._url).port)
+            command = "python -m app.demo --once"
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", self._here(fence.text)],
+            ["bash", "-euo", "pipefail", "-c", command],
             cwd=self._folder, env=environment, capture_output=True, text=True, timeout=BLOCK_S, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -251,10 +263,22 @@ def _typed(text: str) -> list[tuple[str, bool]]:
     return [*parts, (prepared + pending, False)] if pending or not parts else parts
 
 
-def _result(result: Mapping[str, Any]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Result:
+    text: str
+    has_rows: bool
+
+
+def _shown(results: Sequence[_Result]) -> list[str]:
+    """Return the rows that statements gave; what they said in words only where none gave rows."""
+    has_rows = any(each.has_rows for each in results)
+    return [each.text for each in results if each.has_rows or not has_rows]
+
+
+def _result(result: Mapping[str, Any]) -> _Result:
     if result.get("columns") is None:
-        return str(result["message"])
-    return grid([each["name"] for each in result["columns"]], result["rows"])
+        return _Result(str(result["message"]), has_rows=False)
+    return _Result(grid([each["name"] for each in result["columns"]], result["rows"]), has_rows=True)
 
 
 def _pushed(text: str) -> str:
