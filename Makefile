@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client jar constraints clean
+.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client jar constraints deploy-pages deploy-tools deploy-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,10 +74,25 @@ lint: $(VENV)/dev-ok ## format, lint, types, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/yamllint -d "{extends: relaxed, rules: {line-length: disable}}" docker-compose.yml
+	@$(BIN)/yamllint -d "{extends: relaxed, rules: {line-length: disable}}" docker-compose.yml deploy/prometheus deploy/helm/slackwater/Chart.yaml deploy/helm/slackwater/values.yaml tests/deploy
 
 bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 	@$(BIN)/python -m tests.bench nxt $(ARGS)
+
+deploy-pages: $(VENV)/dev-ok ## write the dashboard and the page of the alerts anew (deploy/)
+	@$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/slackwater.json
+	@$(BIN)/python deploy/prometheus/alerts_page.py > deploy/prometheus/README.md
+
+# Versions that the tests were run with; newer ones do as well.
+# Without Prometheus' service discovery, which nothing here uses, promtool takes a part of the time to build.
+deploy-tools: $(VENV)/dev-ok ## build promtool, helm and kubeconform, which check deploy/, into .venv/bin (needs Go; ten minutes)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[deploy]'
+	@GOBIN=$(CURDIR)/$(BIN) go install -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0
+	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	@GOBIN=$(CURDIR)/$(BIN) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+
+deploy-check: $(VENV)/dev-ok ## check rules, dashboard and chart, with those tools where they are there
+	@$(BIN)/python -m pytest -n 0 -m '' tests/deploy $(ARGS)
 
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py

@@ -91,6 +91,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.guards = guards(is_key_required=settings.is_key_required)
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
+    app.state.has_ready_driver = (lambda: supervisor.is_ready) if supervisor is not None else lambda: False
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     if not settings.is_key_required:

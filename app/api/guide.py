@@ -30,7 +30,7 @@ _HEADERS: Final = {
     "Cache-Control": "no-cache",  # asked anew each time, and answered 304: the next version may be built at any moment
 }
 _PAGE: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>:root {{ color-scheme: light dark }} body {{ font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; 
+<style>:root {{ color-scheme: light dark }} body {{ font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto;
 padding: 0 1rem; line-height: 1.5 }}</style>
 </head><body><h1>{title}</h1>{text}</body></html>"""
 _ABSENT: Final = """<p>In a checkout of the source code, run <code>make guide</code> and load this page again. The package from a wheel

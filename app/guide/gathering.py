@@ -20,6 +20,8 @@ READMES: Final[Mapping[str, str]] = {
     "engine/README.md": "inside/engine.md",
     "client/README.md": "guides/client.md",
     "app/testing/README.md": "reference/test-files.md",
+    "deploy/README.md": "operations/deploying.md",
+    "deploy/prometheus/README.md": "operations/alerts.md",
 }
 """Documents that stand beside their code: they are pages as they are."""
 
