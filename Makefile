@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client jar constraints deploy-pages deploy-tools deploy-check clean
+.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client jar constraints deploy-pages deploy-tools deploy-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,7 +28,22 @@ $(VENV)/classes-ok: $(VENV)/dev-ok engine/spark/jars/slackwater.jar
 	@$(BIN)/python -m tests.classes
 	@touch $@
 
+# What the guide is made of; the reference is made of the code.
+GUIDE := app/guide/site/index.html
+$(GUIDE): $(VENV)/demo-ok mkdocs.yml $(shell find docs app engine client -name '*.md' -o -name '*.py' -o -path 'docs/*.svg')
+	@echo "Building the guide ..."
+	@$(BIN)/python -m app.guide
+
+guide: $(GUIDE) ## build the documentation that the service shows at /guide
+
+guide-run: $(VENV)/classes-ok ## run the blocks of the guide's pages against a service and compare their answers (PAGE=docs/tutorial.md: of one)
+	@$(BIN)/python -m tests.guide $(PAGE) $(ARGS)
+
+guide-fill: $(VENV)/classes-ok ## the same, and write the answers into the page (PAGE=docs/tutorial.md)
+	@$(BIN)/python -m tests.guide --fill $(PAGE) $(ARGS)
+
 demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real flights and weather, show the results
+	@$(MAKE) --no-print-directory guide || echo "The service shows no guide; everything else works."
 	@$(BIN)/python -m app.demo $(ARGS)
 
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
@@ -48,7 +63,7 @@ faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two
 kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker, a schema registry or Debezium (Java and Maven; they are fetched once)
 	@$(BIN)/python -m pytest -m kafka tests/kafka tests/cdc $(ARGS)
 
-cdc-example: $(VENV)/classes-ok ## run docs/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
+cdc-example: $(VENV)/classes-ok ## run docs/guides/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
 	@$(BIN)/python -m examples.change_data
 
 soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing
@@ -63,9 +78,6 @@ lint: $(VENV)/dev-ok ## format, lint, types, import rules
 
 bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 	@$(BIN)/python -m tests.bench nxt $(ARGS)
-
-reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that reads definitions
-	@$(BIN)/python -m app.cli.reference > docs/reference.md
 
 deploy-pages: $(VENV)/dev-ok ## write the dashboard and the page of the alerts anew (deploy/)
 	@$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/slackwater.json
@@ -94,4 +106,4 @@ constraints: $(VENV)/python-ok ## write constraints.txt with the newest versions
 	@$(BIN)/python .ci/constraints.py $(VENV)/resolved.json
 
 clean: ## remove the environment and what the demo kept
-	@rm -rf $(VENV) .slackwater
+	@rm -rf $(VENV) .slackwater .guide app/guide/site
