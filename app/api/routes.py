@@ -22,6 +22,8 @@ from app.api import (
     late_records,
     lateness,
     lineage,
+    me,
+    overview,
     queries,
     query_events,
     reads,
@@ -52,6 +54,7 @@ ROUTERS = (
     rewinds.router,
     statements.router,
     status.router,
+    overview.router,
     query_events.router,
     history.router,
     lineage.router,
@@ -62,11 +65,21 @@ ROUTERS = (
     functions.router,
     error_pages.router,
     connections.router,
+    me.router,
     api_keys.router,
     audit.router,
     service.router,
 )
-PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
+PAGED = (
+    audit.router,
+    records.router,
+    history.router,
+    lineage.router,
+    overview.router,
+    lateness.router,
+    explain.router,
+    late_records.router,
+)
 
 
 @cache
