@@ -16,8 +16,9 @@ from app.api.browsers import BrowserGuard
 from app.api.deps import OUTSIDE, Services
 from app.api.edge import BodyLimits, Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
+from app.api.plain_route import PlainRoutes
 from app.api.problems import install_error_handlers
-from app.api.routes import routes
+from app.api.routes import PLAIN, routes
 from app.api.scraping import Scraper
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
@@ -92,6 +93,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
+    app.add_middleware(PlainRoutes, routes=PLAIN, handlers=app.exception_handlers)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names)
     body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
