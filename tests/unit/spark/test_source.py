@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import Clock, SourceSpec
@@ -34,9 +35,10 @@ def an_input(index: int, alias: str, feed: str, kind: Any = "stream") -> Input:
 
 @dataclass
 class FakeFeed(UsualAnswers):
-    """A feed whose partitions are as long as ``length`` says, in chunks of ten records at one record per ``step_ms``.
+    """A feed whose partitions are as long as ``length`` says, in chunks of some records at one record per ``step_ms``.
 
     Attributes:
+        chunk_rows: records of a chunk.
         looked_at: where each look at chunks began.
         are_dated: whether it was asked for their event times.
     """
@@ -46,6 +48,7 @@ class FakeFeed(UsualAnswers):
     looked_at: list[int] = field(default_factory=list)
     are_dated: set[bool] = field(default_factory=set)
     step_ms: int = 1
+    chunk_rows: int = 10
 
     @property
     def is_announced(self) -> bool:
@@ -60,9 +63,10 @@ class FakeFeed(UsualAnswers):
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
         self.looked_at.append(start)
         self.are_dated.add(is_dated)
-        ends = [min(first + 10, self.length[partition]) for first in range(start, self.length[partition], 10)]
-        times = [(max(end - 10, start) * self.step_ms, (end - 1) * self.step_ms) if is_dated else (None, None) for end in ends]
-        return [Chunk(end, 10, 1_000, span[1]) for end, span in zip(ends, times, strict=True)]
+        rows = self.chunk_rows
+        ends = [min(first + rows, self.length[partition]) for first in range(start, self.length[partition], rows)]
+        times = [(max(end - rows, start) * self.step_ms, (end - 1) * self.step_ms) if is_dated else (None, None) for end in ends]
+        return [Chunk(end, rows, 1_000, span[1]) for end, span in zip(ends, times, strict=True)]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         return min(max(start, -(-bound_ms // self.step_ms)), end)
@@ -130,6 +134,41 @@ def test_positions_and_clock_move_together() -> None:
     assert latest(planner, offset) is offset
 
 
+class Elected(FakeFeed):
+    """A feed whose log has an epoch, and whose records before ``replaced`` are others since epoch 2."""
+
+    epoch = 1
+    replaced = 0
+
+    def epochs(self) -> Mapping[int, int]:
+        return {0: self.epoch}
+
+    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
+        if epochs[0] < 2 <= self.epoch and positions[0] > self.replaced:
+            raise SourceUnavailable(f"{positions[0]} was read, {committed[0]} is committed")
+
+
+def test_epochs_are_kept_with_the_positions_that_were_read_under_them() -> None:
+    feed = Elected(Feed("log:a", "log", "a"), {0: 30})
+    planner = a_planner(feed, a_feed("b", p0=10))
+    first = latest(planner, planner.start)
+    assert first["epochs"] == {"log:a": {"0": 1}}
+    feed.epoch, feed.length, feed.replaced = 2, {0: 50}, 30
+    second = latest(planner, json.loads(json.dumps(first)))
+    assert (second["feeds"]["log:a"], second["epochs"]) == ({"0": 50}, {"log:a": {"0": 2}})
+    feed.replaced = 20
+    assert latest(planner, second) is second
+    with pytest.raises(SourceUnavailable, match="30 was read, 0 is committed"):
+        latest(planner, first)
+
+
+def test_a_cursor_from_before_there_were_epochs_is_taken_as_it_is() -> None:
+    feed = Elected(Feed("log:a", "log", "a"), {0: 30})
+    feed.epoch = 7
+    planner = a_planner(feed)
+    assert latest(planner, {"feeds": {"log:a": {"0": 10}}, "now_ms": 1})["epochs"] == {"log:a": {"0": 7}}
+
+
 def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
     feed = a_feed("a", p0=30)
     before = latest(first := a_planner(feed), first.start)
@@ -177,6 +216,15 @@ def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     first = latest(planner, planner.start)
     assert first["feeds"]["log:a"]["0"] == 30
     assert latest(planner, first)["feeds"]["log:a"]["0"] == 60
+
+
+def test_a_launch_begins_with_a_small_batch_and_takes_twice_as_much_each_time_up_to_its_bound() -> None:
+    planner = a_planner(replace(a_feed("a", p0=2_000_000), chunk_rows=5_000), max_rows=400_000)
+    cursors = [planner.start]
+    for _ in range(5):
+        cursors.append(latest(planner, cursors[-1]))
+    ends = [cursor["feeds"]["log:a"]["0"] for cursor in cursors]
+    assert [end - start for start, end in pairwise(ends)] == [FIRST_ROWS, 2 * FIRST_ROWS, 400_000, 400_000, 400_000]
 
 
 @pytest.mark.parametrize("feeds", [1, 2])
