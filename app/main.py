@@ -18,8 +18,9 @@ from app.api.deps import OUTSIDE, Services
 from app.api.edge import BodyLimits, Edge
 from app.api.guide import guide_routes
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
+from app.api.plain_route import PlainRoutes
 from app.api.problems import install_error_handlers
-from app.api.routes import routes
+from app.api.routes import PLAIN, routes
 from app.api.scraping import Scraper
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
@@ -95,6 +96,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.has_ready_driver = (lambda: supervisor.is_ready) if supervisor is not None else lambda: False
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
+    app.add_middleware(PlainRoutes, routes=PLAIN, handlers=app.exception_handlers)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names)
     body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)

@@ -121,7 +121,7 @@ class Edge:
         return receive_limited
 
     def _observe(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count the request, and log it: writes and failures at INFO, reads and refusals for overload at DEBUG.
+        """Count the request, and log it: writes and failures at INFO; reads, appends and refusals for overload at DEBUG.
 
         The path stays out: it can hold keys of rows.
         """
@@ -138,7 +138,8 @@ class Edge:
         if self._tracing is not None:
             self._tracing.record(_span(scope, method, route, status, seconds))
         # A refusal for overload is counted; a line for each would be load of its own.
-        is_quiet = status == HTTPStatus.TOO_MANY_REQUESTS or (status < HTTPStatus.BAD_REQUEST and method in READING)
+        is_frequent = method in READING or (method == "POST" and route.endswith("/records"))
+        is_quiet = status == HTTPStatus.TOO_MANY_REQUESTS or (status < HTTPStatus.BAD_REQUEST and is_frequent)
         level = logging.DEBUG if is_quiet else logging.INFO
         if _ENABLED(level):
             log.log(

@@ -39,6 +39,7 @@ from app.api import (
 from app.api.access import guards
 from app.api.deps import PageRead
 from app.api.documented import problems
+from app.api.plain_route import PlainRoute
 
 ROUTERS = (
     reads.keys,  # first, for routers are tried in turn
@@ -72,6 +73,11 @@ ROUTERS = (
     audit.router,
     service.router,
 )
+PLAIN: tuple[PlainRoute, ...] = tuple(
+    route for router in (reads.keys, appending.router) for route in router.routes if isinstance(route, PlainRoute)
+)
+"""Routes that are tried before all others: no other one has their paths and methods."""
+
 PAGED = (
     audit.router,
     records.router,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import anyio.to_thread
@@ -53,13 +53,13 @@ class Bell:
                 ) as connection:
                     # The database may have been put back while nobody listened.
                     await anyio.to_thread.run_sync(_notice, self._dsn)
+                    connection.add_notify_handler(lambda each: self.ring(each.payload))  # what comes with answers
                     for channel in CHANNELS:
                         await connection.execute(f"LISTEN {channel}")
                     # What was rung while nobody listened is lost: let everybody look.
                     for query_id in list(self._waiters):
                         self.ring(query_id)
-                    async for notification in connection.notifies():
-                        self.ring(notification.payload)
+                    await _heard(connection, self.ring)
             except psycopg.Error as error:
                 log.warning("bell_connection_lost", error=str(error))
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -85,6 +85,36 @@ class Bell:
             waiters.discard(waiter)
             if not waiters:
                 self._waiters.pop(str(query_id), None)
+
+
+async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str], None]) -> None:
+    """Ring for each notification until the connection is lost.
+
+    ``AsyncConnection.notifies`` wakes up ten times a second for nothing, and costs a tenth of a millisecond for each notification.
+
+    Raises:
+        psycopg.OperationalError: it is lost.
+    """
+    loop = asyncio.get_running_loop()
+    lost: asyncio.Future[None] = loop.create_future()
+    link, encoding = connection.pgconn, connection.info.encoding
+
+    def listen() -> None:
+        try:
+            link.consume_input()
+            while (found := link.notifies()) is not None:
+                ring(found.extra.decode(encoding))
+        except psycopg.Error as error:
+            if not lost.done():
+                lost.set_exception(error)
+
+    listen()  # what came with the answer to LISTEN
+    number = connection.fileno()
+    loop.add_reader(number, listen)
+    try:
+        await lost
+    finally:
+        loop.remove_reader(number)
 
 
 def _notice(dsn: str) -> None:

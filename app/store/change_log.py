@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import polars as pl
 import psycopg
 
-from app.domain.record_json import encode_keyed
+from app.domain.record_json import FEW_ROWS, encode_keyed
 from app.store.followed import Followed
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
 from engine.connectors.conform import nulls
 from engine.connectors.log.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
 from engine.connectors.log.storage import READ_SQL, cut_batch
+from engine.connectors.packets import decode_frame
 from engine.connectors.sink import REPLAYED
 from engine.core.frames import only
 
@@ -166,14 +168,49 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
     if frame.is_empty():
         return []
     keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
+    offsets, times, ops, marks = (frame.get_column(name).to_list() for name in ("_offset", "_ts", "_op", REPLAYED))
+    if followed.is_derived:
+        places = list(zip(*(frame.get_column(name).to_list() for name in PLACE_COLUMNS), strict=True))
+    else:
+        places = [(partition, offset) for offset in offsets]
+    return _items(followed, partition, zip(offsets, times, ops, marks, places, keys, rows, strict=True))
+
+
+def few_changes(
+    followed: Followed, rows: Sequence[tuple[Any, ...]], start: int, end: int, *, has_text_numbers: bool
+) -> list[Item] | None:
+    """Return what ``encode_changes`` makes of what ``READ_SEQUENCE_SQL`` gives, where that is little and has nothing special.
+
+    A frame of changes costs more than their text. None: make it.
+    """
+    if followed.part is not None or sum(row[1] for row in rows) > FEW_ROWS:
+        return None
+    items: list[Item] = []
+    for sequence, count, partition, base, payload in rows:
+        frame = decode_frame(payload)
+        present = set(frame.columns)
+        if frame.height != count or REPLAYED in present or not present.issuperset(followed.columns.names):
+            return None
+        first, last = max(start - sequence, 0), min(end - sequence, count)
+        if last - first < count:
+            frame = frame.slice(first, max(last - first, 0))
+        keys, texts = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
+        times, ops = (frame.get_column(name).to_list() for name in ("_ts", "_op"))
+        offsets, own = range(sequence + first, sequence + last), range(base + first, base + last)
+        places = zip(repeat(partition, len(own)), own, strict=True)
+        items += _items(followed, 0, zip(offsets, times, ops, repeat(False, len(own)), places, keys, texts, strict=True))
+    return items
+
+
+def _items(
+    followed: Followed, partition: int, changes: Iterable[tuple[int, int, int, bool, tuple[int, int], str, str]]
+) -> list[Item]:
+    """Write changes: offset, event time, op, whether it is replayed, where it is kept, and the texts of its key and its row."""
     upsert = "append" if followed.kind == "stream" else "upsert"
-    items = []
     part = "" if followed.part is None else f'"part":{json.dumps(followed.part)},'
-    service = (frame.get_column(name).to_list() for name in ("_offset", "_ts", "_op", REPLAYED))
-    places = zip(*(frame.get_column(name).to_list() for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
-    for offset, ts, op, is_replayed, key, row in zip(*service, keys, rows, strict=True):
-        own = (partition, offset) if places is None else next(places)
-        number = "" if places is None else f'"sequence":{offset},{part}'
+    items = []
+    for offset, ts, op, is_replayed, own, key, row in changes:
+        number = f'"sequence":{offset},{part}' if followed.is_derived else ""
         # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
         is_delete = op != OP_UPSERT
         items.append(

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from app.errors import Unavailable
-from app.store.change_log import STRETCH_ROWS, Connection, Heads, Stretch, encode_changes, numbered_frame
+from app.store.change_log import STRETCH_ROWS, Connection, Heads, Stretch, encode_changes, few_changes, numbered_frame
 from app.store.followed import Followed
 
 SMALL_BYTES = 64 * 1024
@@ -134,6 +134,9 @@ def _news(lanes: Sequence[tuple[Followed, list[tuple[Any, ...]]]], start: int, *
     end = found[0][1]
 
     def read() -> Stretch:
+        few = few_changes(followed, blocks, start, end, has_text_numbers=has_text_numbers)
+        if few is not None:
+            return Stretch(few, end)
         frame = numbered_frame(followed, blocks, start, end)
         return Stretch(encode_changes(followed, 0, frame, has_text_numbers=has_text_numbers), end)
 
