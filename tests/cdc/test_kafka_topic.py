@@ -103,6 +103,7 @@ def as_avro(registry: RealRegistry) -> dict[str, str]:
             "apicurio.registry.url": registry.native_url,
             "apicurio.registry.auto-register": "true",
             "apicurio.registry.find-latest": "true",
+            "apicurio.registry.headers.enabled": "false",  # else the number is in the record's headers, where Confluent's clients do not look
             "apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
             "apicurio.registry.use-id": "contentId",  # the number that its Confluent-compatible interface knows
             "schema.name.adjustment.mode": "avro",

@@ -54,7 +54,7 @@ _COORDINATOR: Final = {
     KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }  # fmt: skip
 _REFUSED: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "who asks may not write to the topic; allow WRITE on it",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "who asks may not write to the topic, or not keep its position there; allow WRITE and READ on it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "who asks may not use the group; allow READ on groups that begin with slackwater-",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "who asks may not use transactions; allow WRITE and DESCRIBE on transactional ids that "
     "begin with slackwater-, or say at_least_once",
