@@ -84,8 +84,9 @@ class Program(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See ``click.Group``; a command whose options are completed is there with them."""
         name, command, rest = super().resolve_command(ctx, args)
-        is_added = name is not None and name not in self.commands and name in added()
-        return name, _loaded(name) if is_added else command, rest
+        if name is not None and name not in self.commands and name in added():
+            command = _loaded(name)
+        return name, command, rest
 
 
 class _WithService(Program):
