@@ -23,6 +23,8 @@ from app.api import (
     late_records,
     lateness,
     lineage,
+    me,
+    overview,
     queries,
     query_events,
     reads,
@@ -53,6 +55,7 @@ ROUTERS = (
     rewinds.router,
     statements.router,
     status.router,
+    overview.router,
     query_events.router,
     history.router,
     lineage.router,
@@ -64,11 +67,21 @@ ROUTERS = (
     functions.router,
     error_pages.router,
     connections.router,
+    me.router,
     api_keys.router,
     audit.router,
     service.router,
 )
-PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
+PAGED = (
+    audit.router,
+    records.router,
+    history.router,
+    lineage.router,
+    overview.router,
+    lateness.router,
+    explain.router,
+    late_records.router,
+)
 
 
 @cache
