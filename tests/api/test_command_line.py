@@ -379,7 +379,7 @@ def test_the_shell_completes_names_of_the_service_and_says_nothing_where_that_is
 
 
 def test_the_definitions_of_the_document_are_right(run: Run, filled: Client, tmp_path: Path) -> None:
-    blocks = re.findall(r"```(sql|yaml)\n(.*?)```", (ROOT / "docs" / "command-line.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```(sql|yaml)\n(.*?)```", (ROOT / "docs" / "guides" / "command-line.md").read_text(), re.DOTALL)
     for number, (kind, text) in enumerate(blocks):
         (tmp_path / f"{number}.{kind}").write_text(text)
     run("apply", str(tmp_path), "--yes")

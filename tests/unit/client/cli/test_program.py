@@ -128,7 +128,7 @@ def commands_of(document: str) -> Iterator[list[str]]:
                 yield words[1:]
 
 
-@pytest.mark.parametrize("arguments", list(commands_of((ROOT / "docs" / "command-line.md").read_text())), ids=" ".join)
+@pytest.mark.parametrize("arguments", list(commands_of((ROOT / "docs" / "guides" / "command-line.md").read_text())), ids=" ".join)
 def test_every_command_of_the_document_can_be_read(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "--install-completion" in arguments:
         return
