@@ -5,8 +5,10 @@ FROM python:3.12-slim-bookworm AS base
 FROM base AS requirements
 WORKDIR /build
 COPY pyproject.toml ./
-RUN python -c "import pathlib, tomllib; project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
-    extras = project['optional-dependencies']; foreign = [each for each in project['dependencies'] if each != 'slackwater-client']; print(*foreign, *extras['otel'], *extras['embedded'], sep='\n')" > requirements.txt
+COPY client/pyproject.toml client/
+RUN python -c "import pathlib, tomllib; project, client = (tomllib.loads(pathlib.Path(each).read_text())['project'] for each in ('pyproject.toml', 'client/pyproject.toml')); \
+    extras = project['optional-dependencies']; foreign = [each for each in project['dependencies'] if not each.startswith('slackwater-client')]; \
+    print(*foreign, *client['optional-dependencies']['cli'], *extras['otel'], *extras['embedded'], sep='\n')" > requirements.txt
 
 # The guide, which the wheel carries: its reference is made of the code, so it needs everything that the code imports.
 FROM base AS guide

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from app.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
 from tests.api.live_server import live
+from tests.conftest import ROOT
 
 Run = Callable[..., Result]
 TOTALS = {"name": "totals", "from": {"stream": "departures"}, "group_by": ["origin"], "aggregate": {"flights": "count(*)"},
@@ -374,3 +376,11 @@ def test_the_shell_completes_names_of_the_service_and_says_nothing_where_that_is
     assert completed("slackwater status --wait caught") == ["caught_up"]
     monkeypatch.setenv("SLACKWATER_URL", "http://127.0.0.1:9")
     assert completed("slackwater pause ") == []
+
+
+def test_the_definitions_of_the_document_are_right(run: Run, filled: Client, tmp_path: Path) -> None:
+    blocks = re.findall(r"```(sql|yaml)\n(.*?)```", (ROOT / "docs" / "guides" / "command-line.md").read_text(), re.DOTALL)
+    for number, (kind, text) in enumerate(blocks):
+        (tmp_path / f"{number}.{kind}").write_text(text)
+    run("apply", str(tmp_path), "--yes")
+    assert {each.name for each in filled.queries.list()} == {"totals", "miles", "delays"}

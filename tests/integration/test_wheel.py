@@ -186,6 +186,9 @@ def test_the_client_s_wheel_has_its_package_alone_and_works_with_httpx_alone(cli
         [python, "-P", "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.stdout == "this needs pyarrow: pip install 'slackwater-client[arrow]'\n", done.stderr
+    program = [python.with_name("slackwater"), "get"]
+    done = subprocess.run(program, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "the command line needs typer: pip install 'slackwater-client[cli]'\n")
 
 
 def test_whatever_is_imported_is_declared() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import typer
+from slackwater.cli.opened import PANEL
+from slackwater.cli.program import cli as program
 
 from app.cli.commands import cli
 from app.guide.markdown import block, code, page, prose, table
@@ -13,18 +15,30 @@ from app.guide.markdown import block, code, page, prose, table
 NAME: Final = "slackwater"
 _HEAD: Final = """# Command line
 
-`slackwater COMMAND --help` says the same in a terminal."""
+`slackwater COMMAND --help` says the same in a terminal. [The guide](../guides/command-line.md) shows what to do with it."""
+_COMMON: Final = "## Options of every command that asks a service"
 
 
 def commands() -> str:
     """Return the page."""
     rows = [(f"[{code(path)}](#{path.replace(' ', '-')})", _first(command)) for path, command in leaves()]
-    return page(_HEAD, table(("Command", "Does"), rows), *(_command(path, command) for path, command in leaves()))
+    found: dict[str, Any] = {}
+    for path, command in leaves():
+        context = command.make_context(path, [], resilient_parsing=True)
+        found |= {each.name: (each, context) for each in command.params if _is_common(each)}
+    common = table(("Option", "Default", "Meaning"), (_option(each, context) for each, context in found.values()))
+    return page(
+        _HEAD, table(("Command", "Does"), rows), _COMMON, common, *(_command(path, command) for path, command in leaves())
+    )
 
 
 def leaves() -> list[tuple[str, Any]]:
     """Return every command that does something, with all its words."""
-    return list(_leaves(NAME, typer.main.get_command(cli)))
+    return sorted((each for of in (program, cli) for each in _leaves(NAME, typer.main.get_command(of))), key=lambda each: each[0])
+
+
+def _is_common(option: Any) -> bool:
+    return option.param_type_name == "option" and getattr(option, "rich_help_panel", None) == PANEL
 
 
 def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -41,7 +55,7 @@ def _command(path: str, command: Any) -> str:
     context = command.make_context(path, [], resilient_parsing=True)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     arguments = [each for each in command.params if each.param_type_name == "argument" and not getattr(each, "hidden", False)]
-    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden and not _is_common(each)]
     return page(
         f"## {path}",
         block("console", f"$ {usage}"),

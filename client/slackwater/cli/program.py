@@ -7,7 +7,6 @@ command does is imported when it is called, so the client's commands stay quick 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -25,6 +24,9 @@ from slackwater.cli.top import command as top
 
 GROUP: Final = "slackwater.commands"
 OF_SERVICE: Final = "The service on this machine"
+_LISTING: Final = "slackwater.listing"
+"""In the context of a program whose commands are listed."""
+
 EPILOG: Final = (
     "Exit codes: 0 done; 1 the service refused, or what was waited for did not come; 2 the command line is wrong; 3 diff: there is something "
     "to do, apply: something was left undone; 4 nobody answers."
@@ -51,39 +53,39 @@ def added() -> Mapping[str, Added]:
     return {name: each for point in entry_points(group=GROUP) for name, each in point.load().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Loading:
-    """Finds what an added command does."""
-
-    name: str
-    target: str
-
-    def command(self) -> Any:
-        module, _, attribute = self.target.partition(":")
-        made: Any = typer.main.get_command(getattr(import_module(module), attribute)())
-        return made.commands[self.name]
+def _loaded(name: str) -> Any:
+    """Return an added command as the distribution that gives it has it."""
+    module, _, function = added()[name].target.partition(":")
+    made: Any = typer.main.get_command(getattr(import_module(module), function)())
+    return made.commands[name]
 
 
 class Program(TyperGroup):
-    """Its own commands, then those of other distributions; these are imported when they are called."""
+    """Its own commands, then those of other distributions; what these do is imported when they are called, or described in full."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """See ``click.Group``."""
         return [*super().list_commands(ctx), *(name for name in added() if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See ``click.Group``; where commands are listed, one that is added is its line of help alone."""
+        """See ``click.Group``; where commands are listed or completed, one that is added is its line of help alone."""
         own = super().get_command(ctx, cmd_name)
         if own is not None or cmd_name not in added():
             return own
-        found = added()[cmd_name]
-        return TyperCommand(cmd_name, help=found.help, rich_help_panel=OF_SERVICE, add_help_option=False)
+        if ctx.resilient_parsing or ctx.meta.get(_LISTING):
+            return TyperCommand(cmd_name, help=added()[cmd_name].help, rich_help_panel=OF_SERVICE, add_help_option=False)
+        return _loaded(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See ``click.Group``."""
+        ctx.meta[_LISTING] = True
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """See ``click.Group``."""
+        """See ``click.Group``; a command whose options are completed is there with them."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and name not in self.commands and name in added():
-            command = _Loading(name, added()[name].target).command()
+            command = _loaded(name)
         return name, command, rest
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import slackwater
+from slackwater.cli.program import cli
 from typer.testing import CliRunner
 
-from app.cli.commands import cli
 from app.error_list import ERRORS
 from app.guide.reference import reference
 from app.guide.reference.client import described_names

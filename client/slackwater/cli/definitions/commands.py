@@ -100,7 +100,7 @@ def _do(here: Opened, plan: Plan) -> None:
         if left:
             here.output.note(f"{len(done)} of {len(plan.changes)} steps are done; apply again goes on where this ended", "red")
     _report(here, plan, done)
-    here.output.say(f"Done: {len(done)} steps.", "bold")
+    here.output.say(f"Done: {len(done)} step{'' if len(done) == 1 else 's'}.", "bold")
 
 
 def _report(here: Opened, plan: Plan, done: list[str]) -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from slackwater.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
+from slackwater.cli.definitions.plan import compared
 
 USUAL: Final[Mapping[str, Any]] = {
     "dialect": "standard",
@@ -85,7 +86,7 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
 
 def _unchanged(client: Client, wanted: Sequence[Mapping[str, Any]]) -> set[int]:
     """Return the places of those that would change nothing."""
-    return {item.index for item in client.compare(wanted).items if item.action == "no_op"}
+    return {item.index for item in compared(client, wanted) if item.action == "no_op"}
 
 
 def _statements(client: Client, found: Sequence[_Found]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from slackwater.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import Wanted
+from slackwater.cli.failing import FAILED, Misused
 from slackwater.cli.naming import inputs_of, result_of
 from slackwater.errors import NotFound
 
@@ -101,9 +102,25 @@ def plan_of(client: Client, wanted: Sequence[Wanted], *, prune: bool = False, pa
         prune: what is not in the files is deleted.
         patterns: of names that may be deleted; none: all.
     """
-    items = client.compare([each.body() for each in wanted]).items
+    items = compared(client, [each.body() for each in wanted])
     steps = [_step(client, wanted[item.index], item) for item in items]
     return Plan((*steps, *(_deletions(client, steps, patterns) if prune else ())))
+
+
+def compared(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[ComparedItem, ...]:
+    """Ask the service what carrying definitions out would do.
+
+    Raises:
+        Misused: it is older than that question.
+    """
+    try:
+        return client.compare(wanted).items
+    except NotFound as error:
+        if error.code != "not_found":
+            raise
+        version = client.system.version().version
+        cure = "upgrade the service, or use the command line of its version"
+        raise Misused(f"the service ({version}) compares no definitions yet", cure, FAILED) from error
 
 
 def _step(client: Client, wanted: Wanted, item: ComparedItem) -> Step:

@@ -6,12 +6,16 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 from slackwater.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.cli.definitions.files import Wanted
-from slackwater.cli.definitions.plan import Plan, Step, deletions
+from slackwater.cli.definitions.plan import Plan, Step, compared, deletions
 from slackwater.cli.definitions.showing import show, summary, value_at
+from slackwater.cli.failing import Misused
 from slackwater.cli.output import Output
+
+from tests.unit.client.scripted import Scripted, problem
 
 
 def query(name: str, reads: str, writes: str | None = None) -> QueryAnswer:
@@ -108,6 +112,12 @@ def test_the_plan_tells_old_and_new_values_effects_and_problems() -> None:
 def test_a_plan_without_changes_says_so() -> None:
     assert summary(Plan((step("a"), step("b")))) == "No change: the service has all 2 definitions as they are."
     assert Plan((step("a"),)).changes == []
+
+
+def test_a_service_without_comparisons_is_told_to_be_older() -> None:
+    service = Scripted(problem(404, "not_found"), {"version": "0.0.9"})
+    with pytest.raises(Misused, match=r"the service \(0\.0\.9\) compares no definitions yet"):
+        compared(service.client(), [])
 
 
 def test_pointers_lead_through_lists_and_to_nothing() -> None:

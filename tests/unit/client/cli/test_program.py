@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,6 +15,7 @@ import pytest
 import slackwater.cli
 import typer
 from slackwater.cli.program import Program, cli
+from typer.cli import get_docs_for_click
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
@@ -115,3 +118,29 @@ def test_a_wrong_command_line_asks_nothing_of_the_service(arguments: list[str], 
     url = [] if "--context" in arguments or arguments[0] == "context" else ["--url", "http://127.0.0.1:9"]
     result = CliRunner().invoke(cli, [*arguments, *url])
     assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
+
+
+def commands_of(document: str) -> Iterator[list[str]]:
+    for block in re.findall(r"```bash\n(.*?)```", document, re.DOTALL):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["slackwater"]:
+                yield words[1:]
+
+
+@pytest.mark.parametrize("arguments", list(commands_of((ROOT / "docs" / "guides" / "command-line.md").read_text())), ids=" ".join)
+def test_every_command_of_the_document_can_be_read(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--install-completion" in arguments:
+        return
+    command: Any = typer.main.get_command(cli)
+    while isinstance(command, TyperGroup):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(command.name, arguments, parent=None)
+
+
+def test_the_reference_is_made_of_the_program() -> None:
+    program: Any = typer.main.get_command(cli)
+    text = get_docs_for_click(obj=program, ctx=typer.Context(program, info_name="slackwater"), name="slackwater")
+    assert [f"## `slackwater {name}`" in text for name in ("apply", "sql", "top", "context", "serve")] == [True] * 5
+    assert "--no-driver" in text
