@@ -17,6 +17,7 @@ RUN python -c "import pathlib, tomllib; print(*tomllib.loads(pathlib.Path('pypro
     && pip install --no-cache-dir --constraint constraints.txt --requirement requirements.txt --requirement guide.txt
 COPY mkdocs.yml ./
 COPY docs docs
+COPY deploy deploy
 COPY client client
 COPY app app
 COPY engine engine

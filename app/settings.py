@@ -97,7 +97,7 @@ class Settings(BaseSettings):
     """Everything the service can be told.
 
     Attributes:
-        database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
+        database_url: ``postgresql://…``; None: an embedded Postgres starts below ``data_dir``.
         schema_prefix: before the names of our schemas in the database, such as ``acme_``: services with different ones share a database and do
             not see each other. With another one than before a service finds nothing of its own.
         host: the address that the service listens on; with one that others can reach, keys are asked for (``auth``).

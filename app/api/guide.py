@@ -30,9 +30,11 @@ _HEADERS: Final = {
     "Cache-Control": "no-cache",  # asked anew each time, and answered 304: the next version may be built at any moment
 }
 _PAGE: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>:root {{ color-scheme: light dark }} body {{ font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem; line-height: 1.5 }}</style>
+<style>:root {{ color-scheme: light dark }} body {{ font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto;
+padding: 0 1rem; line-height: 1.5 }}</style>
 </head><body><h1>{title}</h1>{text}</body></html>"""
-_ABSENT: Final = """<p>In a checkout of the source code, run <code>make guide</code> and load this page again. The package from a wheel has it built in.</p>
+_ABSENT: Final = """<p>In a checkout of the source code, run <code>make guide</code> and load this page again. The package from a wheel
+has it built in.</p>
 <p>Until then, <a href="{top}../docs">every request is described here</a>, and the texts are in <code>docs/</code> of the source code.</p>"""
 _LOST: Final = """<p>The guide has no page here. <a href="{top}">Its first page</a> has a search.</p>"""
 

@@ -1,8 +1,8 @@
 """Builds the site: MkDocs makes it of the gathered pages; then what the service's Content-Security-Policy forbids is taken out.
 
-*Decision.* MkDocs with the Material theme, which gets corrections alone now, and not Zensical, which its authors make in its place: a package that
-Zensical needs (its templates) is not to be had from every index yet. Zensical reads ``mkdocs.yml`` as it is. No plug-in is used beside the search, and
-gathering, the reference and the tests of pages know nothing of the builder, so the change will be this module.
+*Decision.* MkDocs with the Material theme, which gets corrections alone now, and not Zensical, which its authors make in its place: a
+package that Zensical needs (its templates) is not to be had from every index yet. Zensical reads ``mkdocs.yml`` as it is. No plug-in is
+used beside the search, and gathering, the reference and the tests of pages know nothing of the builder, so the change will be this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ SCRIPTS: Final = "assets/inline"
 _SCRIPT: Final = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>", re.DOTALL)
 _NO_TEXT: Final = re.compile(r"""\bsrc=|\btype=["']?(?!module|text/javascript)""")
 """A script that is a file already, or data that does not run."""
-
 
 
 _QUIET: Final = {"NO_MKDOCS_2_WARNING": "true", "NO_COLOR": "1"}

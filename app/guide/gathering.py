@@ -29,6 +29,7 @@ EXAMPLES: Final = "app/testing/examples"
 EXAMPLES_PAGE: Final = "reference/test-examples.md"
 """One page has every example of `slackwater test`, each below its name."""
 
+_CODE: Final = re.compile(r"`[^`\n]+`")
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -37,9 +38,10 @@ def gather(pages: Path = PAGES) -> None:
     shutil.rmtree(pages, ignore_errors=True)
     for path in sorted(DOCS.rglob("*")):
         if path.suffix in SUFFIXES:
-            _write(pages / path.relative_to(DOCS), path.read_bytes())
+            content = path.read_bytes()
+            _write(pages / path.relative_to(DOCS), barred(content.decode()).encode() if path.suffix == ".md" else content)
     for place, target in READMES.items():
-        _write(pages / target, relinked((ROOT / place).read_text(), place, target).encode())
+        _write(pages / target, relinked(barred((ROOT / place).read_text()), place, target).encode())
     _write(pages / EXAMPLES_PAGE, examples().encode())
     for name, text in reference().items():
         _write(pages / "reference" / name, text.encode())
@@ -48,7 +50,7 @@ def gather(pages: Path = PAGES) -> None:
 def examples() -> str:
     """Return the page of the examples of `slackwater test`."""
     files = sorted((ROOT / EXAMPLES).glob("*.yaml"))
-    head = "Every example of [`slackwater test`](test-files.md): each file is a set of tests that runs as it stands, and shows what an operator does."
+    head = "Every example of [`slackwater test`](test-files.md): each file has tests that run as they stand, and shows what an operator does."
     return page("# Examples of tests", head, *(page(f"## {path.name}", block("yaml", path.read_text())) for path in files))
 
 
@@ -71,6 +73,11 @@ def relinked(text: str, place: str, target: str) -> str:
         return f"[{label}]({_relative(wanted, target)}{'#' if fragment else ''}{fragment})"
 
     return _LINK.sub(_there, text)
+
+
+def barred(text: str) -> str:
+    """Return a text whose bars in code font within tables have no backslash: other readers of Markdown need it there, MkDocs shows it."""
+    return re.sub(r"(?m)^\|.*$", lambda row: _CODE.sub(lambda found: found[0].replace("\\|", "|"), row[0]), text)
 
 
 def _page_of(path: str) -> str | None:

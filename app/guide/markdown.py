@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
+
+_CODE: Final = re.compile(r"(``.+?``|`[^`]+`)")
 
 
 def code(text: str) -> str:
@@ -51,4 +53,9 @@ def prose(text: str) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ").strip() for cell in cells) + " |\n"
+    return "| " + " | ".join(_escaped(cell.replace("\n", " ").strip()) for cell in cells) + " |\n"
+
+
+def _escaped(cell: str) -> str:
+    """Return a cell whose bars divide nothing; in code font they divide nothing as they are, and a backslash would be shown."""
+    return "".join(part if part.startswith("`") else part.replace("|", "\\|") for part in _CODE.split(cell))

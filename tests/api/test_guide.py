@@ -61,7 +61,9 @@ async def test_what_has_not_changed_is_not_sent_again(http: httpx.AsyncClient) -
 
 
 @pytest.mark.parametrize("path", ["/guide/nothing", "/guide/guides/", "/guide/..%2f..%2fetc/passwd", "/guide/%2e%2e/secret"])
-async def test_what_is_not_there_is_answered_with_the_way_to_the_first_page(path: str, site: Path, http: httpx.AsyncClient) -> None:
+async def test_what_is_not_there_is_answered_with_the_way_to_the_first_page(
+    path: str, site: Path, http: httpx.AsyncClient
+) -> None:
     (site.parent / "secret").write_text("secret")
     answer = await http.get(path)
     assert answer.status_code == 404

@@ -28,7 +28,8 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", help="such as docs/tutorial.md; none: all")
     parser.add_argument("--fill", action="store_true", help="write the answers into the pages")
     parser.add_argument(
-        "--url", help="an empty service that runs already, to save its start; everything in it is deleted. Without it one is started"
+        "--url",
+        help="an empty service that runs already, to save its start; everything in it is deleted. Without it one is started",
     )
     options = parser.parse_args()
     is_right = True

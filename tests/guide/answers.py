@@ -12,9 +12,7 @@ ANY = "…"
 
 def text_fits(shown: str, found: str) -> bool:
     """Whether a text is the one that is shown."""
-    parts = []
-    for line in _lines(shown):
-        parts.append(r"(?:.*\n)*?" if line.strip() == ANY else _pattern(line) + r"\n")
+    parts = (r"(?:.*\n)*?" if line.strip() == ANY else _pattern(line) + r"\n" for line in _lines(shown))
     return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in _lines(found))) is not None
 
 

@@ -90,7 +90,9 @@ def steps(path: Path) -> list[Step]:
             if fence.reason is not None:
                 continue
             if not is_open:
-                raise PageInvalid(f"{path}:{fence.line}: an answer without a block before it; a drawing is a fence without a language")
+                raise PageInvalid(
+                    f"{path}:{fence.line}: an answer without a block before it; a drawing is a fence without a language"
+                )
             found[-1] = Step(found[-1].fence, fence)
             is_open = False
         elif fence.reason is not None or fence.language in SHOWN:
@@ -100,7 +102,7 @@ def steps(path: Path) -> list[Step]:
             is_open = fence.file is None
         else:
             raise PageInvalid(
-                f'{path}:{fence.line}: a block of {fence.language or "no language"} is not run; give it a title that says what it is, '
+                f"{path}:{fence.line}: a block of {fence.language or 'no language'} is not run; give it a title that says what it is, "
                 "or say why not in a comment before it: <!-- not run: … -->"
             )
     return found
@@ -126,7 +128,9 @@ def _fences(text: str, path: Path) -> Iterator[Fence]:
         before = token
     for number, line in enumerate(text.splitlines()):
         if number not in seen and _FENCE.match(line):
-            raise PageInvalid(f"{path}:{number + 1}: a block inside of a list, a note or a tab is not seen by the test; put it at the left margin")
+            raise PageInvalid(
+                f"{path}:{number + 1}: a block inside of a list, a note or a tab is not seen by the test; put it at the left margin"
+            )
 
 
 def _fence(token: Token, before: Token | None, first: int, end: int, path: Path) -> Fence:
@@ -135,4 +139,6 @@ def _fence(token: Token, before: Token | None, first: int, end: int, path: Path)
     reason = _NOT_RUN.search(before.content) if before is not None and before.type == "html_block" else None
     if reason is not None and not reason[1].strip():
         raise PageInvalid(f"{path}:{first + 1}: say why the block is not run")
-    return Fence(language, title[1] if title else "", token.content, first + 1, end, None if reason is None else reason[1].strip())
+    return Fence(
+        language, title[1] if title else "", token.content, first + 1, end, None if reason is None else reason[1].strip()
+    )

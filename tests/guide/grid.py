@@ -10,7 +10,9 @@ from typing import Any
 def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return rows below their columns; numbers end at the right."""
     cells = [[cell(each) for each in row] for row in rows]
-    widths = [max(len(name), *(len(row[place]) for row in cells), 0) if cells else len(name) for place, name in enumerate(columns)]
+    widths = [
+        max(len(name), *(len(row[place]) for row in cells), 0) if cells else len(name) for place, name in enumerate(columns)
+    ]
     is_number = [_are_numbers([row[place] for row in rows if row[place] is not None]) for place in range(len(columns))]
     lines = [" | ".join(_padded(name, width, is_right) for name, width, is_right in zip(columns, widths, is_number, strict=True))]
     lines.append("-+-".join("-" * width for width in widths))

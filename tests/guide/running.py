@@ -106,7 +106,9 @@ class Page:
         found = self.run(step)
         shown = step.answer
         if shown is not None and not fits(shown.text, found, is_json=shown.language == "json"):
-            raise StepFailed(f"line {shown.line}: the answer differs; `make guide-fill` writes the new one\n--- shown\n{shown.text}\n--- found\n{found}")
+            raise StepFailed(
+                f"line {shown.line}: the answer differs; `make guide-fill` writes the new one\n--- shown\n{shown.text}\n--- found\n{found}"
+            )
 
     def _settle(self) -> None:
         """Wait until each query that runs has read everything; twice, for what one writes the other reads."""
@@ -189,7 +191,7 @@ class Page:
         with contextlib.redirect_stdout(printed):
             try:
                 exec(compile(self._here(fence.text), f"line {fence.line}", "exec"), self._names)  # noqa: S102 - our own pages
-            except Exception as error:  # noqa: BLE001 - whatever a page does
+            except Exception as error:
                 raise Refused(f"{printed.getvalue()}{type(error).__name__}: {error}") from error
         return printed.getvalue()
 

@@ -77,7 +77,9 @@ def test_every_link_leads_to_a_page_and_every_anchor_is_there(pages: Mapping[str
             else:
                 file, anchor = target
                 found = pages.get(file)
-                is_known = (found is not None and (not anchor or anchor in found.anchors)) or (not anchor and (SITE / file).is_file())
+                is_known = (found is not None and (not anchor or anchor in found.anchors)) or (
+                    not anchor and (SITE / file).is_file()
+                )
             if not is_known:
                 broken.append(f"{name}: {link}")
     assert broken == []

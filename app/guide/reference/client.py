@@ -13,7 +13,8 @@ from app.guide.markdown import block, code, page, prose, table
 PACKAGE: Final = "slackwater"
 _HEAD: Final = """# Python client
 
-`pip install slackwater-client` brings the package `slackwater`, without PySpark and without the service. [The client](../guides/client.md) shows how its parts work together.
+`pip install slackwater-client` brings the package `slackwater`, without PySpark and without the service. [The
+client](../guides/client.md) shows how its parts work together.
 `AsyncClient` and what it gives have the same methods with `await`, so they are not listed again."""
 _TWINS: Final = "Async"
 _ATTRIBUTES: Final = ("blocking.queries.Queries", "blocking.administration.ApiKeys", "blocking.administration.Connections",
@@ -43,7 +44,11 @@ def _grouped(package: Any) -> Iterator[tuple[str, list[Any]]]:
     """Yield titles and members: the client first, then what it gives, definitions, errors."""
     exported = [_target(package[str(name)]) for name in package.exports if not str(name).startswith(_TWINS)]
     exported += [_target(package[path]) for path in _ATTRIBUTES]
-    for title, prefix in (("The client", f"{PACKAGE}.blocking."), ("Definitions", f"{PACKAGE}.definitions."), ("Errors", f"{PACKAGE}.errors.")):
+    for title, prefix in (
+        ("The client", f"{PACKAGE}.blocking."),
+        ("Definitions", f"{PACKAGE}.definitions."),
+        ("Errors", f"{PACKAGE}.errors."),
+    ):
         yield title, [member for member in exported if member.path.startswith(prefix)]
     known = tuple(f"{PACKAGE}.{name}." for name in ("blocking", "definitions", "errors"))
     yield "Answers and values", [member for member in exported if not member.path.startswith(known)]
@@ -57,7 +62,10 @@ def _described(member: Any) -> str:
     parts = [f"### {member.name}"]
     if member.is_class:
         bases = ", ".join(code(str(base).rsplit(".", 1)[-1]) for base in member.bases)
-        parts += [f"A class, of {bases}." if bases else "", _signature(member, member.parameters) if "__init__" in member.all_members else ""]
+        parts += [
+            f"A class, of {bases}." if bases else "",
+            _signature(member, member.parameters) if "__init__" in member.all_members else "",
+        ]
     elif member.is_function:
         parts.append(_signature(member, member.parameters))
     else:
@@ -76,7 +84,11 @@ def _methods(member: Any) -> list[Any]:
 
 def _method(member: Any) -> str:
     if "property" in member.labels:
-        return page(f"#### {member.parent.name}.{member.name}", block("python", f"{member.name}: {member.annotation}"), *_docstring(member))
+        return page(
+            f"#### {member.parent.name}.{member.name}",
+            block("python", f"{member.name}: {member.annotation}"),
+            *_docstring(member),
+        )
     return page(f"#### {member.parent.name}.{member.name}", _signature(member, member.parameters), *_docstring(member))
 
 
@@ -113,7 +125,9 @@ def _docstring(member: Any) -> list[str]:
             rows = ((code(each.name), _line(each.description)) for each in section.value)
             parts.append(table((title, "Meaning"), rows))
         elif section.kind is griffe.DocstringSectionKind.raises:
-            parts.append(table(("Raises", "When"), ((code(str(each.annotation)), _line(each.description)) for each in section.value)))
+            parts.append(
+                table(("Raises", "When"), ((code(str(each.annotation)), _line(each.description)) for each in section.value))
+            )
         elif section.kind is griffe.DocstringSectionKind.text:
             parts.append(_text(section.value))
         else:
@@ -127,7 +141,4 @@ def _line(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return prose with its doctests as blocks."""
-    parts: list[str] = []
-    for paragraph in text.split("\n\n"):
-        parts.append(block("pycon", paragraph) if paragraph.lstrip().startswith(">>>") else prose(paragraph))
-    return "\n\n".join(parts)
+    return "\n\n".join(block("pycon", each) if each.lstrip().startswith(">>>") else prose(each) for each in text.split("\n\n"))

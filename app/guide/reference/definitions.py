@@ -7,16 +7,18 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from app.guide.markdown import link, page, table, value
 from app.guide.markdown import code as code_of
+from app.guide.markdown import link, page, table, value
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 
 _HEAD: Final = """# Definitions
 
-A definition is the body of a PUT or POST that makes a stream, a table or a query. [SQL](sql.md) makes the same; `GET` shows what was made as both.
+A definition is the body of a PUT or POST that makes a stream, a table or a query. [SQL](sql.md) makes the same; `GET` shows what was
+made as both.
 
-Durations are texts such as `500ms`, `10s`, `5m`, `2h`, `1d`, or ISO 8601 (`PT10S`). Names have lower case letters, digits and `_`, and start with a letter.
+Durations are texts such as `500ms`, `10s`, `5m`, `2h`, `1d`, or ISO 8601 (`PT10S`). Names have lower case letters, digits and `_`, and
+start with a letter.
 Types of columns are in [Types](types.md), expressions in [Functions](functions.md)."""
 KINDS: Final[Mapping[str, type[BaseModel]]] = {
     "Streams": StreamDefinition,

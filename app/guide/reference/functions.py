@@ -16,7 +16,8 @@ from engine.definition.type_list import TYPES
 
 _HEAD: Final = """# Functions
 
-What expressions are made of, in definitions and in SQL. The column *In SQL* has the names that ksqlDB gives a function, which statements take as well.
+What expressions are made of, in definitions and in SQL. The column *In SQL* has the names that ksqlDB gives a function, which statements
+take as well.
 Every example on this page runs as a test. `GET /v1/functions` answers the same as JSON."""
 
 

@@ -18,7 +18,8 @@ Json = Mapping[str, Any]
 
 _HEAD: Final = """# HTTP
 
-Every request, by what it is about. [`/docs`](/docs) of a running service has the same, ready to try, and `/openapi.json` for generators of clients. Bodies and answers are JSON
+Every request, by what it is about. [`/docs`](/docs) of a running service has the same, ready to try, and `/openapi.json` for generators
+of clients. Bodies and answers are JSON
 unless a request says otherwise. An answer with a status of 400 or more is a problem with a code: see [Errors](../errors.md)."""
 _DEFINITIONS: Final = {model.__name__: title for title, model in KINDS.items()}
 _OF_ALL: Final = ("400", "401", "403", "406", "413", "415", "429", "500", "503", "504")
@@ -89,7 +90,11 @@ def _parameters(operation: Json) -> str:
             code(each["name"]),
             {"path": "path", "query": "parameter", "header": "header"}[each["in"]],
             type_of(each["schema"]),
-            "required" if each.get("required") else code(json.dumps(each["schema"]["default"])) if each["schema"].get("default") is not None else "",
+            "required"
+            if each.get("required")
+            else code(json.dumps(each["schema"]["default"]))
+            if each["schema"].get("default") is not None
+            else "",
             each.get("description", ""),
         )
         for each in operation.get("parameters", ())
@@ -102,7 +107,10 @@ def _body(operation: Json, described: Json) -> str:
     parts = ["**Body**"] if contents else []
     for media_type, content in contents.items():
         parts += [f"{code(media_type)}{_described(content['schema'])}", _fields(content["schema"], described)]
-        parts += [_example(f"Example: {example.get('summary', name)}", example["value"]) for name, example in content.get("examples", {}).items()]
+        parts += [
+            _example(f"Example: {example.get('summary', name)}", example["value"])
+            for name, example in content.get("examples", {}).items()
+        ]
         if "example" in content:
             parts.append(_example("Example", content["example"]))
     return page(*parts) if parts else ""
@@ -189,4 +197,3 @@ def _example(title: str, example: Any) -> str:
 
 def _title(tag: str) -> str:
     return {"sql": "SQL", "api keys": "API keys"}.get(tag, tag.capitalize())
-

@@ -12,8 +12,8 @@ def metrics() -> str:
     """Return the page."""
     return page(
         "# Metrics",
-        "`GET /metrics` answers Prometheus. Names end with the unit; counters end with `_total`. Labels hold names of queries, relations, operators and drivers, "
-        "never keys or texts of queries.",
+        "`GET /metrics` answers Prometheus. Names end with the unit; counters end with `_total`. Labels hold names of queries, relations, "
+        "operators and drivers, never keys or texts of queries.",
         "## Of one process",
         "Each process of the service counts these from its own start on: add them up over all processes.",
         _table(OF_PROCESS),

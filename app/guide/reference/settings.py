@@ -15,7 +15,8 @@ from app.settings import ENV_PREFIX, NESTING, Settings
 
 _HEAD: Final = """# Settings
 
-Every setting is an environment variable; groups are joined by two underscores (`SLACKWATER_SPARK__MASTER`). `slackwater config show` lists the values in force and where each
+Every setting is an environment variable; groups are joined by two underscores (`SLACKWATER_SPARK__MASTER`). `slackwater config show`
+lists the values in force and where each
 comes from. A variable that begins with `SLACKWATER_` and names no setting stops the start, so a typing error cannot pass."""
 _OF_ALL: Final = "The service"
 
@@ -33,7 +34,7 @@ def groups() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield _OF_ALL, (), Settings
     for name, field in Settings.model_fields.items():
         if isinstance(field.default, BaseModel):
-            yield _title(type(field.default)), (name,), type(field.default)
+            yield _TITLES[type(field.default).__name__], (name,), type(field.default)
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
@@ -60,10 +61,19 @@ def variable(path: tuple[str, ...]) -> str:
 def _table(path: tuple[str, ...], model: type[BaseModel]) -> str:
     said, declared = meanings(model), model.model_json_schema()["properties"]
     rows = [
-        (code(variable((*path, name))), _kind(model, name, declared[name]), _default(model.model_fields[name].default), prose(said.get(name, "")))
+        (
+            f"{code(variable((*path, name)))}<br>{_kind(model, name, declared[name])}{_default(model.model_fields[name].default)}",
+            _meaning(said.get(name, "")),
+        )
         for name in own_fields(model)
     ]
-    return table(("Variable", "Takes", "Default", "Meaning"), rows)
+    return table(("Variable", "Meaning"), rows)
+
+
+def _meaning(text: str) -> str:
+    """Return what a docstring says of a field, in words for those who set environment variables."""
+    said = prose(text).replace("None:", "Not set:")
+    return said[:1].upper() + said[1:]
 
 
 def _kind(model: type[BaseModel], name: str, declared: dict[str, Any]) -> str:
@@ -77,12 +87,7 @@ def _kind(model: type[BaseModel], name: str, declared: dict[str, Any]) -> str:
 def _default(default: Any) -> str:
     if default is None or default is PydanticUndefined or default == "" or isinstance(default, SecretStr):
         return ""
-    return code(str(default).lower() if isinstance(default, bool) else str(default))
-
-
-def _title(model: type[BaseModel]) -> str:
-    """Return the first sentence of a group's docstring, which says what it is about, as a heading."""
-    return _TITLES[model.__name__]
+    return f", {code(str(default).lower() if isinstance(default, bool) else str(default))}"
 
 
 _TITLES: Final = {

@@ -15,7 +15,8 @@ from engine.sql.tree import Node
 _OURS: Final = "Ours: "
 _HEAD: Final = """# Statements
 
-Every statement and clause in short: `[…]` may be left out, `|` stands between alternatives, `d` is a duration such as `5 MINUTES`. *Ours* is what ksqlDB's language does not
+Every statement and clause in short: `[…]` may be left out, `|` stands between alternatives, `d` is a duration such as `5 MINUTES`.
+*Ours* is what ksqlDB's language does not
 have. [SQL](sql.md) explains the statements, [Functions](functions.md) has what stands in expressions."""
 _WITHOUT_FORM: Final = (Statement, Refused)
 _FORM: Final = re.compile(r"``(.+?)``[.,;:]?\s*(.*)", re.DOTALL)
@@ -42,9 +43,9 @@ def statements() -> str:
 
 def nodes() -> list[type[Node]]:
     """Return the nodes that stand for something a user writes, in the order of the module."""
-    found = [member for _, member in inspect.getmembers(statement_tree, inspect.isclass)]
-    ours = [each for each in found if each.__module__ == statement_tree.__name__ and each not in _WITHOUT_FORM]
-    return sorted(ours, key=lambda each: inspect.getsourcelines(each)[1])
+    found = [each for _, each in inspect.getmembers(statement_tree, inspect.isclass) if issubclass(each, Node)]
+    own = [each for each in found if each.__module__ == statement_tree.__name__ and each not in _WITHOUT_FORM]
+    return sorted(own, key=lambda each: inspect.getsourcelines(each)[1])
 
 
 def _table(listed: Iterable[type[Node]]) -> str:
@@ -56,6 +57,8 @@ def _row(node: type[Node]) -> tuple[str, str, str]:
     is_ours = text.startswith(_OURS)
     found = _FORM.fullmatch(text.removeprefix(_OURS))
     if found is None:
-        raise FormMissing(f"{node.__name__}: let its docstring begin with the form in double backticks, {_OURS!r} before it where it is ours")
+        raise FormMissing(
+            f"{node.__name__}: let its docstring begin with the form in double backticks, {_OURS!r} before it where it is ours"
+        )
     form, notes = (" ".join(part.split()) for part in found.groups())
     return f"`{form}`", "ours" if is_ours else "", notes.replace("``", "`").removesuffix(".")

@@ -75,7 +75,7 @@ def test_answers_are_written_where_they_stand(page: Path) -> None:
         ("```yaml title='a.yaml'\nx: 1\n```\n", "is not run"),
         ('```yaml title="a.yaml"\nx: 1\n```\n\n```text\nx\n```\n', "an answer without a block before it"),
         ("- a list\n\n  ```sql\n  SHOW STREAMS;\n  ```\n", "at the left margin"),
-        ('!!! note\n\n    ```sql\n    SHOW STREAMS;\n    ```\n', "at the left margin"),
+        ("!!! note\n\n    ```sql\n    SHOW STREAMS;\n    ```\n", "at the left margin"),
         ("<!-- not run: -->\n```bash\nx\n```\n", "say why the block is not run"),
     ],
 )

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from app.guide.building import without_inline_scripts
-from app.guide.gathering import relinked
+from app.guide.gathering import barred, relinked
 from app.guide.markdown import anchor, code, table
 
 
 def test_scripts_of_a_page_become_files_in_their_place_and_data_stays(tmp_path: Path) -> None:
     page = tmp_path / "guides" / "index.html"
-    html = (
-        '<script>first()</script><script src="../a.js"></script><script id="d" type="application/json">{"a": 1}</script><script>first()</script>'
-    )
+    data = '<script id="d" type="application/json">{"a": 1}</script>'
+    html = f'<script>first()</script><script src="../a.js"></script>{data}<script>first()</script>'
     found = without_inline_scripts(html, page, tmp_path)
     (script,) = tmp_path.rglob("*.js")
     assert script.read_text() == "first()"
@@ -39,9 +38,13 @@ def test_links_of_a_readme_lead_to_pages_of_the_site(link: str, becomes: str) ->
     assert relinked(link, "app/README.md", "inside/service.md") == becomes
 
 
+def test_bars_in_code_of_tables_lose_their_backslash_and_no_others() -> None:
+    assert barred("| `a \\| b` | x \\| y |\n`a \\| b`\n") == "| `a | b` | x \\| y |\n`a \\| b`\n"
+
+
 def test_code_and_cells_are_escaped() -> None:
     assert code("a`b") == "`` a`b ``"
-    assert table(("A",), [("x | y",)]) == "| A |\n| --- |\n| x \\| y |\n"
+    assert table(("A",), [("x | `y | z`",)]) == "| A |\n| --- |\n| x \\| `y | z` |\n"
     assert table(("A",), []) == ""
 
 
