@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client jar constraints deploy-pages deploy-tools deploy-check clean
+.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client console console-test jar constraints deploy-pages deploy-tools deploy-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -86,7 +86,7 @@ deploy-pages: $(VENV)/dev-ok ## write the dashboard and the page of the alerts a
 # Versions that the tests were run with; newer ones do as well.
 # Without Prometheus' service discovery, which nothing here uses, promtool takes a part of the time to build.
 deploy-tools: $(VENV)/dev-ok ## build promtool, helm and kubeconform, which check deploy/, into .venv/bin (needs Go; ten minutes)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[deploy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
 	@GOBIN=$(CURDIR)/$(BIN) go install -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
 	@GOBIN=$(CURDIR)/$(BIN) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
@@ -97,12 +97,20 @@ deploy-check: $(VENV)/dev-ok ## check rules, dashboard and chart, with those too
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py
 
+console: $(VENV)/dev-ok ## build the web pages of app/console (needs Node 20 or newer); what it makes is kept in git
+	@$(BIN)/python .ci/openapi.py > app/console/openapi.json
+	@cd app/console && npm ci --no-progress && npm run --silent types && npm run --silent check && npm run --silent build
+
+console-test: $(VENV)/dev-ok ## drive the web pages with a browser (Chromium; SLACKWATER_CHROMIUM names another one)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@$(BIN)/python -m pytest -m console tests/console $(ARGS)
+
 jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is kept in git
 	@$(BIN)/python -m engine.spark.make_jar
 
 # Resolved anew, by the index that pip is set up with; only names and versions are kept.
 constraints: $(VENV)/python-ok ## write constraints.txt with the newest versions that pyproject.toml allows
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev,deploy,browser]'
 	@$(BIN)/python .ci/constraints.py $(VENV)/resolved.json
 
 clean: ## remove the environment and what the demo kept
