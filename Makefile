@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client jar constraints deploy-pages deploy-tools deploy-check clean
+.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client console console-test jar constraints deploy-pages deploy-tools deploy-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -96,6 +96,14 @@ deploy-check: $(VENV)/dev-ok ## check rules, dashboard and chart, with those too
 
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py
+
+console: $(VENV)/dev-ok ## build the web pages of app/console (needs Node 20 or newer); what it makes is kept in git
+	@$(BIN)/python .ci/openapi.py > app/console/openapi.json
+	@cd app/console && npm ci --no-progress && npm run --silent types && npm run --silent check && npm run --silent build
+
+console-test: $(VENV)/dev-ok ## drive the web pages with a browser (Chromium; SLACKWATER_CHROMIUM names another one)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@$(BIN)/python -m pytest -m console tests/console $(ARGS)
 
 jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is kept in git
 	@$(BIN)/python -m engine.spark.make_jar

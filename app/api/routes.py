@@ -12,6 +12,7 @@ from app.api import (
     appending,
     audit,
     changes,
+    comparisons,
     connections,
     debezium,
     error_pages,
@@ -22,6 +23,8 @@ from app.api import (
     late_records,
     lateness,
     lineage,
+    me,
+    overview,
     queries,
     query_events,
     reads,
@@ -52,6 +55,7 @@ ROUTERS = (
     rewinds.router,
     statements.router,
     status.router,
+    overview.router,
     query_events.router,
     history.router,
     lineage.router,
@@ -59,14 +63,25 @@ ROUTERS = (
     explain.router,
     late_records.router,
     validations.router,
+    comparisons.router,
     functions.router,
     error_pages.router,
     connections.router,
+    me.router,
     api_keys.router,
     audit.router,
     service.router,
 )
-PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
+PAGED = (
+    audit.router,
+    records.router,
+    history.router,
+    lineage.router,
+    overview.router,
+    lateness.router,
+    explain.router,
+    late_records.router,
+)
 
 
 @cache

@@ -84,7 +84,7 @@ def stat(title: str, description: str, expression: str, **more: Any) -> Panel:
 
 RUNNING, FAILED = SERVICE + ', state="running"', SERVICE + ', state="failed"'
 READY = SERVICE + ', phase="ready"'
-LATE = SERVICE + ', reason=~"late_.*|window_closed|join_window_closed|table_history_expired"'
+LATE = SERVICE + ', reason=~"late_dropped|late_diverted|window_closed|join_window_closed|table_history_expired"'
 ROWS = (
     Row(
         "At a glance",
@@ -104,7 +104,7 @@ ROWS = (
                  f'max({once("slackwater_query_lag_seconds", SERVICE)})', unit="s", limits=((None, GREEN), (60, YELLOW), (300, RED))),
             stat("Read", "Records that all queries read in a second.",
                  f'sum({rate_once("slackwater_query_read_records_total", SERVICE)})', unit="rowsps"),
-            stat("Late", "Records that came too late, in a second.",
+            stat("Late", "Records that came too late to count, in a second.",
                  f'sum({rate_once("slackwater_query_counted_records_total", LATE)}) or vector(0)',
                  unit="rowsps", limits=((None, GREEN), (0.001, YELLOW))),
         ),

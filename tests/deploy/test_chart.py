@@ -11,7 +11,7 @@ import yaml
 from fastapi import FastAPI
 
 from app import __version__
-from app.api.routes import routes
+from app.api.service import router
 from app.cli.commands import GRACEFUL_SECONDS
 from app.driver.process import CLOSE_S
 from app.driver.supervisor import KILL_PATIENCE_S
@@ -102,7 +102,7 @@ def test_what_kubernetes_says_of_a_service_named_slackwater_is_no_setting() -> N
 
 def test_probes_ask_what_the_service_answers() -> None:
     app = FastAPI()
-    app.router.routes.extend(routes(is_key_required=True))
+    app.include_router(router)
     document = app.openapi()["paths"]
     asked = [
         path for name in ("api.yaml", "drivers.yaml") for path in re.findall(r'httpGet: \{path: "?([^",}]+)', TEMPLATES[name])
