@@ -171,6 +171,7 @@ class Page:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "CURL_HOME": str(self._folder),
             "HOME": str(self._folder),
+            "SLACKWATER_URL": self._url,
             "COLUMNS": "120",
         }
         command = self._here(fence.text)

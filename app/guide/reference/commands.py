@@ -1,68 +1,81 @@
-"""Every command of the command line, made of the commands themselves."""
+"""Every command of the command line, made of the commands themselves: the client's, and those of the service."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import typer
-from slackwater.cli.opened import PANEL
+from slackwater.cli.opened import PANEL, common_options
+from slackwater.cli.program import EPILOG, OF_SERVICE
 from slackwater.cli.program import cli as program
 
-from app.cli.commands import cli
-from app.guide.markdown import block, code, page, prose, table
+from app.cli.commands import cli as service
+from app.guide.markdown import anchor, block, code, page, prose, table
 
 NAME: Final = "slackwater"
 _HEAD: Final = """# Command line
 
-`slackwater COMMAND --help` says the same in a terminal. [The guide](../guides/command-line.md) shows what to do with it."""
-_COMMON: Final = "## Options of every command that asks a service"
+`slackwater` works on any host: `pip install 'slackwater-client[cli]'` brings the commands that speak to a service. Where the service is
+installed, the same program has its commands too. `slackwater COMMAND --help` says the same as this page."""
 
 
 def commands() -> str:
     """Return the page."""
-    rows = [(f"[{code(path)}](#{path.replace(' ', '-')})", _first(command)) for path, command in leaves()]
-    found: dict[str, Any] = {}
-    for path, command in leaves():
-        context = command.make_context(path, [], resilient_parsing=True)
-        found |= {each.name: (each, context) for each in command.params if _is_common(each)}
-    common = table(("Option", "Default", "Meaning"), (_option(each, context) for each, context in found.values()))
-    return page(
-        _HEAD, table(("Command", "Does"), rows), _COMMON, common, *(_command(path, command) for path, command in leaves())
-    )
+    parts = [
+        _HEAD,
+        EPILOG,
+        f"## {PANEL}",
+        "Every command that speaks to a service takes these.",
+        _options(common_options(), _context()),
+    ]
+    for panel, listed in panels().items():
+        rows = [(f"[{code(path)}](#{anchor(path)})", _first(command)) for path, command in listed]
+        parts += [f"## {panel}", table(("Command", "Does"), rows), *(_command(path, command) for path, command in listed)]
+    return page(*parts)
 
 
-def leaves() -> list[tuple[str, Any]]:
-    """Return every command that does something, with all its words."""
-    return sorted((each for of in (program, cli) for each in _leaves(NAME, typer.main.get_command(of))), key=lambda each: each[0])
+def panels() -> Mapping[str, list[tuple[str, Any]]]:
+    """Return every command that does something, with all its words, below the title that the program gives it."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for path, command, panel in (
+        *_leaves(NAME, typer.main.get_command(program), "Other commands"),
+        *_leaves(NAME, typer.main.get_command(service), OF_SERVICE),
+    ):
+        found.setdefault(panel, []).append((path, command))
+    return found
 
 
-def _is_common(option: Any) -> bool:
-    return option.param_type_name == "option" and getattr(option, "rich_help_panel", None) == PANEL
-
-
-def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(path: str, command: Any, panel: str) -> Iterator[tuple[str, Any, str]]:
     listed = getattr(command, "commands", None)
     if listed is None:
-        yield path, command
+        yield path, command, panel
         return
-    for name in sorted(listed):
-        if not listed[name].hidden:
-            yield from _leaves(f"{path} {name}", listed[name])
+    for name, each in listed.items():
+        if not each.hidden:
+            own = getattr(each, "rich_help_panel", None)
+            yield from _leaves(f"{path} {name}", each, own if isinstance(own, str) else panel)
 
 
 def _command(path: str, command: Any) -> str:
     context = command.make_context(path, [], resilient_parsing=True)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
+    shared = {tuple(option.opts) for option in common_options()}
     arguments = [each for each in command.params if each.param_type_name == "argument" and not getattr(each, "hidden", False)]
-    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden and not _is_common(each)]
+    options = [
+        each for each in command.params if each.param_type_name == "option" and not each.hidden and tuple(each.opts) not in shared
+    ]
     return page(
-        f"## {path}",
+        f"### {path}",
         block("console", f"$ {usage}"),
         _text(command),
         table(("Argument", "Meaning"), ((code(each.make_metavar(context)), each.help or "") for each in arguments)),
-        table(("Option", "Default", "Meaning"), (_option(each, context) for each in options)),
+        _options(options, context),
     )
+
+
+def _options(options: list[Any], context: Any) -> str:
+    return table(("Option", "Default", "Meaning"), (_option(each, context) for each in options))
 
 
 def _option(option: Any, context: Any) -> tuple[str, str, str]:
@@ -73,9 +86,13 @@ def _option(option: Any, context: Any) -> tuple[str, str, str]:
     return code(f"{names}{takes}"), "required" if option.required else default, option.help or ""
 
 
+def _context() -> Any:
+    return typer.main.get_command(program).make_context(NAME, [], resilient_parsing=True)
+
+
 def _text(command: Any) -> str:
     return prose(command.help or "")
 
 
 def _first(command: Any) -> str:
-    return _text(command).split("\n\n", 1)[0]
+    return " ".join(_text(command).split("\n\n", 1)[0].split())

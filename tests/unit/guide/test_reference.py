@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import slackwater
-from slackwater.cli.program import cli
-from typer.testing import CliRunner
+import typer.main
+from slackwater.cli.program import cli as program
 
+from app.cli.listing import COMMANDS
 from app.error_list import ERRORS
 from app.guide.reference import reference
 from app.guide.reference.client import described_names
-from app.guide.reference.commands import leaves
+from app.guide.reference.commands import panels
 from app.guide.reference.definitions import KINDS
 from app.guide.reference.errors import kinds
 from app.guide.reference.http import document, operations
@@ -73,13 +74,14 @@ def test_every_request_has_a_heading_on_the_page_of_its_tag(pages: Mapping[str, 
 
 
 def test_every_command_has_a_heading_and_its_options(pages: Mapping[str, str]) -> None:
-    assert {path for path, _ in leaves()} <= headings(pages["cli.md"])
-    shown = CliRunner().invoke(cli, ["--help"]).output
-    for path, command in leaves():
-        assert path.split()[1] in shown
+    listed = [each for panel in panels().values() for each in panel]
+    words = {path.split()[1] for path, _ in listed}
+    assert words == {*typer.main.get_command(program).commands, *COMMANDS}  # type: ignore[attr-defined]
+    assert {path for path, _ in listed} <= headings(pages["cli.md"])
+    for _, command in listed:
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.hidden:
-                assert parameter.opts[0] in pages["cli.md"]
+                assert f"`{parameter.opts[0]}" in pages["cli.md"]
 
 
 def test_every_name_that_the_client_exports_is_described(pages: Mapping[str, str]) -> None:
