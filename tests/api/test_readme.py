@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from slackwater.cli.program import cli as client_cli
 
 from app.cli.commands import cli
 from app.settings import ENV_PREFIX, NESTING, Settings
@@ -63,12 +64,14 @@ def test_every_command_is_found_by_a_shell_that_did_what_was_said_before(readme:
 @pytest.mark.parametrize("readme", READMES)
 def test_every_command_of_slackwater_exists(readme: str) -> None:
     named = re.findall(r"(?:`|^|&& |\$ )slackwater ([a-z][a-z-]*(?: [a-z]+)?)", text_of(readme), re.MULTILINE)
-    root: Any = typer.main.get_command(cli)
+    ours: Any = typer.main.get_command(cli)
+    client_s: Any = typer.main.get_command(client_cli)
+    known = {**client_s.commands, **ours.commands}
     assert named
     for line in named:
         command, *rest = line.split()
-        assert command in root.commands, line
-        below = getattr(root.commands[command], "commands", {})
+        assert command in known, line
+        below = getattr(known[command], "commands", {})
         assert not below or rest[0] in below, line
 
 
