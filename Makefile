@@ -86,7 +86,7 @@ deploy-pages: $(VENV)/dev-ok ## write the dashboard and the page of the alerts a
 # Versions that the tests were run with; newer ones do as well.
 # Without Prometheus' service discovery, which nothing here uses, promtool takes a part of the time to build.
 deploy-tools: $(VENV)/dev-ok ## build promtool, helm and kubeconform, which check deploy/, into .venv/bin (needs Go; ten minutes)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[deploy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
 	@GOBIN=$(CURDIR)/$(BIN) go install -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
 	@GOBIN=$(CURDIR)/$(BIN) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
@@ -110,7 +110,7 @@ jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is
 
 # Resolved anew, by the index that pip is set up with; only names and versions are kept.
 constraints: $(VENV)/python-ok ## write constraints.txt with the newest versions that pyproject.toml allows
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev,deploy,browser]'
 	@$(BIN)/python .ci/constraints.py $(VENV)/resolved.json
 
 clean: ## remove the environment and what the demo kept
