@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 VERSION: Final = "4.3.1"
-START_S: Final = 90
+START_S: Final = 180
 STOP_S: Final = 60
 HEAP: Final = "384m"
 

@@ -128,7 +128,7 @@ def _raise_decided(told: list[KafkaError], *, is_over: bool) -> None:
         raise Failed("timeout", f"no broker answers in Kafka's protocol ({_short(told[0].str())})") from None
 
 
-_HANDSHAKE: Final = re.compile(r"handshake|SSL_|security\.protocol")
+_HANDSHAKE: Final = re.compile(r"handshake|SSL_|SSL routines|ssl/tls alert|security\.protocol")
 
 
 def _kafka_text(error: KafkaException) -> str:
