@@ -1139,6 +1139,43 @@ class CommitsAnswer(Answer):
     """What is in the way of going back to any of them as things are now; null: nothing is."""
 
 
+class ComparedItem(Answer):
+    """What carrying a definition, or a statement, out would do."""
+
+    index = Item[int]()
+    """Its place among the definitions that were sent, from 0."""
+
+    statement = Item[str | None]()
+    """Of `sql`: the statement, with the values of its variables; null of others."""
+
+    properties = Item[dict[str, str]]()
+    """Of `sql`: what SET has said before the statement."""
+
+    kind = Item[Literal["stream", "table", "query"] | None]()
+    """What it defines; null where it cannot be read."""
+
+    name = Item[str | None]()
+    """Its name; null where it cannot be read."""
+
+    action = Item[Literal["create", "no_op", "in_place", "repartition", "needs_new_state"] | None]()
+    """`no_op`: it is there, and equal. Of the others see `edit` of `/v1/validations`. null: it cannot be read as far as that."""
+
+    definition = Item[dict[str, Any] | None]()
+    """With every default spelled out; null where it cannot be read."""
+
+    changes = Item[tuple[EditChange, ...]](many(EditChange))
+    """What differs from what is there; empty for `create` and `no_op`."""
+
+    effects = Item[tuple[EditEffect, ...]](many(EditEffect))
+    """What an edit in place would let go, close or take away, as of the last commit; estimates are bounds."""
+
+    problems = Item[tuple[ProblemItem, ...]](many(ProblemItem))
+    """Why it would be refused; empty: it would not."""
+
+    warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
+    """What may surprise of it; empty for `no_op`."""
+
+
 class ConnectionPage(Answer):
     """A page of connections."""
 
@@ -1990,6 +2027,13 @@ class AuditPage(Answer):
 
     next = Item[str | None]()
     """Cursor of the next page; null on the last."""
+
+
+class ComparisonAnswer(Answer):
+    """What carrying the definitions out would do, one after the other."""
+
+    items = Item[tuple[ComparedItem, ...]](many(ComparedItem))
+    """In an order in which they can be carried out, what is depended on first; what cannot be read last."""
 
 
 class ExplainAnswer(Answer):
