@@ -31,6 +31,7 @@ from app.api import (
     service,
     statements,
     status,
+    system,
     validations,
 )
 from app.api.access import guards
@@ -64,6 +65,7 @@ ROUTERS = (
     connections.router,
     api_keys.router,
     audit.router,
+    system.router,
     service.router,
 )
 PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)

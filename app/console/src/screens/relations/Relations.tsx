@@ -1,0 +1,73 @@
+/** All streams and tables: who writes them, who reads them, how much comes. */
+import { useState } from "preact/hooks";
+import type { OverviewRelation } from "~/api/types";
+import { Badge, Empty, Panel, Skeleton } from "~/components/basics";
+import { Page } from "~/components/Page";
+import { Segments } from "~/components/Tabs";
+import { VirtualTable, type Column, type Sorting } from "~/components/VirtualTable";
+import { compact, rate } from "~/format";
+import { flowOf, overview, useFastOverview } from "~/overview";
+import { Link, pathOf, place, setQuery } from "~/router";
+import { may } from "~/session";
+
+type Kind = "all" | "stream" | "table";
+
+const COLUMNS: Column<OverviewRelation>[] = [
+  { id: "name", title: "Name", width: "minmax(180px, 2fr)", cell: (row) => row.name, sort: (row) => row.name },
+  { id: "kind", title: "Kind", width: "90px", cell: (row) => <Badge>{row.kind}</Badge>, sort: (row) => row.kind },
+  { id: "made", title: "Made by", width: "minmax(120px, 1.4fr)", from: 640, cell: (row) => row.produced_by ?? (row.origin === "source" ? <span class="muted">source</span> : ""), sort: (row) => row.produced_by },
+  { id: "appended", title: "Records", width: "100px", align: "end", cell: (row) => compact(row.appended), sort: (row) => row.appended },
+  { id: "flow", title: "Rate", width: "90px", align: "end", from: 480, cell: (row) => rate(flowOf(row.name)), sort: (row) => flowOf(row.name) },
+];
+
+export default function Relations() {
+  useFastOverview();
+  const [sorting, setSorting] = useState<Sorting | null>(null);
+  const kind = (place.value.query.get("kind") ?? "all") as Kind;
+  const text = place.value.query.get("q") ?? "";
+  const found = overview.value?.relations;
+  const shown = (found ?? [])
+    .filter((each) => (kind === "all" || each.kind === kind) && each.name.includes(text.toLowerCase()))
+    .sort((one, other) => one.name.localeCompare(other.name));
+  return (
+    <Page title="Streams and tables" actions={may("write") && <Link class="button primary" to="/new">New</Link>}>
+      {found === undefined ? (
+        <Skeleton />
+      ) : found.length === 0 ? (
+        <Panel flush>
+          <Empty title="There is no stream and no table yet">
+            <p>A source is where records come from: a stream that is appended to, or a table that is upserted. Queries make further ones of them.</p>
+            {may("write") && (
+              <p>
+                <Link to="/new">Make the first source</Link>
+              </p>
+            )}
+          </Empty>
+        </Panel>
+      ) : (
+        <div class="stack">
+          <div class="row wrap">
+            <Segments<Kind>
+              label="Kind"
+              value={kind}
+              options={[
+                ["all", "All"],
+                ["stream", "Streams"],
+                ["table", "Tables"],
+              ]}
+              onChange={(next) => setQuery({ kind: next === "all" ? null : next })}
+            />
+            <input class="input" style={{ maxWidth: "280px" }} type="search" aria-label="Find by name" placeholder="Find by name" value={text} onInput={(event) => setQuery({ q: event.currentTarget.value })} />
+          </div>
+          <Panel flush>
+            {shown.length === 0 ? (
+              <Empty title="Nothing has this name" icon="search" />
+            ) : (
+              <VirtualTable label="Streams and tables" rows={shown} columns={COLUMNS} rowKey={(row) => row.name} to={(row) => pathOf(`/${row.kind}s/:name`, { name: row.name })} sorting={sorting} onSort={setSorting} />
+            )}
+          </Panel>
+        </div>
+      )}
+    </Page>
+  );
+}
