@@ -5,6 +5,7 @@ import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "preact/hooks";
+import { cspNonce } from "~/theme";
 
 interface EditorProps {
   /** What screen readers call it. */
@@ -67,12 +68,6 @@ const LOOK = EditorView.theme({
   },
 });
 
-/** The nonce of this page's styles: the Content-Security-Policy takes no others. */
-function nonce(): Extension {
-  const found = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content;
-  return found ? EditorView.cspNonce.of(found) : [];
-}
-
 export function Editor({ label, value, onChange, extensions = [], isReadOnly = false, hint, onView, lines = 6 }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
@@ -86,7 +81,7 @@ export function Editor({ label, value, onChange, extensions = [], isReadOnly = f
       state: EditorState.create({
         doc: value,
         extensions: [
-          nonce(),
+          EditorView.cspNonce.of(cspNonce()),
           lineNumbers(),
           highlightSpecialChars(),
           history(),

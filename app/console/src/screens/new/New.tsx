@@ -7,7 +7,7 @@ import { ErrorPanel } from "~/components/ErrorPanel";
 import { Page } from "~/components/Page";
 import { TabPanel, Tabs } from "~/components/Tabs";
 import { place, setQuery } from "~/router";
-import { listRelations } from "../sql/listing";
+import { listRelations } from "~/records/listing";
 import { NewQuery } from "./NewQuery";
 import { NewSource } from "./NewSource";
 import "./new.css";

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { compact, plural } from "~/format";
+import { colour, colours } from "~/theme";
 import { MOST_LINES, plotOf, type Plotable } from "./plotting";
 import type { Column } from "./running";
 
@@ -18,12 +19,11 @@ export function Chart({ columns, rows, can }: { columns: Column[]; rows: unknown
   const [split, setSplit] = useState<string | null>(can.bottoms.includes(splits[0] ?? "") && can.bottoms[0] === splits[0] ? null : (splits[0] ?? null));
   const plot = useMemo(() => plotOf(columns, rows, bottom, value, split !== null && splits.includes(split) ? split : null), [columns, rows, bottom, value, split]);
   const host = useRef<HTMLDivElement>(null);
+  const theme = colours.value;
 
   useEffect(() => {
     const element = host.current!;
-    const style = getComputedStyle(element);
-    const colour = (name: string): string => style.getPropertyValue(name).trim();
-    const axis = { stroke: resolved(element, "--muted"), grid: { stroke: resolved(element, "--line"), width: 1 }, ticks: { stroke: resolved(element, "--line"), width: 1 }, font: `12px ${colour("--sans")}` };
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const texts = plot.texts;
     const isFew = plot.places.length < 40;
     const made = new uPlot(
@@ -40,8 +40,8 @@ export function Chart({ columns, rows, can }: { columns: Column[]; rows: unknown
           texts === null ? {} : { value: (_, place) => (place === null ? "" : (texts[place] ?? "")) },
           ...plot.lines.map((line, at) => ({
             label: line.name,
-            stroke: resolved(element, COLOURS[at % COLOURS.length]!),
-            fill: texts === null ? undefined : resolved(element, COLOURS[at % COLOURS.length]!),
+            stroke: colour(COLOURS[at % COLOURS.length]!),
+            fill: texts === null ? undefined : colour(COLOURS[at % COLOURS.length]!),
             width: 1.6,
             spanGaps: false,
             points: { show: isFew && texts === null, size: 5 },
@@ -58,7 +58,7 @@ export function Chart({ columns, rows, can }: { columns: Column[]; rows: unknown
       sized.disconnect();
       made.destroy();
     };
-  }, [plot]);
+  }, [plot, theme]);
 
   return (
     <div class="body stack">
@@ -86,14 +86,4 @@ function Choice({ label, value, names, onChange }: { label: string; value: strin
       </select>
     </label>
   );
-}
-
-/** A canvas does not know `light-dark()`: the colour as the page has it now. */
-function resolved(element: HTMLElement, name: string): string {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  element.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
 }

@@ -14,7 +14,7 @@ import { Editor } from "~/editor/Editor";
 import { examplesFor } from "./examples";
 import { forgetHistory, history, keepScript, keptScript, remember, type Ran } from "./kept";
 import { sqlExtensions } from "./language";
-import { listRelations } from "./listing";
+import { listRelations } from "~/records/listing";
 import { Beside } from "./Beside";
 import { Results, type Run } from "./Results";
 import { carryOut, type PushedRow } from "./running";

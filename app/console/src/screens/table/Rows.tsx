@@ -47,7 +47,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
 
   const idOf = (row: Row): string => JSON.stringify(relation.key.map((column) => row[column]));
   const isLive = isFollowed && asOf === null && pages.head !== null;
-  const timer = useRef<ReturnType<typeof setTimeout>>();
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const following = useEvents(
     isLive ? "/v1/tables/{name}/changes" : null,
     { path: { name: relation.name }, query: { from: "latest" } },

@@ -12,7 +12,7 @@ export function TimeSlider({ answer, asOf, onChange }: { answer: RowsAnswer; asO
   const first = answer.history_starts_at_ms;
   const last = answer.stream_time_ms;
   const [moved, setMoved] = useState<number | null>(null);
-  const timer = useRef<ReturnType<typeof setTimeout>>();
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => setMoved(null), [asOf]);
   if (first === null || last === null || last <= first)
