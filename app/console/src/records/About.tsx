@@ -17,6 +17,7 @@ type Definition = Record<string, unknown> & { event_time?: string | null; connec
 
 export function About({ relation }: { relation: Relation }) {
   const definition = relation.definition as Definition | null;
+  const readers = readersOf(relation);
   const held = (relation.partitions ?? []).reduce((sum, part) => sum + part.next_offset - part.start_offset, 0);
   return (
     <div class="columns">
@@ -52,7 +53,7 @@ export function About({ relation }: { relation: Relation }) {
           <Facts
             items={[
               ["Made by", relation.produced_by === null ? (relation.origin === "source" ? "you: it is a source" : "a query that is gone") : <QueryLink name={relation.produced_by} />],
-              ["Read by", relation.read_by.length === 0 ? "nobody" : <Names names={relation.read_by} />],
+              ["Read by", readers.length === 0 ? "nobody" : <Names names={readers} />],
               ...(relation.parts.length > 0 ? ([["Also has the records of", relation.parts.join(", ")]] as [string, string][]) : []),
               ["Event time", definition === null ? "of its query" : (definition.event_time ?? "the time of arrival")],
               ...(definition?.versioned ? ([["Keeps versions for", definition.versioned.history_retention ?? ""]] as [string, string][]) : []),
@@ -71,6 +72,11 @@ export function About({ relation }: { relation: Relation }) {
       </div>
     </div>
   );
+}
+
+/** Queries that users made: the one that keeps the rows of a source goes with it. */
+function readersOf(relation: Relation): string[] {
+  return relation.read_by.filter((name) => name !== `materialize:${relation.name}`);
 }
 
 function Names({ names }: { names: string[] }) {
@@ -97,7 +103,7 @@ function Removal({ relation }: { relation: Relation }) {
       setError(failure as Error);
     }
   };
-  const isRead = relation.read_by.length > 0;
+  const isRead = readersOf(relation).length > 0;
   return (
     <div>
       <Button kind="danger" icon="trash" disabled={isRead} title={isRead ? "Queries read it: delete them first" : undefined} onClick={() => setAsked(true)}>

@@ -5,7 +5,7 @@
  * columns that nobody knew when it was written.
  */
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Cell, isNumeric, textOf } from "./cells";
+import { Cell, INSTANT, isNumeric, textOf } from "./cells";
 import "./records.css";
 
 export interface GridColumn {
@@ -36,15 +36,17 @@ interface Props {
 const ROW = 32;
 const MARGIN = 10;
 const SAMPLE = 60;
+/** Room for the bar that scrolls sideways. */
+const SCROLLBAR = 16;
+const CHARACTER = 8.3;
 
 export function RowGrid({ label, columns, rows, mostRows = 18, chosen = null, onChoose, onEnd }: Props) {
   const outer = useRef<HTMLDivElement>(null);
   const [first, setFirst] = useState(0);
   const [active, setActive] = useState(0);
-  const height = Math.min(rows.length, mostRows) * ROW + ROW + 14;
-  const visible = Math.ceil(height / ROW) + MARGIN * 2;
+  const visible = mostRows + MARGIN * 2;
   const widths = useMemo(() => columns.map((column, at) => widthOf(column, at, rows)), [columns, rows.length === 0, rows[0]?.id]);
-  const template = widths.map((width, at) => (at === widths.length - 1 ? `minmax(${width}px, 1fr)` : `${width}px`)).join(" ");
+  const template = `${widths.map((width) => `${width}px`).join(" ")} minmax(0, 1fr)`;
 
   const look = (): void => {
     const element = outer.current;
@@ -75,7 +77,7 @@ export function RowGrid({ label, columns, rows, mostRows = 18, chosen = null, on
   };
 
   return (
-    <div class="grid" ref={outer} tabIndex={0} role="table" aria-label={label} aria-rowcount={rows.length + 1} aria-colcount={columns.length} style={{ height: `${height}px` }} onScroll={look} onKeyDown={keyed}>
+    <div class="grid" ref={outer} tabIndex={0} role="table" aria-label={label} aria-rowcount={rows.length + 1} aria-colcount={columns.length} style={{ maxHeight: `${(mostRows + 1) * ROW + SCROLLBAR}px` }} onScroll={look} onKeyDown={keyed}>
       <div class="grid-inside" style={{ minWidth: `${widths.reduce((sum, width) => sum + width, 0)}px` }} role="rowgroup">
         <div class="grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
           {columns.map((column) => (
@@ -102,7 +104,7 @@ export function RowGrid({ label, columns, rows, mostRows = 18, chosen = null, on
                 }}
               >
                 {columns.map((column, place) => (
-                  <div key={column.name} role="cell" class={isNumeric(column.type) ? "num" : undefined} title={title(row.values[place])}>
+                  <div key={column.name} role="cell" class={isNumeric(column.type) ? "num" : undefined} title={title(row.values[place], column.type)}>
                     <Cell value={row.values[place]} type={column.type} />
                   </div>
                 ))}
@@ -116,14 +118,14 @@ export function RowGrid({ label, columns, rows, mostRows = 18, chosen = null, on
 }
 
 /** A title is made only where a cell may be cut off. */
-function title(value: unknown): string | undefined {
-  if (value === null || typeof value === "number") return undefined;
+function title(value: unknown, type: string | undefined): string | undefined {
+  if (value === null || (typeof value === "number" && type !== INSTANT)) return undefined;
   const text = textOf(value);
-  return text.length > 20 ? text : undefined;
+  return type === INSTANT || text.length > 20 ? text : undefined;
 }
 
 function widthOf(column: GridColumn, at: number, rows: readonly GridRow[]): number {
   const head = column.name.length + (column.isKey ? 5 : 0);
-  const longest = rows.slice(0, SAMPLE).reduce((most, row) => Math.max(most, textOf(row.values[at]).length), head);
-  return Math.round(Math.min(Math.max(longest * 7.6 + 28, 64), 340));
+  const longest = rows.slice(0, SAMPLE).reduce((most, row) => Math.max(most, column.type === INSTANT ? 19 : textOf(row.values[at]).length), head);
+  return Math.round(Math.min(Math.max(longest * CHARACTER + 24, 64), 340));
 }

@@ -25,7 +25,10 @@ const SHAPES: { id: Shape; title: string; about: string }[] = [
 
 export function NewQuery({ relations }: { relations: readonly Relation[] }) {
   const streams = relations.filter((each) => each.kind === "stream");
-  const [draft, setDraft] = useState<QueryDraft>(() => ({ ...EMPTY_QUERY, from: place.peek().query.get("from") ?? streams[0]?.name ?? "" }));
+  const [draft, setDraft] = useState<QueryDraft>(() => {
+    const name = place.peek().query.get("from") ?? streams[0]?.name ?? "";
+    return { ...EMPTY_QUERY, from: name, groupBy: keyOf(relations, name) };
+  });
   const [isNamed, setNamed] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const [isMaking, setMaking] = useState(false);
@@ -70,7 +73,8 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
 
   const choose = (shape: Shape): void => {
     const usable = shape === "filter" || shape === "table" ? relations : streams;
-    set({ shape, from: usable.some((each) => each.name === draft.from) ? draft.from : (usable[0]?.name ?? ""), emit: "final" });
+    const name = usable.some((each) => each.name === draft.from) ? draft.from : (usable[0]?.name ?? "");
+    set({ shape, from: name, emit: "final", ...(name === draft.from ? {} : { groupBy: keyOf(relations, name), select: [] }) });
   };
 
   return (
@@ -90,7 +94,7 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
         <Panel id="reads" title="What it reads">
           <div class="new-fields">
             <Field label="From" problems={at("/from")}>
-              <Choose value={draft.from} options={[["", "choose …"], ...sources.map((each) => [each.name, `${each.name} (${each.kind})`] as const)]} onChange={(name) => set({ from: name, groupBy: [], select: [] })} />
+              <Choose value={draft.from} options={[["", "choose …"], ...sources.map((each) => [each.name, `${each.name} (${each.kind})`] as const)]} onChange={(name) => set({ from: name, groupBy: keyOf(relations, name), select: [] })} />
             </Field>
             <Field label="Only where" hint="A condition, such as delay > 15 and carrier <> 'XX'. Empty: all." problems={at("/where")}>
               <Text value={draft.where} mono placeholder="all records" invalid={at("/where").length > 0} onChange={(where) => set({ where })} />
@@ -316,6 +320,12 @@ function Columns({ relation }: { relation: Relation }) {
       ))}
     </p>
   );
+}
+
+/** What records are most often grouped by: their key. */
+function keyOf(relations: readonly Relation[], name: string): string[] {
+  const bounds = ["window_start", "window_end"];
+  return relations.find((each) => each.name === name)?.key.filter((column) => !bounds.includes(column)) ?? [];
 }
 
 function nameFor(text: string, items: Item[]): string {

@@ -53,6 +53,7 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
   const { checked, isChecking } = useChecked(open.length === 0 ? statement : null);
   const problems = open.length > 0 ? open : (checked?.problems ?? []);
   const isReady = open.length === 0 && checked !== null && checked.problems.length === 0 && !isChecking;
+  const isBegun = draft.name !== "" || draft.columns.length > 0;
   const time = draft.columns.find((column) => column.name === draft.eventTime);
 
   const make = async (): Promise<void> => {
@@ -96,7 +97,7 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
               </div>
               <span class="new-hint">{draft.kind === "stream" ? "Records are appended and stay as they are." : "Records upsert and delete rows by key."}</span>
             </div>
-            <Field label="Name" hint="Lower case letters, digits and _" problems={problemsOf(problems, "/name")}>
+            <Field label="Name" hint="Lower case letters, digits and _" problems={isBegun ? problemsOf(problems, "/name") : []}>
               <Text value={draft.name} placeholder="departures" invalid={draft.name !== "" && problemsOf(problems, "/name").length > 0} onChange={(name) => set({ name: name.toLowerCase().replace(/[\s-]+/g, "_") })} />
             </Field>
             <Field label="Event time" hint="When it happened. Windows and joins go by it." problems={problemsOf(problems, "/event_time")}>

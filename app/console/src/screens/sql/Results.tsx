@@ -7,11 +7,12 @@ import { ErrorPanel, plain } from "~/components/ErrorPanel";
 import { QueryLink } from "~/components/links";
 import { Segments } from "~/components/Tabs";
 import { count, moment, plural, span } from "~/format";
+import { INSTANT } from "~/records/cells";
 import { RowGrid, type GridRow } from "~/records/RowGrid";
 import { Link } from "~/router";
 import { screenFor } from "~/screens/registry";
 import { Chart } from "./Chart";
-import { plotable } from "./plotting";
+import { isTime, plotable } from "./plotting";
 import type { Column, Pushed, PushedRow } from "./running";
 
 export interface NumberedRow extends PushedRow {
@@ -182,7 +183,7 @@ function Rows({ title, hint, columns, rows, waits }: { title: preact.ComponentCh
       ) : form === "chart" && isPlotable ? (
         <Chart columns={columns} rows={values} can={can} />
       ) : (
-        <RowGrid label="Rows" columns={columns} rows={rows} />
+        <RowGrid label="Rows" columns={columns.map((column) => (column.type === "bigint" && isTime(column) ? { ...column, type: INSTANT } : column))} rows={rows} />
       )}
     </Panel>
   );
