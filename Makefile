@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client jar constraints clean
+.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client console console-test jar constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -69,6 +69,14 @@ reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that r
 
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py
+
+console: $(VENV)/dev-ok ## build the web pages of app/console (needs Node 20 or newer); what it makes is kept in git
+	@$(BIN)/python .ci/openapi.py > app/console/openapi.json
+	@cd app/console && npm ci --no-progress && npm run --silent types && npm run --silent check && npm run --silent build
+
+console-test: $(VENV)/dev-ok ## drive the web pages with a browser (Chromium; SLACKWATER_CHROMIUM names another one)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@$(BIN)/python -m pytest -m console tests/console $(ARGS)
 
 jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is kept in git
 	@$(BIN)/python -m engine.spark.make_jar

@@ -13,6 +13,7 @@ from fastapi_offline import FastAPIOffline
 from app import __version__
 from app.api.access import guards, note_refusal
 from app.api.browsers import BrowserGuard
+from app.api.console import console_routes
 from app.api.deps import OUTSIDE, Services
 from app.api.edge import BodyLimits, Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
@@ -97,6 +98,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
     app.add_middleware(Edge, metrics=metrics, limits=body_limits, tracing=tracing)
     app.router.routes.extend(routes(is_key_required=settings.is_key_required))
+    app.router.routes.extend(console_routes())
     complete_openapi(app)
     return app
 

@@ -22,6 +22,8 @@ from app.api import (
     late_records,
     lateness,
     lineage,
+    me,
+    overview,
     queries,
     query_events,
     reads,
@@ -53,6 +55,7 @@ ROUTERS = (
     rewinds.router,
     statements.router,
     status.router,
+    overview.router,
     query_events.router,
     history.router,
     lineage.router,
@@ -63,12 +66,22 @@ ROUTERS = (
     functions.router,
     error_pages.router,
     connections.router,
+    me.router,
     api_keys.router,
     audit.router,
     system.router,
     service.router,
 )
-PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
+PAGED = (
+    audit.router,
+    records.router,
+    history.router,
+    lineage.router,
+    overview.router,
+    lateness.router,
+    explain.router,
+    late_records.router,
+)
 
 
 @cache

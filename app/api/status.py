@@ -108,7 +108,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
     ]
     facts = Facts(
         state=status.state,
-        is_waiting=WAITS_FOR_PRODUCER in _conditions(status, waits),
+        is_waiting=WAITS_FOR_PRODUCER in conditions_of(status, waits),
         is_merging=len(feeds) > 1 and any(feed.is_derived for feed in feeds),
         unread=sum(partition.lag or 0 for feed in progress for partition in feed.partitions),
         measured=(detail.get("carrier") or {}).get("shares"),
@@ -119,8 +119,8 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         state=status.state,
         phase=status.phase,
         desired_state=status.desired_state,
-        conditions=_conditions(status, waits),
-        reason=_reason(status, waits),
+        conditions=conditions_of(status, waits),
+        reason=reason_of(status, waits),
         state_since=status.state_since,
         generation=status.generation,
         observed_generation=status.observed_generation,
@@ -208,14 +208,15 @@ def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
     ]
 
 
-def _reason(status: Status, waits: Waiting | None) -> Reason | None:
+def reason_of(status: Status, waits: Waiting | None) -> Reason | None:
     """Say what keeps the query from its wish: its own error before the want of a driver, or a query that it waits for."""
     if status.error is not None and status.state in ("failed", "backoff", "stopping"):
         return Reason(code=status.error["code"], detail=status.error["detail"])
     return None if waits is None else Reason(code=waits.code, detail=waits.detail)
 
 
-def _conditions(status: Status, waits: Waiting | None) -> list[str]:
+def conditions_of(status: Status, waits: Waiting | None) -> list[str]:
+    """Return what is to be known beside a query's state."""
     conditions = ["unreachable"] if status.is_unreachable else []
     if status.is_unplaced and not status.is_unreachable:
         conditions.append("unplaced")

@@ -88,6 +88,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "GET /v1/functions": Rule(OPEN, Reach.NOTHING),
         "GET /v1/errors": Rule(OPEN, Reach.NOTHING),
         "GET /v1/errors/{code}": Rule(OPEN, Reach.NOTHING),
+        "GET /v1/me": Rule(READ, Reach.NOTHING),
+        "GET /v1/overview": Rule(READ, Reach.LIST),
         "GET /metrics": Rule(READ, Reach.EVERYTHING),
         "GET /v1/streams": Rule(READ, Reach.LIST),
         "GET /v1/streams/{name}": Rule(READ, Reach.NAME),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from typing import Final
 
 from engine.core.replay import REPLAYABLE
 from engine.plan.model import Plan
@@ -17,6 +18,15 @@ _WHY_NOT = {
     "join_window_closed": "the records that it could have met may be forgotten, or were shown without it",
     "table_history_expired": "the table's history at its time is not kept any more",
 }
+
+
+LATE_REASONS: Final = frozenset(
+    {
+        "late_joined", "late_dropped", "late_diverted", "window_closed", "window_out_of_range", "join_window_closed",
+        "table_history_expired",
+    }
+)  # fmt: skip
+"""Counters of records that their operator's test found late (J3, V1, W1-W4), whatever became of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.store.fleet import IS_UNPLACED
 from app.store.log_tables import commit, counter, feed, head, state_retention
 from app.store.relations import ROWS, RelationRow
+from app.store.scopes import query_is_visible
 from app.store.tables import query, query_read, query_status, relation
 from app.store.targets import entry_of_row
 from engine.connectors.log.sequences import LANE_PARTITION
@@ -120,6 +121,21 @@ async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Stat
     """Return the status of the query with that id."""
     row = (await connection.execute(_STATUS.where(query.c.id == query_id))).mappings().one_or_none()
     return None if row is None else Status(**row)
+
+
+_AT_A_GLANCE = ("read_rows", "emitted_rows", "buffered", "phases_ms")
+"""What of a commit's detail a look at all queries needs: the whole is kilobytes of each."""
+
+
+async def list_statuses(connection: AsyncConnection, limit: int, after: str | None) -> list[Status]:
+    """Return the statuses of queries by name, beginning behind ``after``, each with a part of its detail; only what the scope allows."""
+    parts = [part for name in _AT_A_GLANCE for part in (sa.literal(name), commit.c.detail[name])]
+    detail = sa.case((commit.c.detail.is_not(None), sa.func.jsonb_build_object(*parts))).label("detail")
+    columns = [detail if column.name == "detail" else column for column in _STATUS.selected_columns]
+    statement = _STATUS.with_only_columns(*columns).where(query_is_visible()).order_by(query.c.name).limit(limit)
+    if after is not None:
+        statement = statement.where(query.c.name > after)
+    return [Status(**row) for row in (await connection.execute(statement)).mappings()]
 
 
 async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[str, str, int]]:

@@ -1,0 +1,23 @@
+"""``python .ci/openapi.py``: print the OpenAPI document of this version, from which the types of app/console are generated."""
+
+# ruff: noqa: INP001 - a script, in no package
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pydantic import SecretStr
+
+from app.main import create_app
+from app.settings import Settings
+
+
+def main() -> None:
+    """Nothing is started: the database is not asked for the document."""
+    document = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+    json.dump(document, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

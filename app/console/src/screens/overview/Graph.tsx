@@ -1,0 +1,137 @@
+/** What reads what: relations and queries, with how much flows on each arrow and how far its reader is behind. */
+import { useMemo } from "preact/hooks";
+import type { Overview, OverviewQuery } from "~/api/types";
+import { Empty, Panel } from "~/components/basics";
+import { Diagram, shortened, type Arrow, type Box } from "~/components/Diagram";
+import { compact, rate } from "~/format";
+import { flowOf, historyOf } from "~/overview";
+import { pathOf, place, setQuery } from "~/router";
+import { screenFor } from "~/screens/registry";
+
+/** More would not be legible, and takes seconds to lay out. */
+const MOST_BOXES = 150;
+const HEIGHT = 46;
+
+export function Graph({ overview }: { overview: Overview }) {
+  const around = place.value.query.get("around") ?? "";
+  const names = useMemo(() => [...overview.relations.map((one) => one.name), ...overview.queries.map((one) => one.name)].sort(), [overview]);
+  const shown = around === "" ? new Set(overview.queries.map((one) => one.name)) : near(overview, around);
+  const queries = overview.queries.filter((query) => shown.has(query.name));
+  const needed = new Set(queries.flatMap((query) => [...query.reads.map((read) => read.relation), ...(query.writes === null ? [] : [query.writes])]));
+  const relations = overview.relations.filter((relation) => needed.has(relation.name));
+  const isTooLarge = queries.length + relations.length > MOST_BOXES;
+
+  const boxes: Box[] = [];
+  const arrows: Arrow[] = [];
+  if (!isTooLarge) {
+    for (const relation of relations) {
+      const to = pathOf(`/${relation.kind}s/:name`, { name: relation.name });
+      boxes.push({
+        id: `relation ${relation.name}`,
+        width: width(relation.name),
+        height: HEIGHT,
+        tone: "sunken",
+        to: screenFor(to) === null ? null : to,
+        label: `${relation.kind} ${relation.name}, ${rate(flowOf(relation.name))}`,
+        content: <Lines first={relation.name} second={`${relation.kind} · ${rate(flowOf(relation.name))}`} />,
+      });
+    }
+    for (const query of queries) {
+      const sample = historyOf(query.name).at(-1);
+      boxes.push({
+        id: `query ${query.name}`,
+        width: width(query.name) + 14,
+        height: HEIGHT,
+        shape: "round",
+        tone: tone(query),
+        to: pathOf("/queries/:name", { name: query.name }),
+        label: `query ${query.name}, ${query.state}, ${compact(query.waiting)} waiting`,
+        content: <Lines first={query.name} second={`${query.state === "backoff" ? "retrying" : query.state} · ${compact(query.waiting)} waiting`} indent={16} />,
+      });
+      for (const read of query.reads) {
+        const isBehind = (read.lag ?? 0) > 0;
+        arrows.push({
+          from: `relation ${read.relation}`,
+          to: `query ${query.name}`,
+          lines: isBehind ? [`${compact(read.lag)} behind`] : [],
+          isFlowing: query.state === "running" && (sample?.rate ?? 0) > 0,
+          tone: isBehind ? "late" : undefined,
+        });
+      }
+      if (query.writes !== null)
+        arrows.push({ from: `query ${query.name}`, to: `relation ${query.writes}`, lines: sample?.emitted ? [rate(sample.emitted)] : [], isFlowing: (sample?.emitted ?? 0) > 0 });
+    }
+  }
+  return (
+    <Panel
+      id="graph"
+      title="What reads what"
+      hint="Arrows move while records flow. A reader that is behind says by how many records."
+      actions={
+        <label class="field">
+          <span class="unseen">Only what is around</span>
+          <input class="input" list="graph-names" placeholder="Only what is around …" value={around} onChange={(event) => setQuery({ around: event.currentTarget.value.trim() })} />
+          <datalist id="graph-names">
+            {names.map((name) => (
+              <option key={name} value={name} />
+            ))}
+          </datalist>
+        </label>
+      }
+    >
+      {isTooLarge ? (
+        <Empty title="Too much for one picture" icon="query">
+          <p>{`There are ${queries.length} queries and ${relations.length} relations. Name one of them above, and see what it is made of and what is made of it.`}</p>
+        </Empty>
+      ) : boxes.length === 0 ? (
+        <Empty title={`Nothing is called ${around}`} icon="search" />
+      ) : (
+        <Diagram boxes={boxes} arrows={arrows} label="Graph of relations and queries" />
+      )}
+    </Panel>
+  );
+}
+
+function Lines({ first, second, indent = 12 }: { first: string; second: string; indent?: number }) {
+  return (
+    <>
+      <text x={indent} y="19">{shortened(first, 28)}</text>
+      <text x={indent} y="36" class="faint">{second}</text>
+    </>
+  );
+}
+
+function width(name: string): number {
+  return Math.max(130, Math.min(name.length, 28) * 7.4 + 26);
+}
+
+function tone(query: OverviewQuery): string {
+  if (query.state === "failed" || query.conditions.includes("unreachable")) return "bad";
+  if (query.state === "backoff") return "warn";
+  return query.state === "running" ? "good" : query.state === "starting" ? "water" : "";
+}
+
+/** Return the queries upstream and downstream of a relation or a query. */
+function near(overview: Overview, name: string): Set<string> {
+  const found = new Set<string>();
+  const follow = (next: (query: OverviewQuery) => readonly string[], matches: (query: OverviewQuery, relation: string) => boolean): void => {
+    const seen = new Set<string>();
+    let open = [name, ...overview.queries.filter((query) => query.name === name).flatMap(next)];
+    for (const query of overview.queries) if (query.name === name) found.add(query.name);
+    while (open.length > 0) {
+      const relation = open.pop()!;
+      if (seen.has(relation)) continue;
+      seen.add(relation);
+      for (const query of overview.queries) {
+        if (!matches(query, relation)) continue;
+        found.add(query.name);
+        open = [...open, ...next(query)];
+      }
+    }
+  };
+  const written = (query: OverviewQuery): readonly string[] => (query.writes === null ? [] : [query.writes]);
+  const read = (query: OverviewQuery): readonly string[] => query.reads.map((one) => one.relation);
+  follow(written, (query, relation) => read(query).includes(relation));
+  follow(read, (query, relation) => query.writes === relation);
+  return found;
+}

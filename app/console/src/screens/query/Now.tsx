@@ -1,0 +1,200 @@
+/** What the query does at this moment: its numbers, the tide chart, what limits it, its delivery. */
+import type { Lateness, Status } from "~/api/types";
+import { Badge, Empty, Facts, Note, Panel, Tile } from "~/components/basics";
+import { plain } from "~/components/ErrorPanel";
+import { Series } from "~/components/Series";
+import { ago, count, moment, NONE, percent, rate, span, words } from "~/format";
+import { historyOf, overview } from "~/overview";
+import { Tide } from "./Tide";
+
+const LIMITS: Record<string, string> = {
+  input: "It keeps up: it waits for records.",
+  reading: "Reading and sharing out its records takes the most time.",
+  tasks: "The work of its tasks takes the most time. More tasks and cores help, unless one task has most of the records.",
+  commit: "Writing its results to the database takes the most time.",
+  round: "Other queries of its carrier take the most time. More drivers help.",
+  upstream: "It leaves records unread until the query that writes another of its inputs has come as far in event time.",
+  paused: "It is paused.",
+  not_running: "It does not run.",
+};
+
+export function lagOf(status: Status): number | null {
+  const known = status.progress.flatMap((feed) => feed.partitions).flatMap((partition) => (partition.lag === null ? [] : [partition.lag]));
+  return known.length === 0 ? null : known.reduce((sum, lag) => sum + lag, 0);
+}
+
+export function Now({ name, status, lateness }: { name: string; status: Status; lateness: Lateness | null }) {
+  overview.value; // the history of numbers grows with it
+  const history = historyOf(name);
+  const last = history.at(-1);
+  const waiting = Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
+  const glance = overview.value?.queries.find((query) => query.name === name);
+  return (
+    <>
+      <div class="tiles" role="group" aria-label="Numbers of this query">
+        <Tile name="Stream time" value={<span class="tile-time">{moment(status.stream_time_ms)}</span>} more="of the slowest task, UTC" />
+        <Tile name="Read" value={rate(last?.rate)} more={`${count(status.read_rows)} in all`} />
+        <Tile name="Behind" value={count(lagOf(status))} more={lagOf(status) === 0 ? "everything is read" : "records not read yet"} />
+        <Tile name="Waiting" value={count(waiting)} more="not settled yet" />
+        <Tile name="Late" value={count(glance?.late)} more="since it began" />
+        <Tile name="Batch" value={status.batch_id === null ? NONE : span(glance?.batch_ms)} more={status.batch_id === null ? "none yet" : `${count(status.batch_id + 1)} committed, ${ago(status.committed_at)}`} />
+      </div>
+      <Tide name={name} status={status} lateness={lateness} />
+      <div class="halves">
+        <Panel id="rates" title="Records a second">
+          {history.length < 3 ? (
+            <p class="muted">Curves begin when the page is opened.</p>
+          ) : (
+            <Series
+              label="Records read and written a second"
+              times={history.map((sample) => sample.at)}
+              curves={[
+                { label: "Read", colour: "--accent", values: history.map((sample) => sample.rate), filled: true },
+                { label: "Written", colour: "--land", values: history.map((sample) => sample.emitted) },
+              ]}
+            />
+          )}
+        </Panel>
+        <Panel id="backlog" title="Behind and waiting">
+          {history.length < 3 ? (
+            <p class="muted">Curves begin when the page is opened.</p>
+          ) : (
+            <Series
+              label="Records behind and waiting"
+              times={history.map((sample) => sample.at)}
+              curves={[
+                { label: "Behind", colour: "--clock", values: history.map((sample) => sample.lag) },
+                { label: "Waiting", colour: "--water", values: history.map((sample) => sample.waiting), filled: true },
+              ]}
+            />
+          )}
+        </Panel>
+      </div>
+      <div class="halves">
+        <Counted status={status} />
+        <Work status={status} />
+      </div>
+      <Inputs status={status} />
+      {status.delivery !== null && <DeliveryPanel status={status} />}
+    </>
+  );
+}
+
+function Counted({ status }: { status: Status }) {
+  return (
+    <Panel id="counted" title="Counted" hint="At its inputs and operators, since it began with this state">
+      {status.counters.length === 0 ? (
+        <p class="muted">Nothing was late, dropped or refused.</p>
+      ) : (
+        <table class="plain">
+          <thead>
+            <tr>
+              <th scope="col">Where</th>
+              <th scope="col">What</th>
+              <th scope="col" class="num">How often</th>
+            </tr>
+          </thead>
+          <tbody>
+            {status.counters.map((counter) => (
+              <tr key={counter.input + counter.reason}>
+                <td>{counter.input}</td>
+                <td>{words(counter.reason)}</td>
+                <td class="num">{count(counter.count)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+const PARTS = ["reading", "tasks", "commit", "round"] as const;
+
+function Work({ status }: { status: Status }) {
+  const { shares, carrier } = status;
+  const busy = PARTS.reduce((sum, part) => sum + shares[part], 0);
+  return (
+    <Panel id="work" title="What its time goes into" hint="Over the last ten seconds">
+      <div class="stack">
+        <div class="shares" role="img" aria-label={`${PARTS.map((part) => `${part} ${percent(shares[part], 0)}`).join(", ")}, waiting for records ${percent(Math.max(0, 1 - busy), 0)}`}>
+          {PARTS.map((part) => (
+            <i key={part} class={part} style={{ width: `${Math.min(shares[part], 1) * 100}%` }} title={`${part}: ${percent(shares[part], 0)}`} />
+          ))}
+        </div>
+        <p>{LIMITS[status.limited_by] ?? words(status.limited_by)}</p>
+        <Facts
+          items={[
+            ...PARTS.map((part): [string, string] => [part, percent(shares[part])]),
+            ["busiest task", shares.busiest_task === null ? NONE : `${percent(shares.busiest_task, 0)} of the tasks' work`],
+            ["carrier", carrier === null ? NONE : `${carrier.kind}${carrier.cpu_share === null ? "" : `, ${percent(carrier.cpu_share)} of a core`}`],
+            ["launch", `${status.epoch}, definition ${status.observed_generation} of ${status.generation}`],
+          ]}
+        />
+      </div>
+    </Panel>
+  );
+}
+
+function Inputs({ status }: { status: Status }) {
+  return (
+    <Panel id="inputs" title="Inputs" hint="How far each partition has been read">
+      {status.progress.length === 0 ? (
+        <Empty title="Nothing is read yet" />
+      ) : (
+        <div class="scroll-x">
+          <table class="plain">
+            <thead>
+              <tr>
+                <th scope="col">Feed</th>
+                <th scope="col">Partition</th>
+                <th scope="col" class="num">Next</th>
+                <th scope="col" class="num">End</th>
+                <th scope="col" class="num">Behind</th>
+              </tr>
+            </thead>
+            <tbody>
+              {status.progress.flatMap((feed) =>
+                feed.partitions.map((partition) => (
+                  <tr key={`${feed.feed} ${partition.partition}`}>
+                    <td>
+                      <code>{feed.feed}</code>
+                    </td>
+                    <td>{partition.partition}</td>
+                    <td class="num">{count(partition.next_offset)}</td>
+                    <td class="num">{count(partition.end_offset)}</td>
+                    <td class="num">{partition.lag ? <strong>{count(partition.lag)}</strong> : count(partition.lag)}</td>
+                  </tr>
+                )),
+              )}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+function DeliveryPanel({ status }: { status: Status }) {
+  const delivery = status.delivery!;
+  return (
+    <Panel id="delivery" title="Delivery" hint={`Its results go to ${delivery.type} as well`} actions={<Badge tone={delivery.state === "delivering" ? "good" : delivery.state === "waiting" ? "warn" : "bad"} dot>{delivery.state}</Badge>}>
+      <div class="stack">
+        {delivery.reason !== null && (
+          <Note tone="warn">
+            <span>{plain(delivery.reason.detail)}</span>
+            <span class="cure">{plain(delivery.reason.cure)}</span>
+          </Note>
+        )}
+        <Facts
+          items={[
+            ["delivered", count(delivery.delivered_rows)],
+            ["not delivered yet", `${count(delivery.lag_rows)}${delivery.lag_ms === null ? "" : `, ${span(delivery.lag_ms)} of event time`}`],
+            ["last", ago(delivery.delivered_at)],
+            ["failed attempts", count(delivery.failures)],
+          ]}
+        />
+      </div>
+    </Panel>
+  );
+}

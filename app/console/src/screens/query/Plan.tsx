@@ -1,0 +1,134 @@
+/** The plan as a picture: inputs, the operators of each stage with what they count and what waits in them, and the result. */
+import { api } from "~/api/client";
+import { useLive } from "~/api/live";
+import type { OneQuery, Status } from "~/api/types";
+import { Panel, Skeleton } from "~/components/basics";
+import { Diagram, shortened, type Arrow, type Box } from "~/components/Diagram";
+import { ErrorPanel } from "~/components/ErrorPanel";
+import { compact, span, words } from "~/format";
+import { relationOf } from "~/overview";
+import { pathOf } from "~/router";
+import { screenFor } from "../registry";
+
+export interface PlanOperator {
+  operator: string;
+  name?: string | null;
+  [part: string]: unknown;
+}
+
+export interface PlanAnswer {
+  inputs: { index: number; alias: string; part_of?: number | null; relation: { name: string; kind: "stream" | "table" } }[];
+  stages: { index: number; running: number | null; operators: PlanOperator[] }[];
+  output: { name: string; kind: "stream" | "table" };
+}
+
+export function Plan({ query, status }: { query: OneQuery; status: Status }) {
+  const validation = useLive((signal) => api.post("/v1/validations", { body: query.definition, signal }), null, [query.name, query.version]);
+  const plan = (validation.data?.plan ?? null) as PlanAnswer | null;
+  return (
+    <Panel id="plan" title="Plan" hint="What becomes of a record, and what each step counts">
+      {validation.error !== null ? <ErrorPanel error={validation.error} retry={validation.refresh} /> : plan === null ? <Skeleton lines={3} /> : <Picture plan={plan} status={status} />}
+    </Panel>
+  );
+}
+
+const TITLES: Record<string, string> = {
+  StreamTableJoin: "join with table",
+  StreamStreamJoin: "join with stream",
+  TableTableJoin: "join with table",
+  ForeignKeySubscription: "find by foreign key",
+  ForeignKeyLookup: "look up in table",
+  ForeignKeyResult: "join result",
+  RunningAggregation: "aggregate",
+  TableRegrouping: "group anew",
+  TableAggregation: "aggregate",
+  TumblingAggregation: "tumbling windows",
+  HoppingAggregation: "hopping windows",
+  SlidingAggregation: "sliding windows",
+  SessionAggregation: "sessions",
+  TimeLimitSuppression: "hold back",
+  WallClockSuppression: "hold back",
+  Filter: "filter",
+  TableFilter: "filter",
+  Projection: "select",
+  Retiming: "set event time",
+  Explosion: "explode",
+};
+
+function Picture({ plan, status }: { plan: PlanAnswer; status: Status }) {
+  const boxes: Box[] = [];
+  const arrows: Arrow[] = [];
+  const isFlowing = status.state === "running" && status.limited_by !== "paused";
+  for (const input of plan.inputs) {
+    if (input.part_of !== null && input.part_of !== undefined) continue;
+    const { name, kind } = input.relation;
+    const to = pathOf(`/${kind}s/:name`, { name });
+    boxes.push(box(`input ${input.index}`, name, [kind, relationOf(name)?.origin === "derived" ? "derived" : "source"].join(" · "), counted(status, input.alias), "sunken", screenFor(to) === null ? null : to));
+  }
+  let before: string | null = null;
+  for (const stage of plan.stages) {
+    if (stage.running !== null) before = `input ${stage.running}`;
+    for (const [index, operator] of stage.operators.entries()) {
+      const id = `operator ${stage.index} ${index}`;
+      const name = operator.name ?? null;
+      const waiting = name === null ? undefined : status.buffered[name];
+      const lines = [waiting ? `${compact(waiting)} waiting` : "", name === null ? "" : counted(status, name)].filter(Boolean).join(" · ");
+      boxes.push(box(id, TITLES[operator.operator] ?? words(snake(operator.operator)), about(operator), lines, waiting ? "water" : "", null));
+      if (before !== null) arrows.push({ from: before, to: id, isFlowing });
+      const side = operator.table_index ?? operator.stream_index;
+      if (typeof side === "number" && before !== `input ${side}`) arrows.push({ from: `input ${side}`, to: id, isFlowing });
+      before = id;
+    }
+  }
+  const to = pathOf(`/${plan.output.kind}s/:name`, { name: plan.output.name });
+  boxes.push(box("output", plan.output.name, plan.output.kind, `${compact(status.emitted_rows)} written`, "good", screenFor(to) === null ? null : to));
+  if (before !== null) arrows.push({ from: before, to: "output", isFlowing });
+  return <Diagram boxes={boxes} arrows={arrows} label="Plan of the query" />;
+}
+
+const WIDTH = 176;
+
+function box(id: string, title: string, second: string, third: string, tone: string, to: string | null): Box {
+  return {
+    id,
+    width: WIDTH,
+    height: third === "" ? 48 : 64,
+    tone,
+    to,
+    label: [title, second, third].filter(Boolean).join(", "),
+    content: (
+      <>
+        <text x="12" y="20">{shortened(title, 24)}</text>
+        <text x="12" y="37" class="faint">{shortened(second, 27)}</text>
+        {third !== "" && <text x="12" y="54" class="faint">{shortened(third, 27)}</text>}
+      </>
+    ),
+  };
+}
+
+/** Say what was counted at an input or operator, the most frequent first. */
+function counted(status: Status, name: string): string {
+  return status.counters
+    .filter((counter) => counter.input === name)
+    .sort((a, b) => b.count - a.count)
+    .slice(0, 2)
+    .map((counter) => `${compact(counter.count)} ${words(counter.reason)}`)
+    .join(" · ");
+}
+
+/** Say what matters most of an operator: its condition, its grace, its window. */
+function about(operator: PlanOperator): string {
+  const parts: string[] = [];
+  const { condition, grace_ms: grace, size_ms: size, gap_ms: gap, difference_ms: difference, limit_ms: limit, name, columns, group } = operator;
+  if (typeof condition === "string") parts.push(condition);
+  if (typeof name === "string" && !name.startsWith("window") && !name.startsWith("suppress")) parts.push(name);
+  for (const [value, text] of [[size, ""], [gap, "gap "], [difference, "difference "], [limit, "for "]] as const) if (typeof value === "number") parts.push(`${text}${span(value)}`);
+  if (typeof grace === "number") parts.push(`grace ${span(grace)}`);
+  if (Array.isArray(columns) && parts.length === 0) parts.push(`${columns.length} columns`);
+  if (Array.isArray(group) && group.length > 0 && parts.length < 2) parts.unshift(`by ${group.map((one) => (Array.isArray(one) ? String(one[0]) : String(one))).join(", ")}`);
+  return parts.join(" · ");
+}
+
+function snake(name: string): string {
+  return name.replace(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
+}

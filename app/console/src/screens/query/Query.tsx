@@ -1,0 +1,144 @@
+/** One query: what it does now, the tide chart, its definition, how late records come, what was late, what happened, why a row is not there. */
+import { useMemo } from "preact/hooks";
+import { api, ApiError } from "~/api/client";
+import { useLive } from "~/api/live";
+import { Badge, Empty, Note, Skeleton, StateBadge } from "~/components/basics";
+import { ErrorPanel, plain } from "~/components/ErrorPanel";
+import { QueryLink, RelationLink } from "~/components/links";
+import { Page } from "~/components/Page";
+import { TabPanel, Tabs } from "~/components/Tabs";
+import { compact, span } from "~/format";
+import { overview, relationOf, useFastOverview } from "~/overview";
+import { Link, place, setQuery } from "~/router";
+import type { ScreenProps } from "../registry";
+import { Actions } from "./Actions";
+import { Definition } from "./Definition";
+import { Explain } from "./Explain";
+import { History } from "./History";
+import { LatenessTab } from "./Lateness";
+import { LateRecords } from "./LateRecords";
+import { Now } from "./Now";
+import { Rejects } from "./Rejects";
+import "./query.css";
+
+export default function Query({ params }: ScreenProps) {
+  const name = params.name!;
+  useFastOverview();
+  const definition = useLive((signal) => api.get("/v1/queries/{name}", { path: { name }, signal }), 10_000, [name]);
+  const status = useLive((signal) => api.get("/v1/queries/{name}/status", { path: { name }, query: { tasks: true }, signal }), 1_000, [name]);
+  const lateness = useLive((signal) => api.get("/v1/queries/{name}/lateness", { path: { name }, signal }), 5_000, [name]);
+  const glance = overview.value?.queries.find((query) => query.name === name);
+  const tab = place.value.query.get("tab") ?? "now";
+  const late = glance?.late ?? 0;
+  const refresh = useMemo(
+    () => () => {
+      definition.refresh();
+      status.refresh();
+      lateness.refresh();
+    },
+    [definition.refresh, status.refresh, lateness.refresh],
+  );
+
+  const crumbs = <Link to="/">Queries</Link>;
+  const lost = [definition.error, status.error].find((error) => error instanceof ApiError && error.status === 404);
+  if (lost !== undefined)
+    return (
+      <Page title={name} crumbs={crumbs}>
+        <Empty title={`There is no query ${name}`}>
+          <p>
+            It was deleted, or never was. <Link to="/">See those there are</Link>
+          </p>
+        </Empty>
+      </Page>
+    );
+  if (definition.data === null || status.data === null) {
+    const failure = definition.error ?? status.error;
+    return (
+      <Page title={name} crumbs={crumbs}>
+        {failure === null ? <Skeleton lines={9} /> : <ErrorPanel error={failure} retry={refresh} />}
+      </Page>
+    );
+  }
+  const query = definition.data;
+  const now = status.data;
+  return (
+    <Page
+      title={name}
+      crumbs={crumbs}
+      badges={
+        <>
+          <StateBadge state={now.state} phase={now.phase} unreachable={now.conditions.includes("unreachable")} />
+          {now.desired_state !== now.state && now.state !== "failed" && <Badge>wanted: {now.desired_state}</Badge>}
+          {query.internal && <Badge title="It keeps the rows of a source and follows that table's definition">internal</Badge>}
+        </>
+      }
+      actions={<Actions query={query} status={now} onDone={refresh} />}
+    >
+      <div class="stack">
+        <Flow reads={glance?.reads.map((read) => read.relation) ?? []} writes={glance?.writes ?? null} />
+        {now.reason !== null && (
+          <Note tone={now.state === "failed" ? "bad" : "warn"}>
+            <span>{plain(now.reason.detail)}</span>
+            <span class="small">
+              <a href={`/v1/errors/${now.reason.code}`}>{now.reason.code}</a>
+              {now.next_attempt_at !== null && <span class="muted"> · tried again in {span(Math.max(0, new Date(now.next_attempt_at).getTime() - Date.now()))}</span>}
+            </span>
+          </Note>
+        )}
+        {status.error !== null && <ErrorPanel error={status.error} title="These numbers are not current" />}
+        {query.fork_of !== null && (
+          <Note>
+            <span>
+              A fork of <QueryLink name={query.fork_of.query} />
+              {query.fork_of.batch_id === null ? ", which had committed nothing yet: it began anew." : `, as of its batch ${query.fork_of.batch_id}.`}
+            </span>
+          </Note>
+        )}
+      </div>
+      <div style={{ height: "14px" }} />
+      <Tabs
+        label="Parts of the query"
+        active={tab}
+        onChange={(id) => setQuery({ tab: id === "now" ? null : id })}
+        tabs={[
+          { id: "now", title: "Now" },
+          { id: "definition", title: "Definition" },
+          { id: "lateness", title: "Lateness" },
+          { id: "late", title: "Late records", count: late > 0 ? compact(late) : null },
+          { id: "rejects", title: "Rejects" },
+          { id: "history", title: "History" },
+          { id: "explain", title: "Explain" },
+        ]}
+      />
+      <TabPanel id={tab}>
+        {tab === "now" && <Now name={name} status={now} lateness={lateness.data} />}
+        {tab === "definition" && <Definition query={query} status={now} />}
+        {tab === "lateness" && <LatenessTab query={query} lateness={lateness} onApplied={refresh} />}
+        {tab === "late" && <LateRecords name={name} />}
+        {tab === "rejects" && <Rejects relations={glance?.reads.map((read) => read.relation) ?? []} />}
+        {tab === "history" && <History name={name} />}
+        {tab === "explain" && <Explain query={query} status={now} lateness={lateness.data} />}
+      </TabPanel>
+    </Page>
+  );
+}
+
+function Flow({ reads, writes }: { reads: readonly string[]; writes: string | null }) {
+  if (reads.length === 0 && writes === null) return null;
+  const one = (name: string) => {
+    const relation = relationOf(name);
+    return relation ? <RelationLink key={name} name={name} kind={relation.kind} /> : <span key={name}>{name}</span>;
+  };
+  return (
+    <p class="muted flow-line">
+      reads {reads.map((name, index) => [index > 0 ? ", " : "", one(name)])}
+      {writes !== null && <> → writes {one(writes)}</>}
+      {writes !== null && (
+        <>
+          {" · "}
+          <Link to={`/?view=graph&around=${encodeURIComponent(writes)}`}>graph</Link>
+        </>
+      )}
+    </p>
+  );
+}

@@ -1,0 +1,275 @@
+/**
+ * The tide chart: for each task of each operator with a grace, where event time stands, as it moves.
+ *
+ * From left to right event time. Right of the boundary (stream time less grace) is water: what waits there is not settled, drawn as a histogram.
+ * Left of it is land: settled. What came there was late; late records that are kept are marks above the rows, all are counted beside them.
+ */
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { api } from "~/api/client";
+import { useLive } from "~/api/live";
+import type { LateRecord, Lateness, Status, TaskStatus } from "~/api/types";
+import { Panel } from "~/components/basics";
+import { useGliding, useWidth } from "~/components/hooks";
+import { count, moment, NONE, plural, span } from "~/format";
+import { ticks } from "./ticks";
+
+const LEFT = 118;
+const RIGHT = 14;
+const ROW = 46;
+const LANE = 24;
+const AXIS = 26;
+const LATE = new Set(["late_joined", "late_dropped", "late_diverted", "window_closed", "window_out_of_range", "join_window_closed", "table_history_expired"]);
+const MARKS = 300;
+
+/** A place to be marked: the time that an explanation is about, and the time for which it waits. */
+export interface Mark {
+  operator: string | null;
+  task: number | null;
+  atMs: number;
+  untilMs: number | null;
+}
+
+interface Group {
+  operator: string;
+  graceMs: number;
+  tasks: TaskStatus[];
+  lateCount: number;
+}
+
+export function Tide({ name, status, lateness, mark }: { name: string; status: Status; lateness: Lateness | null; mark?: Mark }) {
+  const [place, width] = useWidth<HTMLDivElement>();
+  const groups = useMemo(() => (lateness === null ? null : groupsOf(status, lateness)), [status, lateness]);
+  const late = useLive((signal) => api.get("/v1/queries/{name}/late-records", { path: { name }, query: { limit: MARKS }, signal }), 10_000, [name]);
+  const isDrawn = groups !== null && groups.some((group) => group.tasks.some((task) => task.stream_time_ms !== null));
+  return (
+    <Panel
+      id="tide"
+      title="Tide"
+      hint="Right of the boundary time is not settled: records wait. Left of it what comes is late."
+      actions={<Legend />}
+    >
+      <div ref={place} class="tide">
+        {groups === null ? (
+          <p class="muted">Reading the graces of its operators …</p>
+        ) : isDrawn ? (
+          <>
+            <Chart groups={groups} marks={late.data?.items ?? []} width={width} name={name} mark={mark} />
+            <AsTable groups={groups} />
+          </>
+        ) : (
+          <p class="muted">{groups.length === 0 ? "Nothing in this query has a grace: each record is answered when it comes." : "No operator with a grace has read a record yet."}</p>
+        )}
+      </div>
+    </Panel>
+  );
+}
+
+function groupsOf(status: Status, lateness: Lateness): Group[] {
+  const found: Group[] = [];
+  for (const setting of lateness.settings) {
+    if (setting.operator === null || setting.relation !== null || found.some((group) => group.operator === setting.operator)) continue;
+    found.push({
+      operator: setting.operator,
+      graceMs: setting.current_ms ?? 0,
+      tasks: (status.tasks ?? []).filter((task) => task.operator === setting.operator),
+      lateCount: status.counters.filter((counter) => counter.input === setting.operator && LATE.has(counter.reason)).reduce((sum, counter) => sum + counter.count, 0),
+    });
+  }
+  return found;
+}
+
+/** Everything that waits, clocks and boundaries, and a little more on both sides. */
+function bounds(groups: readonly Group[], mark: Mark | undefined): [number, number] {
+  const times: number[] = [];
+  for (const group of groups) {
+    for (const task of group.tasks) {
+      if (task.stream_time_ms !== null) times.push(task.stream_time_ms, task.stream_time_ms - group.graceMs * 1.25);
+      for (const one of task.waiting) times.push(one.from_ms, one.to_ms);
+    }
+  }
+  if (mark !== undefined) times.push(mark.atMs, ...(mark.untilMs === null ? [] : [mark.untilMs]));
+  const low = Math.min(...times);
+  const high = Math.max(...times);
+  const margin = Math.max((high - low) * 0.06, 1_000);
+  return [low - margin, high + margin];
+}
+
+function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[]; marks: readonly LateRecord[]; width: number; name: string; mark?: Mark }) {
+  const [low, high] = bounds(groups, mark);
+  const rows = groups.flatMap((group) => group.tasks.map((task) => ({ group, task })));
+  const clocks = rows.map(({ task }) => task.stream_time_ms ?? low);
+  const glided = useGliding([low, high, ...clocks]);
+  const [from, to] = [glided[0]!, glided[1]!];
+  const [pointed, setPointed] = useState<number | null>(null);
+  const end = Math.max(width - RIGHT, LEFT + 40);
+  const x = (at: number): number => LEFT + ((end - LEFT) * (at - from)) / (to - from);
+  const inside = (at: number): number => Math.min(Math.max(x(at), LEFT), end);
+  let top = 4;
+  const parts = [];
+  let number = 0;
+  for (const group of groups) {
+    const own = marks.filter((record) => record.input === group.operator && record.event_time_ms >= from && record.event_time_ms <= to);
+    const lane = top;
+    parts.push(
+      <g key={group.operator}>
+        <text x="0" y={lane + 15} class="operator">{group.operator}</text>
+        <text x={end} y={lane + 15} text-anchor="end" class={group.lateCount > 0 ? "late-text" : "faint"}>
+          {group.lateCount > 0 ? `${count(group.lateCount)} late` : "none late"} · grace {span(group.graceMs)}
+        </text>
+        {own.map((record) => (
+          <line key={record.id} x1={x(record.event_time_ms)} x2={x(record.event_time_ms)} y1={lane + 8} y2={lane + 21} class="late-mark">
+            <title>{`late: ${moment(record.event_time_ms)}, ${record.reason}`}</title>
+          </line>
+        ))}
+      </g>,
+    );
+    top += LANE;
+    for (const task of group.tasks) {
+      parts.push(<Row key={`${group.operator} ${task.task}`} group={group} task={task} clock={glided[2 + number]!} top={top} x={inside} span={to - from} end={end} mark={mark} />);
+      top += ROW;
+      number += 1;
+    }
+    top += 6;
+  }
+  const height = top + AXIS;
+  const steps = ticks(from, to, Math.max(2, Math.floor((end - LEFT) / 110)));
+  const waiting = rows.reduce((sum, row) => sum + row.task.buffered, 0);
+  return (
+    <svg
+      width={width}
+      height={height}
+      role="img"
+      aria-label={`Where event time stands in ${plural(rows.length, "task")} of ${name}: ${plural(waiting, "record")} wait. The table below has the numbers.`}
+      onPointerMove={(event) => {
+        const at = event.offsetX;
+        setPointed(at < LEFT || at > end ? null : at);
+      }}
+      onPointerLeave={() => setPointed(null)}
+    >
+      {steps.map((step) => (
+        <g key={step.ms}>
+          <line x1={x(step.ms)} x2={x(step.ms)} y1={LANE} y2={top} class="grid" />
+          <text x={x(step.ms)} y={top + 16} text-anchor="middle" class="faint">{step.text}</text>
+        </g>
+      ))}
+      {parts}
+      {mark !== undefined && (
+        <g class="asked">
+          <line x1={inside(mark.atMs)} x2={inside(mark.atMs)} y1="4" y2={top} />
+          <text x={inside(mark.atMs) + 5} y="14">asked about</text>
+        </g>
+      )}
+      {pointed !== null && (
+        <g class="pointer">
+          <line x1={pointed} x2={pointed} y1={LANE} y2={top} />
+          <text x={Math.min(pointed + 6, end - 120)} y={top + 16}>{moment(Math.round(from + ((pointed - LEFT) / (end - LEFT)) * (to - from)))}</text>
+        </g>
+      )}
+    </svg>
+  );
+}
+
+function Row({ group, task, clock, top, x, span: reach, end, mark }: { group: Group; task: TaskStatus; clock: number; top: number; x: (at: number) => number; span: number; end: number; mark?: Mark }) {
+  const height = ROW - 8;
+  const floor = top + height;
+  const labels = (
+    <>
+      <text x="10" y={top + 16}>task {task.task}</text>
+      <text x="10" y={top + 31} class="faint">{task.stream_time_ms === null ? "no record yet" : `${count(task.buffered)} waiting`}</text>
+    </>
+  );
+  if (task.stream_time_ms === null)
+    return (
+      <g>
+        {labels}
+        <rect x={LEFT} y={top} width={end - LEFT} height={height} class="nothing" rx="4" />
+      </g>
+    );
+  const boundary = clock - group.graceMs;
+  const density = (one: TaskStatus["waiting"][number]): number => one.at_most / Math.max(one.to_ms - one.from_ms, reach / 150);
+  const densest = Math.max(...task.waiting.map(density), 0) || 1;
+  const isMarked = mark !== undefined && (mark.task === null || mark.task === task.task) && (mark.operator === null || mark.operator === group.operator);
+  return (
+    <g>
+      {labels}
+      <title>{`task ${task.task}: stream time ${moment(task.stream_time_ms)}, boundary ${moment(task.stream_time_ms - group.graceMs)}, ${count(task.buffered)} waiting`}</title>
+      <rect x={LEFT} y={top} width={end - LEFT} height={height} class="sky" rx="4" />
+      <rect x={LEFT} y={top} width={Math.max(0, x(boundary) - LEFT)} height={height} class="land" rx="4" />
+      <rect x={x(boundary)} y={top} width={Math.max(0, x(clock) - x(boundary))} height={height} class="water" />
+      {task.waiting.map((one) => {
+        const size = Math.max((density(one) / densest) * (height - 8), 3);
+        const width = Math.max(x(one.to_ms) - x(one.from_ms), 3);
+        const number = one.at_least === one.at_most ? count(one.at_most) : `${count(one.at_least)} to ${count(one.at_most)}`;
+        return (
+          <rect key={one.from_ms} x={x(one.from_ms)} y={floor - size} width={width} height={size} class="waits" rx="1">
+            <title>{`${number} wait, ${moment(one.from_ms)} to ${moment(one.to_ms)}`}</title>
+          </rect>
+        );
+      })}
+      <line x1={x(boundary)} x2={x(boundary)} y1={top} y2={floor} class="boundary" />
+      <line x1={x(clock)} x2={x(clock)} y1={top - 2} y2={floor + 2} class="clock" />
+      {isMarked && mark.untilMs !== null && (
+        <g class="until">
+          <line x1={x(mark.atMs)} x2={x(mark.untilMs)} y1={top + height / 2} y2={top + height / 2} />
+          <circle cx={x(mark.atMs)} cy={top + height / 2} r="4" />
+        </g>
+      )}
+    </g>
+  );
+}
+
+function Legend() {
+  return (
+    <ul class="legend" aria-label="Colours">
+      {[
+        ["land", "settled"],
+        ["waits", "waiting"],
+        ["boundary", "boundary"],
+        ["clock", "stream time"],
+        ["late-mark", "late"],
+      ].map(([tone, text]) => (
+        <li key={tone}>
+          <i class={tone} />
+          {text}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The same as numbers: for screen readers, and for whoever wants them exact. */
+function AsTable({ groups }: { groups: readonly Group[] }) {
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => setOpen(false), []);
+  return (
+    <details open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>As a table</summary>
+      <div class="scroll-x">
+        <table class="plain">
+          <thead>
+            <tr>
+              <th scope="col">Operator</th>
+              <th scope="col">Task</th>
+              <th scope="col">Boundary</th>
+              <th scope="col">Stream time</th>
+              <th scope="col" class="num">Waiting</th>
+            </tr>
+          </thead>
+          <tbody>
+            {groups.flatMap((group) =>
+              group.tasks.map((task) => (
+                <tr key={`${group.operator} ${task.task}`}>
+                  <td>{group.operator}</td>
+                  <td>{task.task}</td>
+                  <td>{task.stream_time_ms === null ? NONE : moment(task.stream_time_ms - group.graceMs)}</td>
+                  <td>{moment(task.stream_time_ms)}</td>
+                  <td class="num">{count(task.buffered)}</td>
+                </tr>
+              )),
+            )}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}
