@@ -46,7 +46,7 @@ export function RowGrid({ label, columns, rows, mostRows = 18, chosen = null, on
   const [active, setActive] = useState(0);
   const visible = mostRows + MARGIN * 2;
   const widths = useMemo(() => columns.map((column, at) => widthOf(column, at, rows)), [columns, rows.length === 0, rows[0]?.id]);
-  const template = `${widths.map((width) => `${width}px`).join(" ")} minmax(0, 1fr)`;
+  const template = templateOf(widths, columns);
 
   const look = (): void => {
     const element = outer.current;
@@ -122,6 +122,13 @@ function title(value: unknown, type: string | undefined): string | undefined {
   if (value === null || (typeof value === "number" && type !== INSTANT)) return undefined;
   const text = textOf(value);
   return type === INSTANT || text.length > 20 ? text : undefined;
+}
+
+/** A text at the end takes the room that is left; a number does not, or it would stand far from its neighbours. */
+function templateOf(widths: readonly number[], columns: readonly GridColumn[]): string {
+  const isText = !isNumeric(columns.at(-1)?.type);
+  const fixed = widths.map((width, at) => (isText && at === widths.length - 1 ? `minmax(${width}px, 1fr)` : `${width}px`));
+  return [...fixed, ...(isText ? [] : ["minmax(0, 1fr)"])].join(" ");
 }
 
 function widthOf(column: GridColumn, at: number, rows: readonly GridRow[]): number {

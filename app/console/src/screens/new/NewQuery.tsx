@@ -38,10 +38,11 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
   const table = relations.find((each) => each.name === draft.join.table);
   const sources = draft.shape === "filter" || draft.shape === "table" ? relations : streams;
   const whole = { ...draft, name: isNamed ? draft.name : suggestedName(draft) };
+  const open = draft.from === "" ? "Choose what it reads." : draft.shape === "join" && draft.join.table === "" ? "Choose the table that each record meets." : null;
   const definition = useMemo(() => definitionOf(whole, relations), [draft, isNamed, relations]);
-  const { checked, failure, isChecking } = useValidation(draft.from === "" ? null : definition);
-  const problems = checked?.problems ?? [];
-  const isReady = checked?.valid === true && !isChecking;
+  const { checked, failure, isChecking } = useValidation(open === null ? definition : null);
+  const problems = open === null ? (checked?.problems ?? []) : [];
+  const isReady = open === null && checked?.valid === true && !isChecking;
   const at = (...pointers: string[]): ProblemItem[] => problemsAt(problems, ...pointers);
 
   if (relations.length === 0)
@@ -199,9 +200,14 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
         </Panel>
       </div>
       <div class="stack new-made">
-        <Made sql={checked?.sql ?? null} json={definition} request="POST /v1/queries" />
+        <Made sql={open === null ? (checked?.sql ?? null) : null} json={definition} request="POST /v1/queries" />
         {failure !== null && <ErrorPanel error={failure} />}
-        <Findings problems={problems} warnings={checked?.warnings ?? []} />
+        {open !== null && (
+          <Note>
+            <span>{open}</span>
+          </Note>
+        )}
+        <Findings problems={problems} warnings={open === null ? (checked?.warnings ?? []) : []} />
         {isReady && checked.output !== null && (
           <Note tone="good">
             <strong>The service would take it</strong>

@@ -2,12 +2,13 @@
 import { useState } from "preact/hooks";
 import type { StatementResult } from "~/api/types";
 import { ApiError } from "~/api/client";
-import { Badge, Button, CopyButton, Empty, Note, Panel } from "~/components/basics";
+import { Badge, Button, CopyButton, Empty, Facts, Note, Panel } from "~/components/basics";
+import { Dialog } from "~/components/Dialog";
 import { ErrorPanel, plain } from "~/components/ErrorPanel";
 import { QueryLink } from "~/components/links";
 import { Segments } from "~/components/Tabs";
 import { count, moment, plural, span } from "~/format";
-import { INSTANT } from "~/records/cells";
+import { Cell, INSTANT } from "~/records/cells";
 import { RowGrid, type GridRow } from "~/records/RowGrid";
 import { Link } from "~/router";
 import { screenFor } from "~/screens/registry";
@@ -64,7 +65,7 @@ function Faults({ error }: { error: ApiError }) {
     <Note tone="bad">
       {placed.map((fault, at) => (
         <div key={at}>
-          <strong>{plain(fault.detail)}</strong>
+          <strong>{plain(fault.detail.replace(/^line \d+, column \d+: /, ""))}</strong> <span class="small muted">line {fault.place!.line}, column {fault.place!.column}</span>
           <pre class="code">{fault.place!.excerpt}</pre>
         </div>
       ))}
@@ -148,6 +149,7 @@ function PushedRows({ run, pushed }: { run: Run; pushed: NonNullable<Run["pushed
 
 function Rows({ title, hint, columns, rows, waits }: { title: preact.ComponentChildren; hint: string; columns: Column[]; rows: GridRow[]; waits?: string }) {
   const [form, setForm] = useState<"grid" | "chart">("grid");
+  const [chosen, setChosen] = useState<GridRow | null>(null);
   const values = rows.map((row) => [...row.values]);
   const can = plotable(columns, values);
   const isPlotable = rows.length > 1 && can.values.length > 0 && can.bottoms.length > 0;
@@ -183,7 +185,12 @@ function Rows({ title, hint, columns, rows, waits }: { title: preact.ComponentCh
       ) : form === "chart" && isPlotable ? (
         <Chart columns={columns} rows={values} can={can} />
       ) : (
-        <RowGrid label="Rows" columns={columns.map((column) => (column.type === "bigint" && isTime(column) ? { ...column, type: INSTANT } : column))} rows={rows} />
+        <RowGrid label="Rows" columns={columns.map((column) => (column.type === "bigint" && isTime(column) ? { ...column, type: INSTANT } : column))} rows={rows} onChoose={setChosen} />
+      )}
+      {chosen !== null && (
+        <Dialog title="Row" onClose={() => setChosen(null)} footer={<Button onClick={() => setChosen(null)}>Close</Button>}>
+          <Facts items={columns.map((column, at) => [column.name, <Cell key={column.name} value={chosen.values[at]} type={column.type} />])} />
+        </Dialog>
       )}
     </Panel>
   );

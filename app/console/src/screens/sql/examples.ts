@@ -30,9 +30,9 @@ const DEMO: ExampleScript[] = [
     changes: false,
   },
   {
-    title: "The weather as it was",
-    about: "A versioned table, read as of an event time.",
-    sql: "SELECT `origin`, `temp`, `wind_speed`, `observed_at`\nFROM weather FOR SYSTEM_TIME AS OF '2013-01-31T12:00:00Z';",
+    title: "What came too late",
+    about: "Flights that landed after their hour was final.",
+    sql: "SHOW LATE RECORDS OF delays_by_airport LIMIT 20;",
     changes: false,
   },
   {

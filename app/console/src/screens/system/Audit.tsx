@@ -76,7 +76,7 @@ export function Audit() {
                     <tr key={entry.id}>
                       <td class="nowrap">{moment(entry.at)}</td>
                       <td>
-                        {entry.actor.name} <span class="muted small">{words(entry.actor.type)}</span>
+                        {entry.actor.name} {entry.actor.name !== entry.actor.type && <span class="muted small">{words(entry.actor.type)}</span>}
                       </td>
                       <td>{words(entry.action)}</td>
                       <td>

@@ -11,9 +11,9 @@ import { useState } from "preact/hooks";
 
 const EVERY_MS = 5_000;
 const COLUMNS: Column<HeldQueryItem>[] = [
-  { id: "name", title: "Query", width: "minmax(160px, 2fr)", cell: (row) => <QueryLink name={row.name}>{row.internal ? `${row.name} (internal)` : row.name}</QueryLink>, sort: (row) => row.name },
-  { id: "state", title: "State", width: "120px", cell: (row) => <StateBadge state={row.state} />, sort: (row) => row.state },
-  { id: "carrier", title: "Carrier", width: "110px", cell: (row) => carrierOf(row), sort: (row) => row.carrier?.kind ?? null },
+  { id: "name", title: "Query", width: "minmax(120px, 2fr)", cell: (row) => <QueryLink name={row.name}>{row.internal ? `${row.name} (internal)` : row.name}</QueryLink>, sort: (row) => row.name },
+  { id: "state", title: "State", width: "110px", cell: (row) => <StateBadge state={row.state} />, sort: (row) => row.state },
+  { id: "carrier", title: "Carrier", width: "90px", from: 420, cell: (row) => carrierOf(row), sort: (row) => row.carrier?.kind ?? null },
   { id: "cpu", title: "CPU", width: "80px", align: "end", from: 620, cell: (row) => (row.carrier?.cpu_share == null ? "–" : percent(row.carrier.cpu_share)), sort: (row) => row.carrier?.cpu_share ?? null },
   { id: "largest", title: "Largest batch", width: "110px", align: "end", from: 760, cell: (row) => compact(row.carrier?.largest_batch), sort: (row) => row.carrier?.largest_batch ?? null },
   { id: "committed", title: "Committed", width: "120px", align: "end", from: 560, cell: (row) => ago(row.committed_at), sort: (row) => row.committed_at },

@@ -26,6 +26,8 @@ export function RowDialog({ relation, row, answer, onClose }: { relation: Relati
 
 function History({ relation, row, answer }: { relation: Relation; row: Row; answer: RowsAnswer }) {
   const key = relation.key.map((column) => ({ column, operator: "eq" as const, value: textOf(row[column]) }));
+  // It is another one in each version, which says nothing.
+  const eventTime = String((relation.definition as { event_time?: string | null } | null)?.event_time ?? "");
   const found = useLive(
     (signal) =>
       api.get("/v1/tables/{name}/rows", {
@@ -36,7 +38,9 @@ function History({ relation, row, answer }: { relation: Relation; row: Row; answ
     null,
     [relation.name, JSON.stringify(key)],
   );
-  const versions = useMemo(() => versionsOf(found.data?.rows ?? [], relation.key), [found.data]);
+  const versions = useMemo(() => versionsOf(found.data?.rows ?? [], [...relation.key, eventTime]), [found.data]);
+  const horizon = answer.history_starts_at_ms;
+  const isCut = versions[0] !== undefined && horizon !== null && versions[0].fromMs <= horizon;
   const numeric = Object.entries(relation.columns).filter(([name, type]) => isNumeric(type) && !relation.key.includes(name));
   const [curve, setCurve] = useState<string | null>(null);
   const [marked, setMarked] = useState<Version | null>(null);
@@ -51,11 +55,11 @@ function History({ relation, row, answer }: { relation: Relation; row: Row; answ
         <span class="muted">
           {plural(versions.length, "version")}
           {found.data.next !== null && `, the newest ${count(MOST)}`}
-          {found.data.truncated && ". Older ones are gone"}
+          {isCut && "; older ones are gone"}
         </span>
         {numeric.length > 1 && (
           <label class="row">
-            <span class="muted small">Curve of</span>
+            <span class="muted small nowrap">Curve of</span>
             <select class="input" value={drawn ?? ""} onChange={(event) => setCurve(event.currentTarget.value)}>
               {numeric.map(([name]) => (
                 <option key={name}>{name}</option>

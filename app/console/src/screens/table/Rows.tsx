@@ -131,8 +131,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
           id="rows"
           title={
             <span class="row">
-              {plural(rows.length, "row")}
-              {answer.next !== null && <span class="muted">, more below</span>}
+              {answer.next === null ? plural(rows.length, "row") : `First ${plural(rows.length, "row")}`}
               {answer.stale && (
                 <Badge tone="warn" title="Its query does not run: rows are as of its last commit">
                   stale
