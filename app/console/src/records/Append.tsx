@@ -19,7 +19,7 @@ export function Append({ relation, onAppended }: { relation: Relation; onAppende
   const [error, setError] = useState<Error | null>(null);
   const [isSending, setSending] = useState(false);
   const ending = useRef<AbortController | null>(null);
-  const sample = useMemo(() => readSample(text), [text]);
+  const sample = useMemo(() => readSample(text, relation.columns), [text, relation.columns]);
   const declared = Object.keys(relation.columns);
   const unknown = sample.names.filter((name) => !declared.includes(name));
   const missing = declared.filter((name) => !sample.names.includes(name));

@@ -23,13 +23,20 @@ export interface SampleFault {
 /** Faults that are kept: a file of the wrong kind has one in each line. */
 const MOST_FAULTS = 20;
 
-/** Read a text. A text that is nothing of it gives no records and says why. */
-export function readSample(text: string): Sample {
+/** Types of columns by name. */
+export type Types = Record<string, string>;
+
+/**
+ * Read a text. A text that is nothing of it gives no records and says why.
+ *
+ * @param types of columns, where they are known: a cell of CSV says only by its column's type whether `007` is a number.
+ */
+export function readSample(text: string, types: Types = {}): Sample {
   const trimmed = text.trim();
   if (trimmed === "") return { form: "json", names: [], records: [], faults: [] };
   if (trimmed.startsWith("[")) return fromArray(trimmed);
   if (trimmed.startsWith("{")) return fromObjects(trimmed);
-  return fromCsv(text);
+  return fromCsv(text, types);
 }
 
 function fromArray(text: string): Sample {
@@ -86,7 +93,7 @@ function reason(error: unknown): string {
   return error instanceof Error ? error.message.replace(/^JSON\.parse: /, "") : String(error);
 }
 
-function fromCsv(text: string): Sample {
+function fromCsv(text: string, types: Types): Sample {
   const rows = csvRows(text, delimiterOf(text));
   const [head, ...body] = rows;
   if (head === undefined || head.length === 0) return { form: "csv", names: [], records: [], faults: [] };
@@ -103,7 +110,7 @@ function fromCsv(text: string): Sample {
       faults.push({ place: at + 2, detail: `${cells.length} values for ${names.length} columns` });
       return;
     }
-    records.push(Object.fromEntries(names.map((name, column) => [name, csvValue(cells[column] ?? "")])));
+    records.push(Object.fromEntries(names.map((name, column) => [name, csvValue(cells[column] ?? "", types[name])])));
   });
   return { form: "csv", names, records, faults: faults.slice(0, MOST_FAULTS) };
 }
@@ -146,10 +153,11 @@ function csvRows(text: string, delimiter: string): string[][] {
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** An empty cell is null; numbers and booleans are what they look like, but for numbers that would lose digits or zeros. */
-function csvValue(cell: string): Value {
+/** An empty cell is null; numbers and booleans are what they look like, but for numbers that would lose digits or zeros, and in columns of texts. */
+function csvValue(cell: string, type: string | undefined): Value {
   const text = cell.trim();
   if (text === "" || text === "NULL" || text === "null" || text === "NA") return null;
+  if (type === "string") return cell;
   if (text === "true" || text === "false") return text === "true";
   if (NUMBER.test(text)) {
     const value = Number(text);

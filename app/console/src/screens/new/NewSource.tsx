@@ -64,7 +64,8 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
       await api.put(path, { path: { name: draft.name }, body: definitionOf(draft), headers: { "if-none-match": "*" } });
       refreshOverview();
       if (isFirstSent && sample.records.length > 0) {
-        const sent = await append(draft.kind, draft.name, sample.records, new AbortController().signal, () => undefined);
+        const types = Object.fromEntries(draft.columns.map((column) => [column.name, column.type]));
+        const sent = await append(draft.kind, draft.name, readSample(text, types).records, new AbortController().signal, () => undefined);
         notify(`${draft.name} is registered, with ${plural(sent.appended, "record")}`, sent.rejected > 0 ? "warn" : "good", sent.rejected > 0 ? `${plural(sent.rejected, "record")} refused: see Rejects` : undefined);
       } else notify(`${draft.name} is registered`);
       navigate(pathOf(`/${draft.kind}s/:name`, { name: draft.name }));
