@@ -155,8 +155,8 @@ async def _lags(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, 
 async def _late(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, int]:
     """Return the number of late records by query."""
     rows = await connection.execute(
-        sa.select(counter.c.owner, sa.cast(sa.func.sum(counter.c.total), sa.BigInteger))
+        sa.select(counter.c.owner, sa.func.sum(counter.c.total))
         .where(counter.c.owner.in_(ids), counter.c.reason.in_(sorted(LATE_REASONS)))
         .group_by(counter.c.owner)
     )
-    return dict(rows.tuples().all())
+    return {owner: int(total) for owner, total in rows}

@@ -12,12 +12,14 @@ export function count(value: number | null | undefined): string {
 
 /** A number in little room: 12,340 → 12.3K. */
 export function compact(value: number | null | undefined): string {
-  return value == null ? NONE : Math.abs(value) < 10_000 ? NUMBER.format(Math.round(value)) : COMPACT.format(value);
+  if (value == null) return NONE;
+  if (Math.abs(value) < 10 && !Number.isInteger(value)) return value.toFixed(1);
+  return Math.abs(value) < 10_000 ? NUMBER.format(Math.round(value)) : COMPACT.format(value);
 }
 
 export function rate(perSecond: number | null | undefined): string {
   if (perSecond == null) return NONE;
-  return perSecond > 0 && perSecond < 10 ? `${perSecond.toFixed(1)}/s` : `${compact(perSecond)}/s`;
+  return `${compact(perSecond)}/s`;
 }
 
 export function percent(share: number, digits = 1): string {

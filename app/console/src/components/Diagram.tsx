@@ -42,10 +42,10 @@ interface Laid {
 
 const MARGIN = 12;
 
-export function Diagram({ boxes, arrows, label, direction = "LR" }: { boxes: readonly Box[]; arrows: readonly Arrow[]; label: string; direction?: "LR" | "TB" }) {
+export function Diagram({ boxes, arrows, label, gap = 96 }: { boxes: readonly Box[]; arrows: readonly Arrow[]; label: string; gap?: number }) {
   // The layout depends on what is there alone: numbers change without anything moving.
-  const shape = JSON.stringify([boxes.map((box) => [box.id, box.width, box.height]), arrows.map((arrow) => [arrow.from, arrow.to]), direction]);
-  const laid = useMemo(() => layout(boxes, arrows, direction), [shape]);
+  const shape = JSON.stringify([boxes.map((box) => [box.id, box.width, box.height]), arrows.map((arrow) => [arrow.from, arrow.to]), gap]);
+  const laid = useMemo(() => layout(boxes, arrows, gap), [shape]);
   return (
     <div class="diagram" tabIndex={0} role="region" aria-label={label}>
       <svg width={laid.width} height={laid.height} viewBox={`0 0 ${laid.width} ${laid.height}`}>
@@ -103,9 +103,9 @@ export function Diagram({ boxes, arrows, label, direction = "LR" }: { boxes: rea
   );
 }
 
-function layout(boxes: readonly Box[], arrows: readonly Arrow[], direction: "LR" | "TB"): Laid {
+function layout(boxes: readonly Box[], arrows: readonly Arrow[], gap: number): Laid {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
-  graph.setGraph({ rankdir: direction, nodesep: 26, ranksep: direction === "LR" ? 96 : 48, marginx: MARGIN, marginy: MARGIN });
+  graph.setGraph({ rankdir: "LR", nodesep: 26, ranksep: gap, marginx: MARGIN, marginy: MARGIN });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const box of boxes) graph.setNode(box.id, { width: box.width, height: box.height });
   for (const arrow of arrows) graph.setEdge(arrow.from, arrow.to, {}, `${arrow.from}→${arrow.to}`);

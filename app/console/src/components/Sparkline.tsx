@@ -8,7 +8,8 @@ interface Props {
   colour?: string;
 }
 
-export function Sparkline({ values, label, width = 72, height = 22, colour = "var(--accent)" }: Props) {
+export function Sparkline({ values: given, label, width = 72, height = 22, colour = "var(--accent)" }: Props) {
+  const values = given.slice(Math.max(0, given.findIndex((value) => value !== null)));
   const known = values.filter((value): value is number => value !== null);
   const most = Math.max(...known, 0);
   const least = Math.min(...known, 0);

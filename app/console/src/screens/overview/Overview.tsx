@@ -172,13 +172,13 @@ function curveColumn(
   return {
     id,
     title,
-    width: "minmax(92px, 0.8fr)",
+    width: "minmax(114px, 0.8fr)",
     align: "end",
     from,
     sort: value,
     cell: (query) => (
       <span class="curve">
-        <Sparkline values={historyOf(query.name).map(pick)} width={52} height={18} colour={colour} label={`${title} ${SECONDS}`} />
+        <Sparkline values={historyOf(query.name).map(pick)} width={48} height={18} colour={colour} label={`${title} ${SECONDS}`} />
         <span class="value">{shown(query)}</span>
       </span>
     ),
@@ -198,23 +198,23 @@ const COLUMNS: readonly Column<OverviewQuery>[] = [
     id: "writes",
     title: "Writes",
     width: "minmax(110px, 1.2fr)",
-    from: 1_180,
+    from: 1_340,
     cell: (query) => {
       const made = overview.value?.relations.find((relation) => relation.name === query.writes);
       return made ? <RelationLink name={made.name} kind={made.kind} /> : NONE;
     },
   },
-  curveColumn("rate", "Read", (query) => historyOf(query.name).at(-1)?.rate ?? null, (query) => rate(historyOf(query.name).at(-1)?.rate ?? null), (sample) => sample.rate, "var(--accent)", 420),
-  curveColumn("lag", "Behind", (query) => query.lag, (query) => compact(query.lag), (sample) => sample.lag, "var(--clock)", 560),
-  curveColumn("waiting", "Waiting", (query) => query.waiting, (query) => compact(query.waiting), (sample) => sample.waiting, "var(--water)", 700),
-  curveColumn("late", "Late", (query) => query.late, (query) => compact(query.late), (sample) => sample.late, "var(--late)", 820),
-  curveColumn("batch", "Batch", (query) => query.batch_ms, (query) => span(query.batch_ms), (sample) => sample.batchMs, "var(--muted)", 940),
+  curveColumn("rate", "Read", (query) => historyOf(query.name).at(-1)?.rate ?? null, (query) => rate(historyOf(query.name).at(-1)?.rate ?? null), (sample) => sample.rate, "var(--accent)", 480),
+  curveColumn("lag", "Behind", (query) => query.lag, (query) => compact(query.lag), (sample) => sample.lag, "var(--clock)", 620),
+  curveColumn("waiting", "Waiting", (query) => query.waiting, (query) => compact(query.waiting), (sample) => sample.waiting, "var(--water)", 750),
+  curveColumn("late", "Late", (query) => query.late, (query) => compact(query.late), (sample) => sample.late, "var(--late)", 880),
+  curveColumn("batch", "Batch", (query) => query.batch_ms, (query) => span(query.batch_ms), (sample) => sample.batchMs, "var(--muted)", 1_010),
   {
     id: "time",
     title: "Stream time",
     width: "150px",
     align: "end",
-    from: 1_060,
+    from: 1_180,
     sort: (query) => query.stream_time_ms,
     cell: (query) => <span class="muted">{moment(query.stream_time_ms)}</span>,
   },
@@ -256,7 +256,7 @@ function Queries({ queries }: { queries: readonly OverviewQuery[] }) {
         {internal > 0 && (
           <label class="row small muted">
             <input type="checkbox" checked={hasInternal} onChange={(event) => setInternal(event.currentTarget.checked)} />
-            {plural(internal, "query", "queries")} that keep the rows of sources
+            {internal === 1 ? "1 query that keeps" : `${count(internal)} queries that keep`} the rows of sources
           </label>
         )}
         <span class="muted small grow num">{shown.length === queries.length ? plural(shown.length, "query", "queries") : `${count(shown.length)} of ${count(queries.length)}`}</span>

@@ -101,7 +101,7 @@ export function History({ name }: { name: string }) {
 }
 
 function Detail({ detail }: { detail: Record<string, unknown> }) {
-  const parts = Object.entries(detail).filter(([, value]) => value !== null && value !== undefined);
+  const parts = Object.entries(detail).filter(([name, value]) => value !== null && value !== undefined && name !== "rule");
   if (parts.length === 0) return null;
   return (
     <div class="small muted record">

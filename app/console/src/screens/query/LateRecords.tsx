@@ -67,7 +67,7 @@ export function LateRecords({ name }: { name: string }) {
     if (!changed.delete(id)) changed.add(id);
     setChosen(changed);
   };
-  const mayReplay = may("write");
+  const mayReplay = may("write") && counters.some((counter) => REPLAYABLE.has(counter.reason));
   return (
     <Panel
       id="late-records"
@@ -167,16 +167,19 @@ export function LateRecords({ name }: { name: string }) {
                     <td class="nowrap">{moment(record.event_time_ms)}</td>
                     <td class="num nowrap">{record.stream_time_ms === null ? NONE : span(record.stream_time_ms - record.event_time_ms)}</td>
                     <td>{record.input}</td>
-                    <td>
+                    <td class="nowrap">
                       {words(record.reason)} {record.replayed_at !== null && <Badge tone="good" title={moment(record.replayed_at)}>replayed</Badge>}
                     </td>
-                    <td class="record">{typeof record.record === "string" ? record.record : JSON.stringify(record.record)}</td>
+                    <td>
+                      <Pairs record={record.record} />
+                    </td>
                   </tr>
                 ))}
               </tbody>
             </table>
           </div>
         )}
+        {may("write") && !mayReplay && items.length > 0 && <p class="small muted">None of them can be replayed: what windows and histories have refused would change what was final.</p>}
         {next !== null && <div><Button onClick={loadMore}>Show more</Button></div>}
       </div>
       {isAsking !== null && (
@@ -192,6 +195,22 @@ export function LateRecords({ name }: { name: string }) {
         />
       )}
     </Panel>
+  );
+}
+
+/** A record as its columns and values. The name of the input before a column is left out where there is but one. */
+function Pairs({ record }: { record: unknown }) {
+  if (typeof record !== "object" || record === null) return <span class="record">{String(record)}</span>;
+  const columns = Object.entries(record);
+  const inputs = new Set(columns.map(([column]) => column.split(".")[0]));
+  return (
+    <span class="pairs">
+      {columns.map(([column, value]) => (
+        <span key={column}>
+          <span class="muted">{inputs.size === 1 ? column.slice(column.indexOf(".") + 1) : column}</span> {value === null ? <span class="muted">null</span> : typeof value === "object" ? JSON.stringify(value) : String(value)}
+        </span>
+      ))}
+    </span>
   );
 }
 

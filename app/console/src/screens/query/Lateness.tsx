@@ -78,7 +78,7 @@ function nameOf(setting: SettingAdvice): string {
 }
 
 function OneSetting({ query, setting, onApplied }: { query: OneQuery; setting: SettingAdvice; onApplied: () => void }) {
-  const { advice } = setting;
+  const advice = useMemo(() => telling(setting.advice), [setting.advice]);
   const inForce = Math.max(0, advice.findIndex((item) => item.current));
   const [index, setIndex] = useState<number | null>(null);
   const item = advice[Math.min(index ?? inForce, advice.length - 1)]!;
@@ -258,10 +258,28 @@ const BOTTOM = 26;
 const HEIGHT = 210;
 const TOP = 14;
 
+/** The least difference that is worth a point of its own, as a share of the whole. */
+const STEP = 0.012;
+
+/** Leave out values that say what the one before them says: from milliseconds to minutes a curve is often flat. */
+function telling(advice: readonly AdviceItem[]): readonly AdviceItem[] {
+  const most = Math.max(...advice.map((item) => item.late_share));
+  const kept: AdviceItem[] = [];
+  advice.forEach((item, index) => {
+    const before = kept.at(-1);
+    const isLast = index === advice.length - 1;
+    if (before === undefined || item.current || isLast || before.late_share - item.late_share > most * STEP) kept.push(item);
+  });
+  return kept;
+}
+
 function Curve({ advice, chosen }: { advice: readonly AdviceItem[]; chosen: AdviceItem }) {
   const [place, width] = useWidth<HTMLDivElement>();
   const most = Math.max(...advice.map((item) => item.late_share), 0.0001);
-  const widest = Math.max(...advice.map((item) => position(item.value_ms)), 1);
+  const least = Math.min(...advice.flatMap((item) => (item.value_ms > 0 ? [item.value_ms] : [])));
+  // Graces lie between milliseconds and days: their logarithm, beside zero, which has none.
+  const position = (ms: number): number => (ms > 0 ? Math.log10(ms / least) + 0.5 : 0);
+  const widest = Math.max(...advice.map((item) => position(item.value_ms)), 0.5);
   const end = Math.max(width - 12, LEFT + 40);
   const x = (ms: number): number => LEFT + ((end - LEFT) * position(ms)) / widest;
   const y = (share: number): number => TOP + (HEIGHT - TOP - BOTTOM) * (1 - share / most);
@@ -304,9 +322,4 @@ function Curve({ advice, chosen }: { advice: readonly AdviceItem[]; chosen: Advi
       </svg>
     </div>
   );
-}
-
-/** Graces lie between milliseconds and days: their logarithm, beside zero, which has none. */
-function position(ms: number): number {
-  return ms > 0 ? Math.log10(ms) + 0.4 : 0;
 }

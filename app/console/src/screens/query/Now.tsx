@@ -32,12 +32,12 @@ export function Now({ name, status, lateness }: { name: string; status: Status; 
   return (
     <>
       <div class="tiles" role="group" aria-label="Numbers of this query">
-        <Tile name="Stream time" value={<span class="tile-time">{moment(status.stream_time_ms)}</span>} more="of the slowest task, UTC" />
+        <Tile name="Stream time" value={status.stream_time_ms === null ? NONE : moment(status.stream_time_ms).slice(11)} more={status.stream_time_ms === null ? "no record yet" : `${moment(status.stream_time_ms).slice(0, 10)} UTC`} />
         <Tile name="Read" value={rate(last?.rate)} more={`${count(status.read_rows)} in all`} />
         <Tile name="Behind" value={count(lagOf(status))} more={lagOf(status) === 0 ? "everything is read" : "records not read yet"} />
         <Tile name="Waiting" value={count(waiting)} more="not settled yet" />
         <Tile name="Late" value={count(glance?.late)} more="since it began" />
-        <Tile name="Batch" value={status.batch_id === null ? NONE : span(glance?.batch_ms)} more={status.batch_id === null ? "none yet" : `${count(status.batch_id + 1)} committed, ${ago(status.committed_at)}`} />
+        <Tile name="Batch" value={status.batch_id === null ? NONE : span(glance?.batch_ms)} more={status.batch_id === null ? "none yet" : `number ${count(status.batch_id)}, ${ago(status.committed_at)}`} />
       </div>
       <Tide name={name} status={status} lateness={lateness} />
       <div class="halves">

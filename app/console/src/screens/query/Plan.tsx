@@ -6,7 +6,7 @@ import { Panel, Skeleton } from "~/components/basics";
 import { Diagram, shortened, type Arrow, type Box } from "~/components/Diagram";
 import { ErrorPanel } from "~/components/ErrorPanel";
 import { compact, span, words } from "~/format";
-import { relationOf } from "~/overview";
+import { overview, rateOf, relationOf } from "~/overview";
 import { pathOf } from "~/router";
 import { screenFor } from "../registry";
 
@@ -58,12 +58,14 @@ const TITLES: Record<string, string> = {
 function Picture({ plan, status }: { plan: PlanAnswer; status: Status }) {
   const boxes: Box[] = [];
   const arrows: Arrow[] = [];
-  const isFlowing = status.state === "running" && status.limited_by !== "paused";
+  overview.value; // arrows move as the numbers do
+  const isFlowing = (rateOf(status.name) ?? 0) > 0;
+  const operators = new Set(plan.stages.flatMap((stage) => stage.operators.map((operator) => operator.name)));
   for (const input of plan.inputs) {
     if (input.part_of !== null && input.part_of !== undefined) continue;
     const { name, kind } = input.relation;
     const to = pathOf(`/${kind}s/:name`, { name });
-    boxes.push(box(`input ${input.index}`, name, [kind, relationOf(name)?.origin === "derived" ? "derived" : "source"].join(" · "), counted(status, input.alias), "sunken", screenFor(to) === null ? null : to));
+    boxes.push(box(`input ${input.index}`, name, [[kind, relationOf(name)?.origin === "derived" ? "derived" : "source"].join(" · "), ...(operators.has(input.alias) ? [] : counted(status, input.alias))], "sunken", screenFor(to) === null ? null : to));
   }
   let before: string | null = null;
   for (const stage of plan.stages) {
@@ -72,8 +74,8 @@ function Picture({ plan, status }: { plan: PlanAnswer; status: Status }) {
       const id = `operator ${stage.index} ${index}`;
       const name = operator.name ?? null;
       const waiting = name === null ? undefined : status.buffered[name];
-      const lines = [waiting ? `${compact(waiting)} waiting` : "", name === null ? "" : counted(status, name)].filter(Boolean).join(" · ");
-      boxes.push(box(id, TITLES[operator.operator] ?? words(snake(operator.operator)), about(operator), lines, waiting ? "water" : "", null));
+      const lines = [about(operator), waiting ? `${compact(waiting)} waiting` : "", ...(name === null ? [] : counted(status, name))].filter(Boolean);
+      boxes.push(box(id, TITLES[operator.operator] ?? words(snake(operator.operator)), lines, waiting ? "water" : "", null));
       if (before !== null) arrows.push({ from: before, to: id, isFlowing });
       const side = operator.table_index ?? operator.stream_index;
       if (typeof side === "number" && before !== `input ${side}`) arrows.push({ from: `input ${side}`, to: id, isFlowing });
@@ -81,39 +83,41 @@ function Picture({ plan, status }: { plan: PlanAnswer; status: Status }) {
     }
   }
   const to = pathOf(`/${plan.output.kind}s/:name`, { name: plan.output.name });
-  boxes.push(box("output", plan.output.name, plan.output.kind, `${compact(status.emitted_rows)} written`, "good", screenFor(to) === null ? null : to));
+  boxes.push(box("output", plan.output.name, [plan.output.kind, `${compact(status.emitted_rows)} written`], "good", screenFor(to) === null ? null : to));
   if (before !== null) arrows.push({ from: before, to: "output", isFlowing });
-  return <Diagram boxes={boxes} arrows={arrows} label="Plan of the query" />;
+  return <Diagram boxes={boxes} arrows={arrows} label="Plan of the query" gap={52} />;
 }
 
 const WIDTH = 176;
 
-function box(id: string, title: string, second: string, third: string, tone: string, to: string | null): Box {
+function box(id: string, title: string, lines: readonly string[], tone: string, to: string | null): Box {
   return {
     id,
     width: WIDTH,
-    height: third === "" ? 48 : 64,
+    height: 32 + lines.length * 16,
     tone,
     to,
-    label: [title, second, third].filter(Boolean).join(", "),
+    label: [title, ...lines].join(", "),
     content: (
       <>
         <text x="12" y="20">{shortened(title, 24)}</text>
-        <text x="12" y="37" class="faint">{shortened(second, 27)}</text>
-        {third !== "" && <text x="12" y="54" class="faint">{shortened(third, 27)}</text>}
+        {lines.map((line, row) => (
+          <text key={row} x="12" y={37 + row * 16} class="faint">
+            {shortened(line, 28)}
+          </text>
+        ))}
       </>
     ),
   };
 }
 
 /** Say what was counted at an input or operator, the most frequent first. */
-function counted(status: Status, name: string): string {
+function counted(status: Status, name: string): string[] {
   return status.counters
     .filter((counter) => counter.input === name)
     .sort((a, b) => b.count - a.count)
     .slice(0, 2)
-    .map((counter) => `${compact(counter.count)} ${words(counter.reason)}`)
-    .join(" · ");
+    .map((counter) => `${compact(counter.count)} ${words(counter.reason)}`);
 }
 
 /** Say what matters most of an operator: its condition, its grace, its window. */
