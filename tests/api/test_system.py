@@ -29,9 +29,7 @@ def beat(dsn: str, driver: str, age: str, detail: dict[str, Any] | None) -> None
         )
 
 
-async def test_drivers_are_listed_with_their_queries_and_what_waits(
-    client: httpx.AsyncClient, sources: None, dsn: str
-) -> None:
+async def test_drivers_are_listed_with_their_queries_and_what_waits(client: httpx.AsyncClient, sources: None, dsn: str) -> None:
     for definition in (JOIN, WINDOWS):
         assert (await client.post("/v1/queries", json=definition)).status_code == 201
     beat(dsn, DRIVER, "1 second", {"max_queries": 100})
@@ -49,7 +47,13 @@ async def test_drivers_are_listed_with_their_queries_and_what_waits(
         )
     answer = (await client.get("/v1/drivers")).json()
     alive, silent = sorted(answer["drivers"], key=lambda each: each["id"])
-    assert (alive["host"], alive["pid"], alive["phase"], alive["silent"], alive["max_queries"]) == ("worker-1", 42, "ready", False, 100)
+    assert (alive["host"], alive["pid"], alive["phase"], alive["silent"], alive["max_queries"]) == (
+        "worker-1",
+        42,
+        "ready",
+        False,
+        100,
+    )
     (query,) = alive["queries"]
     assert (query["name"], query["state"], query["internal"]) == ("delays", "running", False)
     assert query["committed_at"] is not None

@@ -45,9 +45,15 @@ def strew(harbour: Harbour) -> None:
     for definition in (LEVELS, TOTALS):
         harbour.post("/v1/queries", definition)
     records = [{**RECORD, "origin": AIRPORTS[number % 5], "flight": number, "delay": number / 4} for number in range(460)]
-    harbour.post("/v1/streams/departures/records", [*records, {**RECORD, "departed_at": None}, {**RECORD, "flight": "x"}, {"nothing": 1}])
+    harbour.post(
+        "/v1/streams/departures/records", [*records, {**RECORD, "departed_at": None}, {**RECORD, "flight": "x"}, {"nothing": 1}]
+    )
     write(harbour, "levels", PUTS)
-    write(harbour, "totals", [("upsert", {"origin": name, "flights": 92, "mean_delay": 57.0 + at}, NOON) for at, name in enumerate(AIRPORTS)])
+    write(
+        harbour,
+        "totals",
+        [("upsert", {"origin": name, "flights": 92, "mean_delay": 57.0 + at}, NOON) for at, name in enumerate(AIRPORTS)],
+    )
     for name in ("levels", "totals"):
         harbour.state(name, "running")
 

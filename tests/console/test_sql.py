@@ -43,7 +43,9 @@ def test_rows_of_a_select_are_those_of_the_api(sql: Look, harbour: Harbour) -> N
     sql.page.keyboard.press("ControlOrMeta+Enter")
     sql.page.get_by_role("heading", name="4 rows").wait_for()
     (result,) = harbour.post("/v1/statements", {"sql": statement})["results"]
-    assert shown(sql, "Rows") == [[f"{value:g}" if isinstance(value, float) else str(value) for value in row] for row in result["rows"]]
+    assert shown(sql, "Rows") == [
+        [f"{value:g}" if isinstance(value, float) else str(value) for value in row] for row in result["rows"]
+    ]
     sql.sound()
 
 

@@ -75,7 +75,7 @@ function Side() {
   const here = screenFor(path.value)?.screen;
   const waiting = attention.value.length;
   return (
-    <div class="side">
+    <header class="side">
       <Link class="brand" to="/" aria-label="Slackwater">
         <Waves />
         <span class="label">Slackwater</span>
@@ -122,7 +122,7 @@ function Side() {
           </div>
         )}
       </div>
-    </div>
+    </header>
   );
 }
 
