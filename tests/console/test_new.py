@@ -140,7 +140,7 @@ def test_a_join_is_suggested_by_equal_names(look: Look, harbour: Harbour) -> Non
     page.get_by_text("Choose the table that each record meets.").wait_for()
     page.get_by_role("combobox", name="From").select_option("departures")
     page.get_by_role("combobox", name="Table").select_option("weather")
-    assert page.get_by_role("textbox", name="On").input_value() == "departures.origin = weather.origin"
+    assert page.get_by_role("textbox", name="On", exact=True).input_value() == "departures.origin = weather.origin"
     page.get_by_role("textbox", name="Waits for late rows").fill("3d")
     page.locator(".fault").get_by_text("history retention").first.wait_for()
     page.get_by_role("textbox", name="Waits for late rows").fill("1h")

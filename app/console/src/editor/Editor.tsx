@@ -10,8 +10,8 @@ import { cspNonce } from "~/theme";
 interface EditorProps {
   /** What screen readers call it. */
   label: string;
-  /** The text to begin with, and another one when this changes from outside. */
-  value: string;
+  /** The text to begin with. Another one comes by `onView`: as a property it would fight with what is typed between two drawings. */
+  initial: string;
   onChange?: (text: string) => void;
   /** Language, completion, marks: see `sqlExtensions`. They may change; the text and its history stay. */
   extensions?: Extension;
@@ -68,7 +68,7 @@ const LOOK = EditorView.theme({
   },
 });
 
-export function Editor({ label, value, onChange, extensions = [], isReadOnly = false, hint, onView, lines = 6 }: EditorProps) {
+export function Editor({ label, initial, onChange, extensions = [], isReadOnly = false, hint, onView, lines = 6 }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
   const changing = useRef(new Compartment());
@@ -79,7 +79,7 @@ export function Editor({ label, value, onChange, extensions = [], isReadOnly = f
     const made = new EditorView({
       parent: host.current!,
       state: EditorState.create({
-        doc: value,
+        doc: initial,
         extensions: [
           EditorView.cspNonce.of(cspNonce()),
           lineNumbers(),
@@ -113,13 +113,6 @@ export function Editor({ label, value, onChange, extensions = [], isReadOnly = f
   useEffect(() => {
     view.current?.dispatch({ effects: changing.current.reconfigure(extensions) });
   }, [extensions]);
-
-  useEffect(() => {
-    const current = view.current;
-    if (current !== null && current.state.doc.toString() !== value) {
-      current.dispatch({ changes: { from: 0, to: current.state.doc.length, insert: value } });
-    }
-  }, [value]);
 
   return <div ref={host} class="editor" style={{ minHeight: `${lines * 1.6 + 1.6}em` }} />;
 }

@@ -28,7 +28,7 @@ const DRAWN_EVERY_MS = 250;
 
 export default function Sql() {
   const asked = place.value.query.get("sql");
-  const [script, setScript] = useState(() => asked ?? keptScript() ?? FIRST);
+  const [initial] = useState(() => asked ?? keptScript() ?? FIRST);
   const [run, setRun] = useState<Run | null>(null);
   const [ran, setRan] = useState<Ran[]>(history);
   const [faults, setFaults] = useState(0);
@@ -41,14 +41,14 @@ export default function Sql() {
   known.current = { relations: relations.data ?? [], functions: functions.data };
 
   useEffect(() => {
-    if (asked !== null) setScript(asked);
+    if (asked !== null) replaceText(view.current, asked);
   }, [asked]);
   useEffect(() => () => ending.current?.abort(), []);
 
   const changed = useCallback((text: string) => {
-    setScript(text);
     keepScript(text);
-    if (place.peek().query.has("sql")) setQuery({ sql: null });
+    const linked = place.peek().query.get("sql");
+    if (linked !== null && linked !== text) setQuery({ sql: null });
   }, []);
 
   const begin = useCallback(async (sql: string) => {
@@ -122,8 +122,7 @@ export default function Sql() {
 
   const extensions = useMemo(() => sqlExtensions({ known: () => known.current, run: runHere, runAll, onChecked: setFaults }), []);
   const put = (sql: string): void => {
-    // At once, not with the next drawing: who presses Ctrl+Enter now means this text.
-    view.current?.dispatch({ changes: { from: 0, to: view.current.state.doc.length, insert: sql }, selection: { anchor: 0 } });
+    replaceText(view.current, sql);
     view.current?.focus();
   };
   const examples = useMemo(() => examplesFor(relations.data ?? []).filter((each) => !each.changes || may("write")), [relations.data]);
@@ -134,7 +133,7 @@ export default function Sql() {
         <div class="stack">
           <Panel flush>
             <div class="sql-editor">
-              <Editor label="Statements of SQL" value={script} onChange={changed} extensions={extensions} hint="SELECT * FROM …" onView={(made) => (view.current = made)} lines={9} />
+              <Editor label="Statements of SQL" initial={initial} onChange={changed} extensions={extensions} hint="SELECT * FROM …" onView={(made) => (view.current = made)} lines={9} />
             </div>
             <div class="sql-bar">
               <Button kind="primary" icon="play" onClick={runHere} title="Ctrl+Enter">
@@ -170,4 +169,8 @@ export default function Sql() {
       </div>
     </Page>
   );
+}
+
+function replaceText(view: EditorView | null, text: string): void {
+  if (view !== null && view.state.doc.toString() !== text) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text }, selection: { anchor: 0 } });
 }
