@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from engine.connectors.admission import Admitted, Backlog, Chunk, admit
+from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.backlogs import LogPlace, Looked
 from engine.connectors.commit_row import earliest_wake
 from engine.connectors.feeds import FeedReader, Limit
@@ -30,6 +30,12 @@ from engine.spark.wall_clock import WallClock
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
 
+FIRST_ROWS = 125_000
+"""Bound of a launch's first batch: where event times lie in records, all of them are read before a worker begins."""
+
+RAMP = 10
+"""Each of so many batches may be twice as large as the one before."""
+
 
 class BatchPlanner:
     """Plans a query's batches, in the planning process of its carrier.
@@ -46,9 +52,8 @@ class BatchPlanner:
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
         self._look_ahead = LookAhead()
-        self._ahead = Limit(spec.limit.max_rows, spec.limit.max_bytes)
         self._looked_ms: int | None = None
-        self._has_planned = False
+        self._planned = 0
         self._awake_ms = 0
         self._looked: Looked | None = None
         self._behind: dict[str, Reached] = {}
@@ -118,7 +123,7 @@ class BatchPlanner:
         """
         self._looked = looked
         found = self._look(start)
-        self._has_planned |= found is not start
+        self._planned += found is not start
         return found
 
     def _look(self, start: Cursor) -> Cursor:
@@ -127,7 +132,7 @@ class BatchPlanner:
         behind = self._behind
         backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
         horizon_ms = self._horizon_ms(behind) if is_merged else None
-        admitted = admit(backlogs, self._spec.limit, self._first_at if is_merged else None, horizon_ms)
+        admitted = admit(backlogs, self._bound(self._planned), self._first_at if is_merged else None, horizon_ms)
         now_ms = self._clock.now_ms(start["now_ms"])
         self._note_look(backlogs, admitted, now_ms)
         reach = self._reach_of_held(behind)
@@ -143,6 +148,15 @@ class BatchPlanner:
             feeds.setdefault(feed, {})[str(partition)] = end
         found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach)
         return {**found, "is_full": True} if is_full else found
+
+    def _bound(self, planned: int) -> BatchLimit:
+        """Return the bound of the batch that comes after so many: workers wait while the first one is planned, so the first ones are smaller."""
+        limit = self._spec.limit
+        return replace(limit, max_rows=min(FIRST_ROWS << min(planned, RAMP), limit.max_rows))
+
+    def _ahead(self, planned: int) -> Limit:
+        bound = self._bound(planned)
+        return Limit(bound.max_rows, bound.max_bytes)
 
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
@@ -251,7 +265,7 @@ class BatchPlanner:
         last_ms = start["now_ms"]
         if self._spec.clock is None or now_ms <= last_ms:
             return False
-        if not self._has_planned and last_ms > 0:
+        if not self._planned and last_ms > 0:
             return True
         with shared_connection(self._spec.dsn) as connection:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
@@ -302,9 +316,9 @@ class BatchPlanner:
             if first == end:
                 continue
             unread = None if self._looked is None else self._looked.unread.get(LogPlace(reader.feed.log_feed, partition, first))
-            found = None if unread is None else reader.chunks_of(unread, partition, first, self._ahead)
+            found = None if unread is None else reader.chunks_of(unread, partition, first, self._ahead(self._planned))
             if found is None:
-                found = self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged)
+                found = self._look_ahead.chunks(reader, partition, first, self._ahead(self._planned), is_dated=is_merged)
             chunks = _until(found, end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
             head = start.get("heads", {}).get(name, {}).get(str(partition))
@@ -317,7 +331,9 @@ class BatchPlanner:
         for backlog in backlogs:
             end = admitted.ends.get((backlog.feed, backlog.partition), backlog.start)
             if not backlog.is_whole or backlog.chunks[-1].end_offset > end:
-                self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead, is_dated=is_merged)
+                self._look_ahead.ask(
+                    readers[backlog.feed], backlog.partition, end, self._ahead(self._planned + 1), is_dated=is_merged
+                )
 
 
 def _is_read(backlog: Backlog, admitted: Admitted) -> bool:

@@ -29,7 +29,7 @@ async def facts(dsn: str, state: str, generation: int = 1, error: str = "null") 
         )
 
 
-async def wait_for(client: httpx.AsyncClient, state: str, timeout: float = 90) -> asyncio.Task[httpx.Response]:
+async def wait_for(client: httpx.AsyncClient, state: str, timeout: float = 60) -> asyncio.Task[httpx.Response]:
     """Begin to wait; returns once the request is under way."""
     task = asyncio.create_task(client.get(PATH, params={"wait_for": state, "timeout": timeout}))
     await asyncio.sleep(0)

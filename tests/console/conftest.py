@@ -1,6 +1,7 @@
 """A browser that looks at the console of a service; skipped with a reason where there is none.
 
-Each scenario takes ``look`` and ends with ``look.sound()``: no error in the browser's console, nothing that axe finds, nothing wider than the window.
+Each scenario takes ``look`` and ends with ``look.sound()``: no error in the browser's console, nothing that axe finds, nothing wider than the
+window.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from slackwater.answer_list import (
     DriversAnswer,
     ErrorItem,
     FunctionsAnswer,
+    MeAnswer,
     NewApiKeyAnswer,
+    OverviewAnswer,
     Readiness,
     SettingItem,
     Version,
@@ -108,6 +110,20 @@ class AsyncSystem:
     async def version(self) -> Version:
         """Return the versions of service and interface."""
         return Version(await self._transport.json(request("GET", path_of("version"))))
+
+    async def me(self) -> MeAnswer:
+        """Return the role and the scope of the key that this client sends."""
+        return MeAnswer(await self._transport.json(request("GET", path_of("me"))))
+
+    async def overview(self, *, limit: int | None = None, cursor: str | None = None) -> OverviewAnswer:
+        """Return every query with its numbers, and what they read and write.
+
+        Args:
+            limit: how many queries at most; ``next`` of the answer goes on.
+            cursor: ``next`` of the answer before.
+        """
+        params = {"limit": None if limit is None else str(limit), "cursor": cursor}
+        return OverviewAnswer(await self._transport.json(request("GET", path_of("overview"), params=params)))
 
     async def is_alive(self) -> bool:
         """Whether it answers at all."""

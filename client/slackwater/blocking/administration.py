@@ -14,7 +14,9 @@ from slackwater.answer_list import (
     DriversAnswer,
     ErrorItem,
     FunctionsAnswer,
+    MeAnswer,
     NewApiKeyAnswer,
+    OverviewAnswer,
     Readiness,
     SettingItem,
     Version,
@@ -109,6 +111,20 @@ class System:
     def version(self) -> Version:
         """Return the versions of service and interface."""
         return Version(self._transport.json(request("GET", path_of("version"))))
+
+    def me(self) -> MeAnswer:
+        """Return the role and the scope of the key that this client sends."""
+        return MeAnswer(self._transport.json(request("GET", path_of("me"))))
+
+    def overview(self, *, limit: int | None = None, cursor: str | None = None) -> OverviewAnswer:
+        """Return every query with its numbers, and what they read and write.
+
+        Args:
+            limit: how many queries at most; ``next`` of the answer goes on.
+            cursor: ``next`` of the answer before.
+        """
+        params = {"limit": None if limit is None else str(limit), "cursor": cursor}
+        return OverviewAnswer(self._transport.json(request("GET", path_of("overview"), params=params)))
 
     def is_alive(self) -> bool:
         """Whether it answers at all."""

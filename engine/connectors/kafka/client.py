@@ -244,7 +244,7 @@ def fetcher_of(
         **_shared(options), "group.id": "slackwater", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
         "enable.partition.eof": "true", "auto.offset.reset": "error", "isolation.level": "read_committed", "fetch.wait.max.ms": "100",
         "fetch.error.backoff.ms": "100", "queued.min.messages": "200000", "queued.max.messages.kbytes": str(AHEAD_KB),
-        "fetch.message.max.bytes": str(fetch_bytes),
+        "fetch.message.max.bytes": str(fetch_bytes), "fetch.queue.backoff.ms": "10",
     }  # fmt: skip
     if (found := library()) is not None:
         return NativeFetcher(found, given, topic, wanted, troubles.note)

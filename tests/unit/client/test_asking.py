@@ -313,6 +313,8 @@ def calls(client: Client) -> Iterator[Callable[[], Any]]:
     yield client.errors.list
     yield lambda: client.errors.get("code")
     yield client.system.version
+    yield client.system.me
+    yield lambda: client.system.overview(limit=10, cursor="x")
     yield client.system.is_alive
     yield lambda: client.system.ready(for_reads=True)
     yield client.system.metrics

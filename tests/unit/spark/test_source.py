@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import Clock, SourceSpec
@@ -34,9 +35,10 @@ def an_input(index: int, alias: str, feed: str, kind: Any = "stream") -> Input:
 
 @dataclass
 class FakeFeed(UsualAnswers):
-    """A feed whose partitions are as long as ``length`` says, in chunks of ten records at one record per ``step_ms``.
+    """A feed whose partitions are as long as ``length`` says, in chunks of some records at one record per ``step_ms``.
 
     Attributes:
+        chunk_rows: records of a chunk.
         looked_at: where each look at chunks began.
         are_dated: whether it was asked for their event times.
     """
@@ -46,6 +48,7 @@ class FakeFeed(UsualAnswers):
     looked_at: list[int] = field(default_factory=list)
     are_dated: set[bool] = field(default_factory=set)
     step_ms: int = 1
+    chunk_rows: int = 10
 
     @property
     def is_announced(self) -> bool:
@@ -60,9 +63,10 @@ class FakeFeed(UsualAnswers):
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
         self.looked_at.append(start)
         self.are_dated.add(is_dated)
-        ends = [min(first + 10, self.length[partition]) for first in range(start, self.length[partition], 10)]
-        times = [(max(end - 10, start) * self.step_ms, (end - 1) * self.step_ms) if is_dated else (None, None) for end in ends]
-        return [Chunk(end, 10, 1_000, span[1]) for end, span in zip(ends, times, strict=True)]
+        rows = self.chunk_rows
+        ends = [min(first + rows, self.length[partition]) for first in range(start, self.length[partition], rows)]
+        times = [(max(end - rows, start) * self.step_ms, (end - 1) * self.step_ms) if is_dated else (None, None) for end in ends]
+        return [Chunk(end, rows, 1_000, span[1]) for end, span in zip(ends, times, strict=True)]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         return min(max(start, -(-bound_ms // self.step_ms)), end)
@@ -177,6 +181,15 @@ def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     first = latest(planner, planner.start)
     assert first["feeds"]["log:a"]["0"] == 30
     assert latest(planner, first)["feeds"]["log:a"]["0"] == 60
+
+
+def test_a_launch_begins_with_a_small_batch_and_takes_twice_as_much_each_time_up_to_its_bound() -> None:
+    planner = a_planner(replace(a_feed("a", p0=2_000_000), chunk_rows=5_000), max_rows=400_000)
+    cursors = [planner.start]
+    for _ in range(5):
+        cursors.append(latest(planner, cursors[-1]))
+    ends = [cursor["feeds"]["log:a"]["0"] for cursor in cursors]
+    assert [end - start for start, end in pairwise(ends)] == [FIRST_ROWS, 2 * FIRST_ROWS, 400_000, 400_000, 400_000]
 
 
 @pytest.mark.parametrize("feeds", [1, 2])

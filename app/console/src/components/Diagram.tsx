@@ -13,7 +13,7 @@ export interface Box {
   content: ComponentChildren;
   /** Where it leads; null: nowhere. */
   to: string | null;
-  /** What it is, for screen readers. */
+  /** What it is, for screen readers, where it leads nowhere; a link is called what it says. */
   label: string;
   tone?: string;
   shape?: "round";
@@ -85,7 +85,6 @@ export function Diagram({ boxes, arrows, label, gap = 96 }: { boxes: readonly Bo
               ) : (
                 <a
                   href={`/console${box.to}`}
-                  aria-label={box.label}
                   onClick={(event) => {
                     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
                     event.preventDefault();

@@ -40,13 +40,13 @@ export function Graph({ overview }: { overview: Overview }) {
       const sample = historyOf(query.name).at(-1);
       boxes.push({
         id: `query ${query.name}`,
-        width: width(query.name) + 14,
+        width: Math.max(width(query.name) + 14, 190),
         height: HEIGHT,
         shape: "round",
         tone: tone(query),
         to: pathOf("/queries/:name", { name: query.name }),
         label: `query ${query.name}, ${query.state}, ${compact(query.waiting)} waiting`,
-        content: <Lines first={query.name} second={`${query.state === "backoff" ? "retrying" : query.state} · ${compact(query.waiting)} waiting`} indent={16} />,
+        content: <Lines first={query.name} second={`query · ${query.state === "backoff" ? "retrying" : query.state} · ${compact(query.waiting)} waiting`} indent={16} />,
       });
       for (const read of query.reads) {
         const isBehind = (read.lag ?? 0) > 0;

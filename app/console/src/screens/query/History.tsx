@@ -60,7 +60,7 @@ export function History({ name }: { name: string }) {
         ) : runs.data.items.length === 0 ? (
           <p class="muted">It has not been launched yet.</p>
         ) : (
-          <div class="scroll-x">
+          <div class="scroll-x" tabIndex={0}>
             <table class="plain">
               <thead>
                 <tr>

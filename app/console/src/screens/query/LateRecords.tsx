@@ -144,7 +144,7 @@ export function LateRecords({ name }: { name: string }) {
             <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? "With the policy `join` late records are joined at once and only counted." : "Nothing has come too late."}</p>
           </Empty>
         ) : (
-          <div class="scroll-x">
+          <div class="scroll-x" tabIndex={0}>
             <table class="plain">
               <thead>
                 <tr>

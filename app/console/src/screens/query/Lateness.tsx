@@ -29,7 +29,7 @@ export function LatenessTab({ query, lateness, onApplied }: { query: OneQuery; l
       ) : (
         <>
           {measured.length > 1 && (
-            <div class="scroll-x">
+            <div class="scroll-x" tabIndex={0}>
               <Segments label="Setting" options={measured.map((one, index) => [String(index), nameOf(one)] as const)} value={String(measured.indexOf(setting))} onChange={(id) => setChosen(Number(id))} />
             </div>
           )}
@@ -37,7 +37,7 @@ export function LatenessTab({ query, lateness, onApplied }: { query: OneQuery; l
         </>
       )}
       <Panel id="lateness-inputs" title="How late records come" hint="How far each is behind the greatest event time that its task had read of this input">
-        <div class="scroll-x">
+        <div class="scroll-x" tabIndex={0}>
           <table class="plain">
             <thead>
               <tr>

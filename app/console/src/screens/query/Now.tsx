@@ -142,7 +142,7 @@ function Inputs({ status }: { status: Status }) {
       {status.progress.length === 0 ? (
         <Empty title="Nothing is read yet" />
       ) : (
-        <div class="scroll-x">
+        <div class="scroll-x" tabIndex={0}>
           <table class="plain">
             <thead>
               <tr>

@@ -58,7 +58,7 @@ function OfRelation({ relation }: { relation: OverviewRelation }) {
         ) : page.data.items.length === 0 ? (
           <p class="muted">Every record could be read.</p>
         ) : (
-          <div class="scroll-x">
+          <div class="scroll-x" tabIndex={0}>
             <table class="plain">
               <thead>
                 <tr>

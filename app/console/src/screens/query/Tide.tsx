@@ -244,7 +244,7 @@ function AsTable({ groups }: { groups: readonly Group[] }) {
   return (
     <details open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>As a table</summary>
-      <div class="scroll-x">
+      <div class="scroll-x" tabIndex={0}>
         <table class="plain">
           <thead>
             <tr>
