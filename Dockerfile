@@ -8,6 +8,22 @@ COPY pyproject.toml ./
 RUN python -c "import pathlib, tomllib; project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
     extras = project['optional-dependencies']; foreign = [each for each in project['dependencies'] if each != 'slackwater-client']; print(*foreign, *extras['otel'], *extras['embedded'], sep='\n')" > requirements.txt
 
+# The guide, which the wheel carries: its reference is made of the code, so it needs everything that the code imports.
+FROM base AS guide
+WORKDIR /build
+COPY --from=requirements /build/requirements.txt ./
+COPY constraints.txt pyproject.toml ./
+RUN python -c "import pathlib, tomllib; print(*tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']['optional-dependencies']['guide'], sep='\n')" > guide.txt \
+    && pip install --no-cache-dir --constraint constraints.txt --requirement requirements.txt --requirement guide.txt
+COPY mkdocs.yml ./
+COPY docs docs
+COPY deploy deploy
+COPY client client
+COPY app app
+COPY engine engine
+COPY migrations migrations
+RUN PYTHONPATH=/build:/build/client python -m app.guide
+
 FROM base AS wheel
 WORKDIR /build
 COPY constraints.txt ./
@@ -17,6 +33,7 @@ COPY client client
 COPY app app
 COPY engine engine
 COPY migrations migrations
+COPY --from=guide /build/app/guide/site app/guide/site
 RUN python -m hatchling build -t wheel -d /dist && cd client && python -m hatchling build -t wheel -d /dist
 
 FROM base

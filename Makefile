@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults kafka cdc-example soak lint bench reference client console console-test jar constraints clean
+.PHONY: help demo guide guide-run guide-fill serve test test-slow faults kafka cdc-example soak lint bench client console console-test jar constraints deploy-pages deploy-tools deploy-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,7 +28,22 @@ $(VENV)/classes-ok: $(VENV)/dev-ok engine/spark/jars/slackwater.jar
 	@$(BIN)/python -m tests.classes
 	@touch $@
 
+# What the guide is made of; the reference is made of the code.
+GUIDE := app/guide/site/index.html
+$(GUIDE): $(VENV)/demo-ok mkdocs.yml $(shell find docs app engine client -name '*.md' -o -name '*.py' -o -path 'docs/*.svg')
+	@echo "Building the guide ..."
+	@$(BIN)/python -m app.guide
+
+guide: $(GUIDE) ## build the documentation that the service shows at /guide
+
+guide-run: $(VENV)/classes-ok ## run the blocks of the guide's pages against a service and compare their answers (PAGE=docs/tutorial.md: of one)
+	@$(BIN)/python -m tests.guide $(PAGE) $(ARGS)
+
+guide-fill: $(VENV)/classes-ok ## the same, and write the answers into the page (PAGE=docs/tutorial.md)
+	@$(BIN)/python -m tests.guide --fill $(PAGE) $(ARGS)
+
 demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real flights and weather, show the results
+	@$(MAKE) --no-print-directory guide || echo "The service shows no guide; everything else works."
 	@$(BIN)/python -m app.demo $(ARGS)
 
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
@@ -48,7 +63,7 @@ faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two
 kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker, a schema registry or Debezium (Java and Maven; they are fetched once)
 	@$(BIN)/python -m pytest -m kafka tests/kafka tests/cdc $(ARGS)
 
-cdc-example: $(VENV)/classes-ok ## run docs/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
+cdc-example: $(VENV)/classes-ok ## run docs/guides/change-data.md: a database's changes by Debezium (Maven fetches it once), joined with clicks
 	@$(BIN)/python -m examples.change_data
 
 soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing
@@ -59,13 +74,25 @@ lint: $(VENV)/dev-ok ## format, lint, types, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/yamllint -d "{extends: relaxed, rules: {line-length: disable}}" docker-compose.yml
+	@$(BIN)/yamllint -d "{extends: relaxed, rules: {line-length: disable}}" docker-compose.yml deploy/prometheus deploy/helm/slackwater/Chart.yaml deploy/helm/slackwater/values.yaml tests/deploy
 
 bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 	@$(BIN)/python -m tests.bench nxt $(ARGS)
 
-reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that reads definitions
-	@$(BIN)/python -m app.cli.reference > docs/reference.md
+deploy-pages: $(VENV)/dev-ok ## write the dashboard and the page of the alerts anew (deploy/)
+	@$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/slackwater.json
+	@$(BIN)/python deploy/prometheus/alerts_page.py > deploy/prometheus/README.md
+
+# Versions that the tests were run with; newer ones do as well.
+# Without Prometheus' service discovery, which nothing here uses, promtool takes a part of the time to build.
+deploy-tools: $(VENV)/dev-ok ## build promtool, helm and kubeconform, which check deploy/, into .venv/bin (needs Go; ten minutes)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
+	@GOBIN=$(CURDIR)/$(BIN) go install -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool@v0.316.0
+	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	@GOBIN=$(CURDIR)/$(BIN) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+
+deploy-check: $(VENV)/dev-ok ## check rules, dashboard and chart, with those tools where they are there
+	@$(BIN)/python -m pytest -n 0 -m '' tests/deploy $(ARGS)
 
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
 	@$(BIN)/python client/generate.py
@@ -83,8 +110,8 @@ jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is
 
 # Resolved anew, by the index that pip is set up with; only names and versions are kept.
 constraints: $(VENV)/python-ok ## write constraints.txt with the newest versions that pyproject.toml allows
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report $(VENV)/resolved.json -e ./client -e '.[dev,deploy,browser]'
 	@$(BIN)/python .ci/constraints.py $(VENV)/resolved.json
 
 clean: ## remove the environment and what the demo kept
-	@rm -rf $(VENV) .slackwater
+	@rm -rf $(VENV) .slackwater .guide app/guide/site

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel
+from slackwater.settings import VARIABLES as CLIENT_VARIABLES
 
 from app.settings import ENV_PREFIX, NESTING, Settings
 from engine.connectors.connections.secret import VARIABLES
@@ -51,7 +52,10 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
         name
         for name in present
         # Users choose the names behind the beginning of variables that `env:NAME` of connections reads.
-        if name.upper().startswith(ENV_PREFIX) and name.upper() not in known and not name.startswith(VARIABLES)
+        if name.upper().startswith(ENV_PREFIX)
+        and name.upper() not in known
+        and not name.startswith(VARIABLES)
+        and name.upper() not in CLIENT_VARIABLES
     )
     if unknown:
         raise UnknownSetting(f"{', '.join(unknown)}: no such setting; `slackwater config show` lists all of them")

@@ -16,6 +16,7 @@ from app.api.browsers import BrowserGuard
 from app.api.console import console_routes
 from app.api.deps import OUTSIDE, Services
 from app.api.edge import BodyLimits, Edge
+from app.api.guide import guide_routes
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
 from app.api.routes import routes
@@ -91,6 +92,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.guards = guards(is_key_required=settings.is_key_required)
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
+    app.state.has_ready_driver = (lambda: supervisor.is_ready) if supervisor is not None else lambda: False
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     if not settings.is_key_required:
@@ -98,6 +100,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
     app.add_middleware(Edge, metrics=metrics, limits=body_limits, tracing=tracing)
     app.router.routes.extend(routes(is_key_required=settings.is_key_required))
+    app.router.routes.extend(guide_routes())
     app.router.routes.extend(console_routes())
     complete_openapi(app)
     return app

@@ -46,6 +46,15 @@ class DriverSettings(BaseModel):
     """Timings of the managed driver, in milliseconds, and how many queries it takes.
 
     Attributes:
+        poll_ms: how often the driver looks for work of which no notification came.
+        lease_ttl_ms: for how long a driver holds a query without renewing it; then another driver may take it.
+        heartbeat_ms: how often the driver says that it lives, and renews what it holds.
+        start_timeout_ms: how long a launch of a query may take; beyond, it has failed and is tried again.
+        stop_timeout_ms: how long the batch under way has to end when a query or the driver is stopped in order.
+        backoff_base_ms: the wait before a query that failed is launched again; it doubles each time.
+        backoff_cap_ms: the longest such wait.
+        max_attempts: launches that fail in a row before the query is failed for good.
+        healthy_after_ms: a query that has run for so long starts counting its attempts anew.
         max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
             processes and connections; heavy ones need about 100 MB and three connections each (`carrier` in their status).
         rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
@@ -71,7 +80,12 @@ class DriverSettings(BaseModel):
 
 
 class LogSettings(BaseModel):
-    """How the service writes its own log."""
+    """How the service writes its own log.
+
+    Attributes:
+        format: lines of JSON, or text for people; ``auto``: text in a terminal, else JSON.
+        level: the least important event that is written.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,9 +97,11 @@ class Settings(BaseSettings):
     """Everything the service can be told.
 
     Attributes:
-        database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
+        database_url: ``postgresql://…``; None: an embedded Postgres starts below ``data_dir``.
         schema_prefix: before the names of our schemas in the database, such as ``acme_``: services with different ones share a database and do
             not see each other. With another one than before a service finds nothing of its own.
+        host: the address that the service listens on; with one that others can reach, keys are asked for (``auth``).
+        port: the port that it listens on.
         ksql_port: where clients of ksqlDB are answered in its protocol (8088 is what they expect); None: nowhere.
         data_dir: embedded database, checkpoints and state; made when absent.
         checkpoint_url: where queries keep their checkpoints and state instead, as ``file:///directory``. On a cluster it must be there, on a
@@ -123,7 +139,7 @@ class Settings(BaseSettings):
         secrets_dir: ``file:PATH`` of connections reads below it only; None: it reads nothing. There on every host that runs queries.
         connection_hosts: names, patterns and networks that connections may reach, separated by commas
             (``*.kafka.example.com,10.0.0.0/8``); empty: all but link-local addresses.
-        pool_size: database connections of each pool; ``app/README.md`` counts them.
+        pool_size: database connections of each pool; ``docs/operations/sizing.md`` counts them.
     """
 
     model_config = SettingsConfigDict(

@@ -21,6 +21,7 @@ class SparkSettings(BaseModel):
 
     Attributes:
         master: ``local[N]``: N cores of this machine; ``spark://HOST:PORT``: a standalone cluster.
+        driver_memory: heap of the driver's JVM.
         shuffle_partitions: how many tasks work at once, over the whole cluster.
         worker_memory: of its own memory, how much each Python worker may have; the query at work in one that has more is tried alone, and failed
             where it ends that worker, too (``exhausts_its_worker``). None: half of the machine's memory for all cores together, at least 1g.

@@ -39,6 +39,7 @@ STATEMENT_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "name_missing": ("What is more than a column has no name.", "Give it one with AS."),
     "name_not_supported": ("The name is too long, or equals another one but for its letters' case.", "Choose another name."),
     "nested_aggregate": ("An aggregate stands in another one.", "Make a table of the inner one, and aggregate that."),
+    "not_a_definition": ("Files of definitions have no other statements.", "Take it out of the file, and carry it out once."),
     "not_a_read": ("A SELECT without EMIT reads the rows of one relation.", "Write EMIT CHANGES, or CREATE TABLE … AS SELECT."),
     "not_a_statement": ("This is a command of a program, and the server does not know it.", "Send the statements themselves."),
     "not_grouped": ("A column may differ within a group.", "Put it into GROUP BY, or into an aggregate."),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import RedirectResponse
 from pydantic import Field
 
 from app.api.deps import OnlyKnownParameters
 from app.api.documented import answered, problems
+from app.api.guide import error_page
 from app.api.schemas import Answer
 from app.error_list import ERRORS, ErrorEntry
 from app.errors import NotFound
@@ -64,13 +66,18 @@ async def get_errors() -> ErrorList:
     "/{code}",
     summary="Explain the code of an error",
     response_model=ErrorItem,
-    responses={200: answered(_EXAMPLE, "What it means."), **problems(400, 404)},
+    responses={
+        200: answered(_EXAMPLE, "What it means."),
+        303: {"description": "Where the guide explains it, for who accepts `text/html`."},
+        **problems(400, 404),
+    },
 )
-async def get_error(code: Code) -> ErrorItem:
-    """What a code means and what helps: where the `type` of a problem points to."""
+async def get_error(code: Code, request: Request) -> ErrorItem | Response:
+    """What a code means and what helps: where the `type` of a problem points to. A browser is led to the code in the guide."""
     entry = ERRORS.get(code)
     if entry is None:
         near = meant(code, ERRORS)
         ending = "; GET /v1/errors lists them" if near is None else f"; did you mean {near}?"
         raise NotFound("error_not_found", f"there is no error with the code {code[:100]!r}{ending}")
-    return _item(entry)
+    page = error_page(code) if "text/html" in request.headers.get("accept", "") else None
+    return _item(entry) if page is None else RedirectResponse(page, status_code=303)

@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
+from app.api.comparison_schemas import ComparisonBody
 from app.api.connection_schemas import ConnectionDefinition
 from app.api.debezium import DebeziumCredentials, DebeziumRefresh
 from app.api.documented import TOO_EXPENSIVE, unpacked
@@ -67,10 +68,11 @@ _BODIES = (
     RewindBody,
     LookupBody,
     StatementsBody,
+    ComparisonBody,
     ProblemBody,
 )
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
-_READ_BY_POST = ("/v1/validations", "/v1/tables/{name}/rows:lookup")
+_READ_BY_POST = ("/v1/validations", "/v1/comparisons", "/v1/tables/{name}/rows:lookup")
 _WITHOUT_DATABASE = ("/v1/version", "/v1/settings", "/v1/functions", "/v1/errors", "/v1/errors/{code}", "/v1/me")
 _CODED = ("ProblemBody", "FaultBody", "ProblemItem", "QueryError")
 _UNUSED = ("HTTPValidationError", "ValidationError")

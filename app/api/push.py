@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -169,6 +169,11 @@ def _event(kind: str, data: str, event_id: str) -> bytes:
     return format_sse_event(event=kind, data_str=data, id=event_id)
 
 
+def _written(events: Sequence[PushEvent]) -> bytes:
+    """Write events whose bodies are one line, as ``_event`` does it."""
+    return "".join([f"event: {each.kind}\ndata: {each.json}\nid: {each.id}\n\n" for each in events]).encode()
+
+
 async def _frames(services: Services, opening: Opening, recheck: Recheck) -> AsyncGenerator[Frame]:
     """Yield a stream from its first frame to the one that says why it ends."""
     follower: Follower | None = None
@@ -210,7 +215,7 @@ async def _followed(services: Services, follower: Follower, recheck: Recheck) ->
         events = await follower.next(EVENTS_AT_ONCE)
         if events:
             told = events[-1].id
-            yield Frame(told, b"".join(_event(event.kind, event.json, event.id) for event in events))
+            yield Frame(told, _written(events))
         elif now < quiet_until:
             await follower.wait(min(quiet_until, ends_at) - now)
             continue

@@ -38,7 +38,7 @@ from app.api.forks import BodyOfPut, FromFork, taken_over_from
 from app.api.idempotent import created_once
 from app.api.looked_at import TargetOfPost, TargetOfPut
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.query_answers import checked, query_answer, stored_answer, wish_answer
+from app.api.query_answers import checked, query_answer, replaced_answer, stored_answer, wish_answer
 from app.api.schemas import DesiredStateBody, OneQueryAnswer, QueryPage, StoredQueryAnswer, WishAnswer
 from app.errors import BadRequest, Fault, Unprocessable
 from app.store.catalog import load_visible_catalog
@@ -147,9 +147,9 @@ def post_query(
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:
     definition = checked(connection, body)
-    row = create_query(connection, definition)
-    response.headers["Location"] = f"/v1/queries/{row.name}"
-    return stored_answer(connection, services, row, definition, response)
+    created = create_query(connection, definition)
+    response.headers["Location"] = f"/v1/queries/{created.row.name}"
+    return replaced_answer(connection, services, created, response)
 
 
 @router.put(
@@ -201,7 +201,7 @@ def put_query(
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"
-    return stored_answer(transaction, services, result.row, definition, response)
+    return replaced_answer(transaction, services, result, response)
 
 
 def _from_fork(

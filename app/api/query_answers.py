@@ -18,12 +18,14 @@ from app.domain.scopes import named_in
 from app.store.catalog import load_visible_catalog
 from app.store.fleet import warning_of_no_room
 from app.store.queries import QueryRow
-from app.store.query_warnings import warnings_about
+from app.store.query_edits import Replaced
+from app.store.query_warnings import warnings_about, warnings_of_planned
 from app.store.sql.functions import with_functions
 from app.store.transactions import raw
 from engine.definition.python_functions import Functions
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import read_query
+from engine.plan.warnings import DefinitionWarning
 
 
 def checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
@@ -37,8 +39,20 @@ def stored_answer(
     connection: sa.Connection, services: Services, row: QueryRow, definition: QueryDefinition, response: Response
 ) -> StoredQueryAnswer:
     """Show a query that was just stored, with what may surprise of it."""
-    warned = shown_warnings(warnings_about(connection, definition)) + placing(connection, services, row)
-    return StoredQueryAnswer(**dict(query_answer(row, response)), warnings=warned)
+    return _stored_answer(connection, services, row, warnings_about(connection, definition), response)
+
+
+def replaced_answer(connection: sa.Connection, services: Services, replaced: Replaced, response: Response) -> StoredQueryAnswer:
+    """Show a query that was just planned and stored, with what may surprise of it."""
+    warned = warnings_of_planned(connection, replaced.planned)
+    return _stored_answer(connection, services, replaced.row, warned, response)
+
+
+def _stored_answer(
+    connection: sa.Connection, services: Services, row: QueryRow, warned: list[DefinitionWarning], response: Response
+) -> StoredQueryAnswer:
+    warnings = shown_warnings(warned) + placing(connection, services, row)
+    return StoredQueryAnswer(**dict(query_answer(row, response)), warnings=warnings)
 
 
 def query_answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:

@@ -24,11 +24,14 @@ from app.store.schema_version import find_schema
 READY = {"status": "ready", "checks": {"database": "ok", "schema": "0008", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
 Purpose = Annotated[
-    Literal["all", "reads"],
+    Literal["all", "reads", "driver"],
     Query(
-        alias="for", description="What it is to be ready for: `reads` leaves the driver out, for results can be read without one."
+        alias="for",
+        description="What it is to be ready for: `reads` leaves the driver out, for results can be read without one; `driver` needs that the "
+        "driver of this very service takes queries.",
     ),
 ]
+_OWN_DRIVER = "the driver of this service does not take queries: it starts, or the service was started without one (--no-driver)"
 router = APIRouter(tags=["service"], dependencies=[OnlyKnownParameters])
 
 
@@ -49,7 +52,9 @@ async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all
 
     `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
     ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
-    another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`.
+    another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`. `/readyz?for=driver` answers
+    503 until this service's own driver takes queries, whatever others do: who replaces one service by another waits for that, so that queries
+    have somewhere to go.
     """
     try:
         async with services.database.reads.connect() as connection:
@@ -60,6 +65,8 @@ async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
         raise _not_ready("database", f"the database is not usable: {type(error).__name__}") from error
     driver_trouble: Callable[[], str | None] = request.app.state.driver_trouble
+    if purpose == "driver" and not request.app.state.has_ready_driver():
+        raise _not_ready("driver", driver_trouble() or _OWN_DRIVER, code="driver_not_ready")
     trouble = None if fleet.drivers else driver_trouble()
     if trouble is not None and purpose == "all":
         raise _not_ready("driver", f"queries do not run: {trouble}. Results can be read", code="driver_not_ready")

@@ -96,7 +96,7 @@ Validate = Annotated[bool, Query(description="Say what would happen, and do noth
 async def post_statements(
     body: ScriptBody, request: Request, services: ServicesOf, validate: Validate = False
 ) -> Response | StatementsAnswer:
-    """Carry a script out: statements of ksqlDB's language, and what only this service has (`docs/sql.md`).
+    """Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
 
     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT

@@ -1,5 +1,4 @@
-"""The command line: ``slackwater serve | test | doctor | keys | config show | migrate``."""
+"""The service's commands: ``slackwater serve | test | doctor | keys | config show | migrate | backup | restore``.
 
-from app.cli.commands import main
-
-__all__ = ["main"]
+``slackwater.cli`` is the program; it finds them by ``listing``, and imports what does them when one is called.
+"""

@@ -40,10 +40,15 @@ cli.command()(restore)
 _out = Console()
 
 
-def main() -> None:
-    """Entry point of ``slackwater``."""
+def application() -> typer.Typer:
+    """Return the commands for whoever runs them in this process."""
     make_children_safe()
-    cli()
+    return cli
+
+
+def main() -> None:
+    """Entry point of ``python -P -m app.cli``."""
+    application()()
 
 
 def _show_version(is_asked: bool) -> None:

@@ -1,24 +1,19 @@
-"""What would keep the service from running, each with how to mend it. The only part of the command line that looks at Java."""
+"""What would keep the service from running, each with how to mend it: the machine (``app.cli.machine``), the database, ports, and others."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import platform
-import shutil
 import socket
-import sys
-import tempfile
-from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
+import time
 from uuid import uuid4
 
 import httpx
 import psycopg
 
 from app.api.issuer_keys import IssuerAway, IssuerKeys
+from app.cli.finding import Finding
+from app.cli.machine import examine_machine
 from app.cli.opening import is_held
 from app.oidc_settings import OidcSettings
 from app.settings import Settings
@@ -34,35 +29,17 @@ from engine.errors import EngineError
 from engine.state.objects import SCHEMES, Objects
 from engine.state.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX
 
-MINIMUM_PYTHON = (3, 11)
 # A busy service answers this within milliseconds.
 ANSWER_SECONDS = 5.0
-# Below this an hour of a busy stream's state and log may not fit.
-MINIMUM_FREE_BYTES = 2 * 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        subject: what.
-        is_ok: nothing to mend.
-        detail: what was found.
-        remedy: what to do, None when all is well.
-    """
-
-    subject: str
-    is_ok: bool
-    detail: str
-    remedy: str | None = None
+# Tokens expire by the service's clock, waits by the wall clock are of seconds, and object stores refuse requests that are minutes off.
+MOST_CLOCK_DIFFERENCE_S = 5.0
 
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is left behind."""
-    found = [_python(), _java(), _pyspark(), _disk(settings), *_database(settings), _port(settings), _access(settings)]
-    if settings.checkpoint_url is not None:
-        found.append(_directory("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
+    found = [*examine_machine(settings), *_database(settings)]
+    found += [_port(settings, port, variable) for port, variable in _ports(settings)]
+    found.append(_access(settings))
     if isinstance(store := state_store_of(settings), Objects):
         found.append(_objects(store))
     if settings.spark.is_cluster:
@@ -70,47 +47,6 @@ def examine(settings: Settings) -> list[Finding]:
     if settings.oidc.issuer is not None:
         found.append(_issuer(settings.oidc))
     return found if settings.otel_endpoint is None else [*found, _tracing(settings)]
-
-
-def _python() -> Finding:
-    found = platform.python_version()
-    if sys.version_info[:2] < MINIMUM_PYTHON:
-        return Finding("Python", False, found, "install Python 3.11 or newer and make the environment anew")
-    return Finding("Python", True, f"{found} at {sys.executable}")
-
-
-def _java() -> Finding:
-    from engine.spark.java import describe
-
-    found = describe()
-    return Finding("Java", found.is_usable, found.detail, found.remedy)
-
-
-def _pyspark() -> Finding:
-    try:
-        return Finding("PySpark", True, metadata.version("pyspark"))
-    except metadata.PackageNotFoundError as error:
-        return Finding("PySpark", False, str(error), "pip install 'slackwater'; the driver cannot start without it")
-
-
-def _disk(settings: Settings) -> Finding:
-    return _directory("Data directory", settings.data_dir.expanduser().resolve(), "SLACKWATER_DATA_DIR")
-
-
-def _directory(subject: str, directory: Path, variable: str) -> Finding:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory) as probe:
-            probe.write(b"slackwater")
-            probe.flush()
-            os.fsync(probe.fileno())
-        free = shutil.disk_usage(directory).free
-    except OSError as error:
-        return Finding(subject, False, f"{directory}: {error.strerror}", f"set {variable} to a directory you may write to")
-    detail = f"{directory}, {free / 1024**3:.1f} GiB free"
-    if free < MINIMUM_FREE_BYTES:
-        return Finding(subject, False, detail, f"free some space, or set {variable} to a larger disk")
-    return Finding(subject, True, detail)
 
 
 def _objects(store: Objects) -> Finding:
@@ -166,7 +102,29 @@ def _database(settings: Settings) -> list[Finding]:
 
 def _looked_at(dsn: str, origin: str, settings: Settings) -> list[Finding]:
     database = _reachable(dsn, origin)
-    return [database, _secrets(dsn, settings)] if database.is_ok else [database]
+    return [database, _secrets(dsn, settings), _clock(dsn)] if database.is_ok else [database]
+
+
+def _clock(dsn: str) -> Finding:
+    """Compare this machine's clock with the database's; what the question took on its way is nobody's difference."""
+    try:
+        with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+            before = time.time()
+            row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::double precision").fetchone()
+            after = time.time()
+    except psycopg.Error as error:
+        return Finding("Clock", False, f"cannot be compared: {type(error).__name__}", "look at the database")
+    return clock_finding(before, row[0] if row is not None else before, after)
+
+
+def clock_finding(before_s: float, there_s: float, after_s: float) -> Finding:
+    """Judge the time that another clock showed between two moments of this one."""
+    difference = max(before_s - there_s, there_s - after_s, 0.0)
+    if difference > MOST_CLOCK_DIFFERENCE_S:
+        side = "behind" if there_s > after_s else "ahead of"
+        remedy = "let both be set by NTP: tokens, waits by the wall clock and object stores rely on it"
+        return Finding("Clock", False, f"{difference:.0f} s {side} the database's", remedy)
+    return Finding("Clock", True, "agrees with the database's")
 
 
 def _secrets(dsn: str, settings: Settings) -> Finding:
@@ -211,24 +169,33 @@ def _reachable(dsn: str, origin: str) -> Finding:
     return Finding("Database", True, f"{server}, reachable and writable{named}")
 
 
-def _port(settings: Settings) -> Finding:
-    where = f"{settings.host}:{settings.port}"
+def _ports(settings: Settings) -> list[tuple[int, str]]:
+    """Return every port that the service listens on, with the variable that sets it."""
+    ports = [(settings.port, "SLACKWATER_PORT")]
+    return ports if settings.ksql_port is None else [*ports, (settings.ksql_port, "SLACKWATER_KSQL_PORT")]
+
+
+def _port(settings: Settings, port: int, variable: str) -> Finding:
+    subject = "Port" if port == settings.port else "Port for ksqlDB's clients"
+    where = f"{settings.host}:{port}"
     try:
-        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        family = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((settings.host, settings.port))
+            probe.bind((settings.host, port))
     except OSError as error:
         running = _service_on(settings) if error.errno == errno.EADDRINUSE else None
         if running is not None and is_held(settings):
-            return Finding("Port", True, f"{where}: the service of this data directory answers there ({running})")
-        if running is not None:
-            remedy = "stop it, or set SLACKWATER_PORT; `slackwater config show` tells which data directory this one has"
-            return Finding("Port", False, f"{where}: a service of another data directory answers there ({running})", remedy)
-        return Finding(
-            "Port", False, f"{where}: {error.strerror}", "stop what uses it, or set SLACKWATER_PORT (or SLACKWATER_HOST)"
-        )
-    return Finding("Port", True, f"{where} is free")
+            return Finding(subject, True, f"{where}: the service of this data directory answers there ({running})")
+        if running is not None and port == settings.port:
+            remedy = f"stop it, or set {variable}; `slackwater config show` tells which data directory this one has"
+            return Finding(subject, False, f"{where}: a service of another data directory answers there ({running})", remedy)
+        if error.errno == errno.EACCES:
+            return Finding(
+                subject, False, f"{where}: {error.strerror}", f"set {variable} to 1024 or more: lower ones are for root"
+            )
+        return Finding(subject, False, f"{where}: {error.strerror}", f"stop what uses it, or set {variable} (or SLACKWATER_HOST)")
+    return Finding(subject, True, f"{where} is free")
 
 
 def _service_on(settings: Settings) -> str | None:

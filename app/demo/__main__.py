@@ -163,7 +163,9 @@ def _serve_until_interrupted(console: Console, base_url: str, ksql_port: int | N
         return
     console.print(f"\nServing at {base_url} until Ctrl-C.")
     if ksql_port is not None:
-        console.print(f"Clients of ksqlDB: port {ksql_port}. SQL: POST {base_url}/v1/statements (docs/sql.md).")
+        console.print(
+            f"Clients of ksqlDB: port {ksql_port}. SQL: POST {base_url}/v1/statements ({base_url}/guide/reference/sql/)."
+        )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     while not stop.wait(1.0):

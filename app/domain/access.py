@@ -132,6 +132,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "GET /v1/queries/{name}/explain": Rule(READ, Reach.QUERY),
         "POST /v1/statements": Rule(READ, Reach.BODY),
         "POST /v1/validations": Rule(READ, Reach.BODY),
+        "POST /v1/comparisons": Rule(READ, Reach.BODY),
         "GET /v1/connections": Rule(READ, Reach.LIST),
         "GET /v1/connections/{name}": Rule(READ, Reach.NAME),
         "PUT /v1/connections/{name}": Rule(ADMIN, Reach.EVERYTHING),

@@ -72,9 +72,16 @@ class ChangeCursor:
 
     def encode(self) -> str:
         """Return the text of the cursor."""
-        parts = "".join(f"~{identity}.{offset}" for identity, offset in self.by_part.items())
-        text = f"{self.identity}.{'_'.join(map(str, self.own))}{parts}"
-        return text if self.rows_after is None else f"{text}.{_encode_key(self.rows_after)}"
+        before, behind = self.around(0)
+        return f"{before}{self.offsets[0]}{behind}"
+
+    def around(self, partition: int) -> tuple[str, str]:
+        """Return what stands before and behind one partition's offset in the text of the cursor."""
+        texts = [f".{offset}" if not place else f"_{offset}" for place, offset in enumerate(self.own)]
+        texts += [f"~{identity}.{offset}" for identity, offset in self.by_part.items()]
+        first = texts[partition].rstrip("0123456789")
+        key = "" if self.rows_after is None else f".{_encode_key(self.rows_after)}"
+        return "".join([self.identity, *texts[:partition], first]), "".join([*texts[partition + 1 :], key])
 
     @staticmethod
     def decode(text: str) -> ChangeCursor:

@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from app.driver.lent_connection import LentConnection
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.state_files import query_directory
@@ -46,6 +47,7 @@ class FencedLauncher:
         self._dsn = dsn
         self._checkpoints_dir = checkpoints_dir
         self._runner = runner
+        self._lent = LentConnection(self._connect)
 
     def __call__(self, order: LaunchOrder) -> QueryHandle:
         """Launch a query and return when it runs.
@@ -57,7 +59,7 @@ class FencedLauncher:
         # Looked for before the fence is taken: what a newer launch makes while this process is frozen is not among them.
         former = self._former_checkpoints(order)
         order.note_phase("fencing")
-        with self._connect() as connection:
+        with self._lent.lent() as connection:
             self._take_fence(connection, order)
         for directory in former:
             log.info("checkpoint_discarded", query=order.name, checkpoint=directory.name)
@@ -66,6 +68,10 @@ class FencedLauncher:
             except OSError:
                 log.warning("directory_not_removed", path=str(directory), exc_info=True)
         return self._runner.launch(order)
+
+    def close(self) -> None:
+        """Let go of the database. Nothing may be launched any more."""
+        self._lent.close()
 
     def _connect(self) -> psycopg.Connection[Any]:
         return LinkedConnection.connect(

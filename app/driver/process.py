@@ -46,6 +46,10 @@ from engine.connectors.links import LinkedConnection
 from engine.connectors.retention import Retention
 
 # The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
+LONGEST_REST_S = 0.2
+REST_SHARE = 2
+"""A round is followed by a rest of its length times this, so that many bells take a third of a core at most."""
+
 LONGEST_PAUSE_S = 1.0
 # What stopping the session and the last writes may take after the queries were stopped.
 CLOSE_S = 10.0
@@ -106,8 +110,8 @@ class DriverProcess:
         self._identity = identity
         self._wake = threading.Event()
         self._checkpoints_dir = settings.checkpoints_dir
-        launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
-        self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
+        self._launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
+        self._host = QueryHost(self._launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
         self._store = state_store_of(settings)
         self._root = StateRoot.open(self._checkpoints_dir, self._store)
         retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
@@ -139,8 +143,11 @@ class DriverProcess:
         while not self._is_over():
             self._wake.wait(self._pause_s())
             self._wake.clear()
+            begun = time.monotonic()
             self._watch()
             self._tick()
+            # Hundreds of queries that are created or launched together ring as often, and each round looks at all.
+            time.sleep(min(LONGEST_REST_S, (time.monotonic() - begun) * REST_SHARE))
         self._end()
         return self._exit_code
 
@@ -300,6 +307,7 @@ class DriverProcess:
         self._delivering.end()
         is_clean = not self._host.has_live and self._is_empty
         if is_clean:
+            self._launcher.close()
             closing = threading.Thread(target=self._runner.close, name="close-runner", daemon=True)
             closing.start()
             closing.join(CLOSE_S)

@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from app.domain.internal_queries import is_internal
+from app.driver.lent_connection import LentConnection
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.session_start import SessionStart
 from app.settings import Settings
@@ -74,6 +75,7 @@ class SparkRunner:
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
+        self._lent = LentConnection(self._connect)
         self._fleet: Fleet | None = None
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
@@ -126,12 +128,15 @@ class SparkRunner:
             return NOTHING_RETAINED
         return Retaining(self._of_service.retained_commits_every_ms, self._of_service.state_retention_ms)
 
+    def _connect(self) -> LinkedConnection:
+        return LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
+
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
         """Whether Spark has planned a batch that the results lack. See ``Runner``."""
         planned = planned_batch(query_directory(self._checkpoints_dir, query_id), checkpoint_id)
         if planned is None:
             return False
-        with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with self._connect() as connection:
             committed = load_kept(connection, query_id, checkpoint_id).batch_id
         return committed is None or planned > committed
 
@@ -139,6 +144,7 @@ class SparkRunner:
         """Stop the session; its JVM ends with this process. The last spans are sent."""
         self._is_wanted.set()
         self._is_closed.set()
+        self._lent.close()
         if self._session is not None:
             self._session.stop()
         if self._tracing is not None:
@@ -168,7 +174,7 @@ class SparkRunner:
 
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = opened(QueryDefinition, order.definition)
-        with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with self._lent.lent() as connection:
             plan = build_plan(definition, load_catalog(connection))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
         site = replace(site_of(self._of_service), dsn=self._dsn)

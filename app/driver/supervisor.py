@@ -82,6 +82,11 @@ class Supervisor:
         return self._health.trouble(time.monotonic())
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the driver of this supervisor takes queries."""
+        return self._task is not None and not self._ending.is_set() and self._health.unready_since is None
+
+    @property
     def spare_pid(self) -> int | None:
         """Return the process that takes over when the driver ends; None where a new one is to be started."""
         return self._spares.ready_pid

@@ -19,6 +19,7 @@ from app.domain.values import instant
 from app.errors import Unprocessable
 from app.store.append_targets import Target
 from app.store.change_positions import lock_origins, newer_alone
+from app.store.shared_appends import MOST_BYTES, SharedAppends, SmallAppend
 from engine.connectors.log.storage import (
     APPEND_SQL,
     BATCH_BYTES,
@@ -185,10 +186,37 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
     return [outcomes[index] for index in range(len(items))]
 
 
+async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> list[Outcome] | None:
+    """Append the records of several requests to one feed together with what others append to others.
+
+    Args:
+        shared: who does it.
+        items: as for ``append_group``.
+
+    Returns:
+        One outcome per item; None where they need more than one small batch, or are locked or changed: nothing was appended then.
+    """
+    if not _is_alike(items) or sum(item.accepted.height for item in items) > INLINE_ROWS:
+        return None
+    batches = _batches(items, range(len(items)))
+    if len(batches) != 1 or len(batches[0].params["payload"]) > MOST_BYTES:
+        return None
+    target, (batch,) = items[0].target, batches
+    names = ("partition", "rows", "min_ts", "max_ts", "payload")
+    own = {name: batch.params[name] for name in names}
+    base = await shared.append(SmallAppend(target.relation_id, target.version, target.feed_id, **own))
+    if base is None:
+        return None
+    ranges = _ranges(batch, base)
+    return [_answer(item, ranges.get(index, ())) for index, item in enumerate(items)]
+
+
 def _is_alike(items: Sequence[AppendItem]) -> bool:
     """Whether nothing but records of one relation is to be written."""
     targets = {(item.target.relation_id, item.target.version) for item in items}
-    return len(targets) == 1 and not any(item.rejects.height or item.key is not None for item in items)
+    return len(targets) == 1 and not any(
+        item.rejects.height or item.key is not None or item.changes is not None for item in items
+    )
 
 
 async def _append_one(connection: Connection, items: Sequence[AppendItem], batch: _Batch) -> list[Outcome]:

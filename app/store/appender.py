@@ -1,7 +1,8 @@
 """Appending records through HTTP: parse, judge, and commit in groups.
 
-Requests for one feed queue up while its writer's transaction runs; the writer then packs all of them into the next one. So the cost of
-a commit (an fsync) is shared, offsets have no gaps, and a client that waits for its answers keeps its order.
+Requests for one feed queue up while its writer's transaction runs; the writer then packs all of them into the next one. What different
+writers want at the same time is committed together where it is small (``SharedAppends``). So the cost of a commit (an fsync) is shared, offsets
+have no gaps, and a client that waits for its answers keeps its order.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from polars.exceptions import PanicException
 from app.domain.idempotency import digest_of
 from app.errors import Unavailable
 from app.store.append_targets import Target, TargetCache
-from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group
+from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
 from app.store.gates import MOST_REGISTRY_LOOKUPS
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
+from app.store.shared_appends import SharedAppends
 from app.telemetry import Metrics
 from engine.connectors.formats.posted import Asked
 from engine.connectors.formats.registry.client import Registry
@@ -89,6 +91,7 @@ class Appender:
         self._waiting: dict[int, list[_Waiting]] = {}
         self._writers: dict[int, asyncio.Task[None]] = {}
         self._tasks = asyncio.TaskGroup()
+        self._shared = SharedAppends(pool, self._tasks)
         self._is_open = False
         self._begun = 0
         self._all_ended = asyncio.Event()
@@ -196,8 +199,10 @@ class Appender:
             return
         try:
             items = await self._judged(present)
-            async with self._pool.connection() as connection:
-                answers = await append_group(connection, items)
+            answers = await append_small(self._shared, items)
+            if answers is None:
+                async with self._pool.connection() as connection:
+                    answers = await append_group(connection, items)
         except (psycopg.OperationalError, psycopg_pool.PoolTimeout, StaleTarget) as error:
             for waiting in present:
                 _settle(waiting, error)

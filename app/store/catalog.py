@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import psycopg
 
 from app.domain.access import scope_in_force
-from app.domain.scopes import names_in
+from app.domain.scopes import Scope, names_in
 from app.store.stored import opened
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
-from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_parts
+from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts
 from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan
 
 _RELATIONS = """
-    SELECT r.name, r.kind, r.origin, r.definition, q.name AS produced_by,
-        ARRAY(
-            SELECT input.name FROM slackwater.query_read qr JOIN slackwater.relation input ON input.id = qr.relation_id
-            WHERE qr.query_id = r.produced_by
-        ) AS reads
-    FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by
+    SELECT r.name, r.kind, r.origin, r.definition::text, q.name, reads.names,
+        CASE WHEN r.origin = 'derived' THEN r.definition ->> 'append_to' END
+    FROM slackwater.relation r
+    LEFT JOIN slackwater.query q ON q.id = r.produced_by
+    LEFT JOIN (
+        SELECT qr.query_id, array_agg(input.name) AS names
+        FROM slackwater.query_read qr JOIN slackwater.relation input ON input.id = qr.relation_id GROUP BY qr.query_id
+    ) reads ON reads.query_id = r.produced_by
     ORDER BY r.created_at, r.name
 """
 # In the order in which they were made: so are the parts of a stream merged where all else is equal (T2).
@@ -35,24 +38,78 @@ _PRODUCER = """
 """
 
 
+class StoredCatalog(Mapping[str, CatalogEntry]):
+    """The relations of one moment by name. A definition is read when its entry is asked for: a plan names a few of perhaps thousands.
+
+    Args:
+        rows: all that are stored, in the order in which they were made.
+        scope: of who asks; None: everything.
+        is_visible_only: leave out what is outside of the scope. A stream is read with all of its parts nevertheless.
+    """
+
+    def __init__(self, rows: Iterable[_Row], scope: Scope | None, *, is_visible_only: bool) -> None:
+        self._scope = scope
+        self._rows = {row.name: row for row in rows}
+        self._entries: dict[str, CatalogEntry] = {}
+        self._parts: dict[str, list[_Row]] = {}
+        for row in self._rows.values():
+            if row.append_to is not None:
+                self._parts.setdefault(row.append_to, []).append(row)
+        if is_visible_only and scope is not None:
+            self._rows = {name: row for name, row in self._rows.items() if scope.allows(name)}
+
+    def __getitem__(self, name: str) -> CatalogEntry:
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = self._read(self._rows[name])
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def _read(self, row: _Row) -> CatalogEntry:
+        entry = with_its_parts(row.entry(), [part.entry() for part in self._parts.get(row.name, ())])
+        return entry if self._scope is None else replace(entry, is_hidden=not self._scope.allows(row.name))
+
+
+class _Row(NamedTuple):
+    """A stored relation."""
+
+    name: str
+    kind: Literal["stream", "table"]
+    origin: Literal["source", "derived"]
+    definition: str
+    produced_by: str | None
+    reads: list[str] | None
+    append_to: str | None
+
+    def entry(self) -> CatalogEntry:
+        """Return its entry, without parts."""
+        return entry_of(self.name, self.kind, self.origin, json.loads(self.definition), self.produced_by, self.reads or [])
+
+
 def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
     """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture.
 
     What is outside of the caller's scope is there, for cycles lead through it, and is not suggested.
     """
-    rows, scope = connection.execute(_RELATIONS).fetchall(), scope_in_force()
-    found = with_parts({
-        name: entry_of(name, kind, origin, definition, produced_by, reads)
-        for name, kind, origin, definition, produced_by, reads in rows
-    })  # fmt: skip
-    if scope is None:
-        return found
-    return {name: replace(entry, is_hidden=not scope.allows(name)) for name, entry in found.items()}
+    return _load(connection, is_visible_only=False)
 
 
 def load_visible_catalog(connection: psycopg.Connection[Any]) -> Catalog:
     """Return every relation within the caller's scope by name."""
-    return {name: entry for name, entry in load_catalog(connection).items() if not entry.is_hidden}
+    return _load(connection, is_visible_only=True)
+
+
+def _load(connection: psycopg.Connection[Any], *, is_visible_only: bool) -> StoredCatalog:
+    rows = connection.execute(_RELATIONS).fetchall()
+    return StoredCatalog(map(_Row._make, rows), scope_in_force(), is_visible_only=is_visible_only)
 
 
 def producers_of(connection: psycopg.Connection[Any]) -> Producers:

@@ -9,15 +9,12 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import polars as pl
 import psycopg
 
 from app.domain.record_json import encode_keyed
-from app.errors import Unavailable
 from app.store.followed import Followed
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
@@ -40,23 +37,6 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows
 ORDER BY base_offset LIMIT %(rows)s
 """
 
-# A dropped feed is there until it is swept, and numbers nothing any more. The columns are those behind the ends: all is one snapshot.
-_HEADS_SQL = """
-SELECT w.place, h.oldest, h.following, r.definition -> 'columns', CASE WHEN w.is_stream AND r.id IS NOT NULL THEN ARRAY(
-    SELECT p.id FROM slackwater.relation p WHERE p.origin = 'derived' AND p.definition ->> 'append_to' = r.name
-) END
-FROM unnest(%(feeds)s::bigint[], %(relations)s::uuid[], %(incarnations)s::uuid[], %(rewound)s::uuid[], %(numbered)s::bool[], %(streams)s::bool[])
-    WITH ORDINALITY AS w (feed_id, relation_id, incarnation, rewound, is_numbered, is_stream, place)
-LEFT JOIN slackwater.relation r ON r.id = w.relation_id
-LEFT JOIN LATERAL (
-    SELECT l.partition, l.start_offset AS oldest, l.next_offset AS following FROM log.head l
-    WHERE NOT w.is_numbered AND l.feed_id = w.feed_id
-    UNION ALL
-    SELECT 0, f.start_sequence, f.next_sequence FROM log.feed f
-    WHERE w.is_numbered AND f.id = w.feed_id AND f.next_sequence IS NOT NULL AND f.rewound IS NOT DISTINCT FROM w.rewound
-) h ON (SELECT id FROM log.incarnation) IS NOT DISTINCT FROM w.incarnation
-ORDER BY w.place, h.partition
-"""
 _NUMBERED_SIZES_SQL = """
 SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
 WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
@@ -96,55 +76,6 @@ class Stretch:
 
     items: Sequence[Item]
     end: int
-
-
-async def heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
-    """Return (oldest offset, next offset) by lane; nothing where a log is gone, or the database was put back since.
-
-    Raises:
-        Unavailable: ``relation_changing``: the relation has got other columns or parts since; who asks anew gets them.
-    """
-    (found,) = await heads_of(connection, [followed])
-    if isinstance(found, Unavailable):
-        raise found
-    return found
-
-
-async def heads_of(connection: Connection, followed: Sequence[Followed]) -> list[Heads | Unavailable]:
-    """Return what ``heads`` gives or raises for each of several, by one statement."""
-    logs = [log for each in followed for log in (each, *each.parts)]
-    params = {
-        "feeds": [log.feed_id for log in logs],
-        "relations": [log.relation_id for log in logs],
-        "incarnations": [log.incarnation for log in logs],
-        "rewound": [log.rewound for log in logs],
-        "numbered": [log.is_derived for log in logs],
-        "streams": [log.kind == "stream" for log in logs],
-    }
-    by_place = groupby(await (await connection.execute(_HEADS_SQL, params)).fetchall(), key=itemgetter(0))
-    found = (_judged(log, list(rows)) for log, (_, rows) in zip(logs, by_place, strict=True))
-    return [_of_lanes([next(found) for _ in (each, *each.parts)]) for each in followed]
-
-
-def _judged(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Unavailable:
-    (_, _, _, columns, parts), *_ = rows
-    if columns is not None and columns != log.stored_columns:
-        return Unavailable("relation_changing", f"'{log.name}' has other columns since; go on from the cursor")
-    if parts is not None and set(parts) != {part.relation_id for part in log.parts}:
-        return Unavailable("relation_changing", f"other queries append to '{log.name}' since; go on from the cursor")
-    return [(oldest, following) for _, oldest, following, _, _ in rows if oldest is not None]
-
-
-def _of_lanes(found: Sequence[Heads | Unavailable]) -> Heads | Unavailable:
-    """Put the heads of a log and of its parts together."""
-    lanes: Heads = []
-    for own in found:
-        if isinstance(own, Unavailable):
-            return own
-        if not own:
-            return []
-        lanes += own
-    return lanes
 
 
 async def stretch_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
@@ -198,7 +129,12 @@ async def _read_numbered(connection: Connection, followed: Followed, start: int,
     params = {"feed_id": followed.feed_id, "start": start, "end": end}
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(READ_SEQUENCE_SQL, params)
-        found = blocks(iter(await cursor.fetchall()), start, end)
+        return numbered_frame(followed, await cursor.fetchall(), start, end)
+
+
+def numbered_frame(followed: Followed, rows: Sequence[tuple[Any, ...]], start: int, end: int) -> pl.DataFrame:
+    """Return a derived relation's changes in ``[start, end)`` of what ``READ_SEQUENCE_SQL`` gives."""
+    found = blocks(iter(rows), start, end)
     wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
     read = _whole if followed.part is None else _as_part
     frames = [only(with_marks(read(frame, followed), frame), *wanted) for frame in found]

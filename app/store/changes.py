@@ -17,8 +17,9 @@ import psycopg
 
 from app.domain.change_cursors import ChangeCursor
 from app.errors import BadRequest, Fault, Gone, Unavailable
-from app.store import change_log
+from app.store import change_log, change_news
 from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Heads, Item, Stretch
+from app.store.change_news import News
 from app.store.followed import Followed
 from app.store.page_bounds import Most
 from app.store.snapshots import hold, read_rows, up_to
@@ -79,7 +80,15 @@ class ChangeSource:
     @staticmethod
     async def heads_of(connection: Connection, sources: Sequence[ChangeSource]) -> Sequence[Heads | Unavailable]:
         """See ``Source``."""
-        return await change_log.heads_of(connection, [source.followed for source in sources])
+        return await change_news.heads_of(connection, [source.followed for source in sources])
+
+    @staticmethod
+    async def news_of(
+        connection: Connection, sources: Sequence[ChangeSource], ends: Sequence[Sequence[int]]
+    ) -> Sequence[News | Unavailable]:
+        """See ``Source``."""
+        texts = [source.has_text_numbers for source in sources]
+        return await change_news.news_of(connection, [source.followed for source in sources], ends, texts)
 
     async def heads(self, connection: Connection) -> Heads:
         """Return those of this one alone.
@@ -87,7 +96,7 @@ class ChangeSource:
         Raises:
             Unavailable: ``relation_changing``.
         """
-        return await change_log.heads(connection, self.followed)
+        return await change_news.heads(connection, self.followed)
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
         """See ``Source``; its partitions are ``Followed.lanes``."""
@@ -198,10 +207,8 @@ class ChangeFollower:
         return events
 
     def _events(self, partition: int, stretch: Stretch) -> list[PushEvent]:
-        events = []
-        for item in stretch.items:
-            self.cursor = self.cursor.at(partition, item.offset + 1)
-            events.append(PushEvent("change", self.cursor.encode(), item.json))
+        before, behind = self.cursor.around(partition)
+        events = [PushEvent("change", f"{before}{item.offset + 1}{behind}", item.json) for item in stretch.items]
         self.cursor = self.cursor.at(partition, stretch.end)
         return events
 

@@ -29,7 +29,7 @@ STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
 # How soon a server that is gone is noticed: a look costs microseconds.
 LOOK_SECONDS = 0.5
-# The service (app/README.md, "Connections") and drivers with eighty heavy queries, three connections a query.
+# The service (docs/operations/sizing.md) and drivers with eighty heavy queries, three connections a query.
 MAX_CONNECTIONS = 300
 LOCK_FILE = "postmaster.pid"
 PORT_AND_SOCKET_LINES = (3, 4)

@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from app.errors import Gone, Unavailable
 from app.store.change_log import STRETCH_ROWS, Connection, Heads, Item, Stretch
+from app.store.change_news import News
 from app.store.changes import PushEvent
 from app.store.tail import Tail
 from app.store.tails import Tails
@@ -60,6 +61,15 @@ class EventSource:
     async def heads_of(connection: Connection, sources: Sequence[EventSource]) -> Sequence[Heads | Unavailable]:
         """See ``Source``. Few queries' events are followed at a time."""
         return [await source.heads(connection) for source in sources]
+
+    @staticmethod
+    async def news_of(
+        connection: Connection,
+        sources: Sequence[EventSource],
+        ends: Sequence[Sequence[int]],  # noqa: ARG004 - of the port
+    ) -> Sequence[News | Unavailable]:
+        """See ``Source``. Events are read stretch by stretch."""
+        return [News(await source.heads(connection)) for source in sources]
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
         """Return those of this one alone."""

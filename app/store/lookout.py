@@ -1,7 +1,8 @@
-"""Who looks for what is new in all followed logs of a process: one task, and one transaction for all logs that are due.
+"""Who looks for what is new in all followed logs of a process: one task, and one statement for all logs that are due.
 
-A log is due when the bell has rung for it, and now and then by itself. One statement asks for the ends of all, so a log without news costs
-next to nothing; from one with news a stretch is read, and where there is more it is due again. So nobody waits for a long one.
+A log is due when the bell has rung for it, and now and then by itself. One statement asks for the ends of all and brings what is new where
+that is little, so a log without news costs next to nothing. From one with much a stretch is read in a transaction of its own, and where there
+is more it is due again. So nobody waits for a long one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import structlog
 from app.errors import Unavailable
 from app.store.bell import Bell
 from app.store.change_log import Connection, Heads
+from app.store.change_news import News
 from app.store.tail import Tail
 
 LOOK_AGAIN_SECONDS: Final = 2.0
@@ -56,11 +58,13 @@ class Lookout:
     """Looks for all tails.
 
     Args:
-        pool: lends a connection for each look.
+        looks: lends a connection in autocommit mode for each look.
+        pool: lends one whose transactions see one moment, for what is much.
         bell: tells of commits.
     """
 
-    def __init__(self, pool: Pool, bell: Bell) -> None:
+    def __init__(self, looks: Pool, pool: Pool, bell: Bell) -> None:
+        self._looks = looks
         self._pool = pool
         self._bell = bell
         self._watched: dict[Tail, _Watched] = {}
@@ -87,10 +91,7 @@ class Lookout:
                 await self._rest()
                 continue
             try:
-                async with self._pool.connection() as connection:
-                    await self._look(connection, due)
-            except _TransactionLostError:
-                continue
+                await self._look(due)
             except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
                 log.warning("tails_interrupted", error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -111,26 +112,60 @@ class Lookout:
         except TimeoutError:
             return
 
-    async def _look(self, connection: Connection, due: Sequence[_Watched]) -> None:
+    async def _look(self, due: Sequence[_Watched]) -> None:
         for kind in {type(each.tail.source) for each in due}:
             alike = [each for each in due if type(each.tail.source) is kind]
             for each in alike:  # before the look: a ring during it counts
                 each.due_at = time.monotonic() + each.every_s
             try:
-                heads = await kind.heads_of(connection, [each.tail.source for each in alike])
-                for each, found in zip(alike, heads, strict=True):
-                    await self._take_in(connection, each, found)
-            except (psycopg.OperationalError, _TransactionLostError):
+                async with self._looks.connection() as connection:
+                    news = await kind.news_of(
+                        connection, [each.tail.source for each in alike], [each.tail.ends for each in alike]
+                    )
+            except (psycopg.OperationalError, psycopg_pool.PoolTimeout):
                 for each in alike:
                     each.set()
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - their followers get it
                 self._give_up(alike, error)
-                raise _TransactionLostError from error
+                continue
+            long = [each for place, each in enumerate(alike) if self._has_more(each, news[place])]
+            if long:
+                await self._read(long)
+
+    def _has_more(self, watched: _Watched, news: News | Unavailable) -> bool:
+        """Take in what is new of one tail, and say whether there is more to read; its faults end that one alone."""
+        if isinstance(news, Unavailable):  # followers come again, to another tail
+            self._give_up([watched], news)
+            return False
+        try:
+            is_more = watched.tail.take_news(news)
+        except Exception as error:  # noqa: BLE001 - its followers get it
+            self._give_up([watched], error)
+            return False
+        if watched.tail.is_gone:
+            self.remove(watched.tail)
+        return is_more
+
+    async def _read(self, long: Sequence[_Watched]) -> None:
+        """Read a stretch of each; where there is more, it is due again."""
+        kind = type(long[0].tail.source)
+        try:
+            async with self._pool.connection() as connection:
+                heads = await kind.heads_of(connection, [each.tail.source for each in long])
+                for each, found in zip(long, heads, strict=True):
+                    await self._take_in(connection, each, found)
+        except (psycopg.OperationalError, psycopg_pool.PoolTimeout):
+            for each in long:
+                each.set()
+            raise
+        except _TransactionLostError:
+            for each in long:
+                each.set()
 
     async def _take_in(self, connection: Connection, watched: _Watched, heads: Heads | Unavailable) -> None:
-        """Take in what is new of one tail; its faults end that one alone."""
-        if isinstance(heads, Unavailable):  # followers come again, to another tail
+        """Take in a stretch of one tail; its faults end that one alone."""
+        if isinstance(heads, Unavailable):
             self._give_up([watched], heads)
             return
         try:

@@ -23,7 +23,8 @@ from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.result_edits import detach_result, drop_result, make_result, refuse_if_read, update_result
 from app.store.sql.functions import with_functions
-from app.store.stored import opened, planned
+from app.store.stored import opened
+from app.store.stored import planned as planned_as_stored
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.definition.queries import QueryDefinition
@@ -39,11 +40,25 @@ _AT_REST = ("stopped", "failed", "backoff")
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """A definition with every default, its plan, and the relations that it was planned against."""
+
+    definition: QueryDefinition
+    plan: Plan
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a PUT did."""
+    """What a PUT or a POST did.
+
+    Attributes:
+        edit: what kind of change it was; None: there was no such query before.
+    """
 
     row: QueryRow
     edit: Edit | None
+    planned: Planned
 
     @property
     def is_created(self) -> bool:
@@ -69,7 +84,7 @@ class Replacement:
     conditions: Preconditions = field(default_factory=Preconditions)
 
 
-def create_query(connection: sa.Connection, definition: QueryDefinition) -> QueryRow:
+def create_query(connection: sa.Connection, definition: QueryDefinition) -> Replaced:
     """Store a new query and make the relation it writes.
 
     Raises:
@@ -82,8 +97,8 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
         raise Conflict(
             "name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it"
         )
-    definition = normalise(definition)
-    plan = build_plan(definition, load_catalog(raw(connection)))
+    planned = _planned(connection, definition)
+    definition, plan = planned.definition, planned.plan
     query_id = uuid.uuid4()
     connection.execute(
         sa.insert(query).values(
@@ -101,7 +116,12 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
     add_event(connection, query_id, "query_created", {"generation": 1})
     created = get_query(connection, definition.name)
     note(connection, Change(Action.CREATE, "query", created.name, None, created.body))
-    return created
+    return Replaced(created, None, planned)
+
+
+def _planned(connection: sa.Connection, definition: QueryDefinition) -> Planned:
+    definition, catalog = normalise(definition), load_catalog(raw(connection))
+    return Planned(definition, build_plan(definition, catalog), catalog)
 
 
 def _is_state_unusable(connection: sa.Connection, stored: QueryRow) -> bool:
@@ -127,10 +147,10 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     stored = find_query(connection, definition.name, is_locking=True)
     asked.conditions.check(f"query '{definition.name}'", None if stored is None else stored.version)
     if stored is None:
-        return Replaced(create_query(connection, definition), None)
+        return create_query(connection, definition)
     definition = with_functions(connection, definition, opened(QueryDefinition, stored.definition).functions)
-    definition = normalise(definition)
-    plan = build_plan(definition, load_catalog(raw(connection)))
+    planned = _planned(connection, definition)
+    definition, plan = planned.definition, planned.plan
     edit = edit_of(connection, stored, definition, plan)
     is_anew = edit.kind is EditKind.NEEDS_NEW_STATE or asked.start is not None
     is_anew |= asked.may_discard_state and _is_state_unusable(connection, stored)
@@ -153,14 +173,14 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
         # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.
         values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}
     if not values:
-        return Replaced(stored, edit)
+        return Replaced(stored, edit, planned)
     values |= {"version": query.c.version + 1, "updated_at": sa.func.now()}
     connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
     _note_edit(connection, stored, edit, wish, is_anew=is_anew, is_release=asked.is_release)
     replaced = get_query(connection, definition.name)
     options = {"state_discarded": is_anew, "released": asked.is_release and not is_anew}
     note(connection, Change(Action.REPLACE, "query", replaced.name, stored.body, replaced.body | options))
-    return Replaced(replaced, edit)
+    return Replaced(replaced, edit, planned)
 
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
@@ -227,7 +247,7 @@ def stored_form(definition: QueryDefinition) -> dict[str, Any]:
 
 def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> bool:
     try:
-        before = planned(stored.definition, load_catalog(raw(connection)))
+        before = planned_as_stored(stored.definition, load_catalog(raw(connection)))
     except DefinitionInvalid:
         return False
     return fits_kept_state(before, plan)
@@ -271,7 +291,7 @@ def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
 
 def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
     try:
-        return changes_with_readers(planned(stored, catalog))
+        return changes_with_readers(planned_as_stored(stored, catalog))
     except DefinitionInvalid:
         return False  # no launch of it succeeds either; its readers are not to blame
 

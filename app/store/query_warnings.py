@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.store.catalog import load_catalog, producers_of
+from app.store.query_edits import Planned
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan, normalise
@@ -18,4 +19,9 @@ def warnings_about(connection: sa.Connection, definition: QueryDefinition) -> li
         DefinitionInvalid: with every problem.
     """
     definition, catalog = normalise(definition), load_catalog(raw(connection))
-    return warnings_of(definition, build_plan(definition, catalog), catalog, producers_of(raw(connection)))
+    return warnings_of_planned(connection, Planned(definition, build_plan(definition, catalog), catalog))
+
+
+def warnings_of_planned(connection: sa.Connection, planned: Planned) -> list[DefinitionWarning]:
+    """Return the same of a definition that was planned in this transaction."""
+    return warnings_of(planned.definition, planned.plan, planned.catalog, producers_of(raw(connection)))

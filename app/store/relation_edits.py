@@ -26,6 +26,7 @@ from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.views import drop_view
+from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.plan.catalog import CatalogEntry, feed_of, source_entry
 from engine.plan.evolution import column_faults
@@ -155,20 +156,55 @@ def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
     return feeds.get(log_feed)
 
 
-def _change(
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A change that may be made.
+
+    Attributes:
+        faults: why records that there were could not be read by it; there are none.
+        pinned: readers that go on with the columns that they have.
+    """
+
+    faults: list[Fault]
+    is_empty: bool
+    pinned: list[QueryDefinition]
+
+
+def changes_of_source(connection: sa.Connection, stored: RelationRow, definition: SourceDefinition) -> list[str]:
+    """Return pointers of what ``put_source`` would change of a source. Writes nothing, and waits for no append.
+
+    Raises:
+        Conflict: as ``put_source``.
+        Forbidden: as ``put_source``.
+    """
+    if stored.kept is not None:
+        raise Conflict(
+            "name_taken",
+            f"'{stored.name}' is a result that was kept when its query was deleted; delete it, or choose another name",
+        )
+    if stored.origin == "derived":
+        writer = visible(stored.produced_by or "")
+        raise Conflict(
+            "relation_is_derived", f"'{stored.name}' is written by the query '{writer}'; change that, or choose another name"
+        )
+    forms = _spelled_out(stored), definition.model_dump(mode="json", by_alias=True)
+    changed = differences(*forms)
+    if changed:
+        _check_change(connection, stored, definition, forms, changed)
+    return changed
+
+
+def _check_change(
     connection: sa.Connection,
     stored: RelationRow,
     definition: SourceDefinition,
     forms: tuple[dict[str, Any], dict[str, Any]],
     changed: list[str],
-) -> None:
-    before, wanted = forms
+) -> _Checked:
     refuse_feed_beyond_scope(stored.name, "/connector/feed", _names_on(connection, _entry(stored).feed.log_feed))
-    # Waits for appends under way: what they add must be seen before anything is called empty.
-    connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
     is_empty = control_of(old.feed).is_empty(raw(connection), old.feed)
-    faults = _faults(old, new, (before, wanted), changed)
+    faults = _faults(old, new, forms, changed)
     left = column_faults_of_left(connection, stored.name, new.relation)
     if left or (faults and old.feed.traits.is_kept_here and not is_empty):
         raise Conflict(
@@ -176,7 +212,22 @@ def _change(
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
             faults or [Fault(problem.pointer, problem.code, problem.detail) for problem in left],
         )
-    pinned = pinned_readers(connection, stored.id, new)
+    return _Checked(faults, is_empty, pinned_readers(connection, stored.id, new))
+
+
+def _change(
+    connection: sa.Connection,
+    stored: RelationRow,
+    definition: SourceDefinition,
+    forms: tuple[dict[str, Any], dict[str, Any]],
+    changed: list[str],
+) -> None:
+    _, wanted = forms
+    # Waits for appends under way: what they add must be seen before anything is called empty.
+    connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
+    old, new = _entry(stored), source_entry(stored.name, definition)
+    checked = _check_change(connection, stored, definition, forms, changed)
+    faults, is_empty, pinned = checked.faults, checked.is_empty, checked.pinned
     connection.execute(
         sa.update(relation)
         .where(relation.c.id == stored.id, relation.c.version == stored.version)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from app.errors import Unavailable
 from app.store.change_log import Connection, Heads, Item, Stretch
+from app.store.change_news import News
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20
@@ -30,6 +31,18 @@ class Source(Protocol):
     @staticmethod
     async def heads_of(connection: Connection, sources: Sequence[Any]) -> Sequence[Heads | Unavailable]:
         """Return (oldest offset, next offset) by partition of each of several sources of this class; nothing where its log is gone."""
+
+    @staticmethod
+    async def news_of(
+        connection: Connection, sources: Sequence[Any], ends: Sequence[Sequence[int]]
+    ) -> Sequence[News | Unavailable]:
+        """Return the same with what is new behind these ends, where that is little.
+
+        Args:
+            connection: in autocommit mode: all of it is of one moment nevertheless.
+            sources: of this class.
+            ends: how far each is known, by partition.
+        """
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
         """Return what lies from ``start`` on, up to ``end`` or less far where it is much."""
@@ -90,16 +103,38 @@ class Tail:
         self._failure = error
         self.wake()
 
+    @property
+    def ends(self) -> Sequence[int]:
+        """How far it is known, by partition."""
+        return self._ends
+
+    def take_news(self, news: News) -> bool:
+        """Take in what one look has found.
+
+        Returns:
+            Whether there is more, which ``take_in`` reads.
+        """
+        if self._is_over(news.heads):
+            return False
+        if news.read is not None:
+            self._keep(0, news.read())
+            self.wake()
+        return any(end < next_offset for (_, next_offset), end in zip(news.heads, self._ends, strict=True))
+
+    def _is_over(self, heads: Heads) -> bool:
+        is_put_back = any(next_offset < end for (_, next_offset), end in zip(heads, self._ends, strict=False))
+        if not heads or is_put_back:
+            self.is_gone = True
+            self.wake()
+        return self.is_gone
+
     async def take_in(self, connection: Connection, heads: Heads) -> bool:
         """Take in what is new: a stretch of each partition.
 
         Returns:
             Whether there is more.
         """
-        is_put_back = any(next_offset < end for (_, next_offset), end in zip(heads, self._ends, strict=False))
-        if not heads or is_put_back:
-            self.is_gone = True
-            self.wake()
+        if self._is_over(heads):
             return False
         is_more = False
         for partition, (_, next_offset) in enumerate(heads):

@@ -45,14 +45,17 @@ class Tails:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closing = False
         self.streams = 0
+        options = {
+            "options": f"-c timezone=UTC {bounded_reads(read_timeout_ms)['options']}",
+            "application_name": "slackwater-push",
+        }
         self._pool: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
-            dsn,
-            {"options": f"-c timezone=UTC {bounded_reads(read_timeout_ms)['options']}", "application_name": "slackwater-push"},
-            min_size=0,
-            max_size=POOL_SIZE,
-            configure=_consistent,
+            dsn, options, min_size=0, max_size=POOL_SIZE, configure=_consistent
         )
-        self._lookout = Lookout(self._pool, bell)
+        self._looks: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
+            dsn, {**options, "autocommit": True}, min_size=0, max_size=1
+        )
+        self._lookout = Lookout(self._looks, self._pool, bell)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -71,6 +74,7 @@ class Tails:
     async def __aenter__(self) -> Tails:
         self._loop = asyncio.get_running_loop()
         await self._pool.open()
+        await self._looks.open()
         self._looking = asyncio.create_task(self._lookout.run())
         return self
 
@@ -79,6 +83,7 @@ class Tails:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
+        await self._looks.close()
         await self._pool.close()
 
     def close(self) -> None:

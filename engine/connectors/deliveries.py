@@ -93,6 +93,20 @@ class Deliverer(Protocol):
         """
         ...
 
+    def remember(self, position: int) -> bool:
+        """Make sure that the target still has its position when a process ends in the next delivery; called before that is planned.
+
+        Args:
+            position: number of the row that comes next.
+
+        Returns:
+            Whether the target has a position now. False also where it forgets none, and so need not be told.
+
+        Raises:
+            TargetUnavailable, DeliveryStopped: see there.
+        """
+        ...
+
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
         """Deliver the rows numbered ``[start, upto)``, all or none, together with the position ``upto``.
 

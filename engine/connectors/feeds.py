@@ -149,6 +149,26 @@ class FeedReader(Protocol):
         """
         ...
 
+    def epochs(self) -> Mapping[int, int]:
+        """Return, by partition, which epoch of its log the last ``ends`` found; nothing where what was read cannot be replaced unnoticed.
+
+        They are kept with the positions that lie before those ends, for ``check_epochs``.
+        """
+        ...
+
+    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
+        """Make sure that what was read before positions is there still; called behind ``ends``.
+
+        Args:
+            positions: by partition.
+            epochs: that were kept with them.
+            committed: positions on which results rest; where they lie before ``positions``, the next attempt begins there.
+
+        Raises:
+            DataInvalid, SourceUnavailable: other records have taken the place of what was read; see ``receded``.
+        """
+        ...
+
 
 class UsualAnswers:
     """What a reader answers where it has nothing of its own to say."""
@@ -177,3 +197,10 @@ class UsualAnswers:
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
         """See ``FeedReader``: what the database says of its own feeds only recedes when the database was put back."""
         return receded(self.feed.name, str(partition), position, end, is_committed=is_committed)
+
+    def epochs(self) -> Mapping[int, int]:
+        """See ``FeedReader``."""
+        return {}
+
+    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
+        """See ``FeedReader``."""

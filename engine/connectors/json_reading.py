@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -14,14 +14,28 @@ from engine.definition.types import ColumnType
 NumberReader = Callable[[str], Any]
 
 
-class JsonReader:
-    """Reads JSON texts whose values are of certain types."""
+class NoNumber(float):
+    """What a text calls ``NaN``, ``Infinity`` or ``-Infinity``. JSON has none of them; Python reads and writes them."""
 
-    def __init__(self, types: Iterable[ColumnType] = ()) -> None:
+
+class JsonReader:
+    """Reads JSON texts whose values are of certain types.
+
+    Args:
+        types: of the values.
+        known: names of the fields that somebody looks at; None: of all. What JSON does not have is refused in the others here.
+    """
+
+    def __init__(self, types: Iterable[ColumnType] = (), known: Collection[str] | None = None) -> None:
         kinds = set().union(*map(_leaf_kinds, types))
+        self._known = known
+        self._has_no_numbers = False
         # Decimals must not pass through a double, and what is a double has a sign even as -0.
-        self._of_floats: NumberReader | None = Decimal if "decimal" in kinds else None
-        self._of_ints: NumberReader | None = _int_or_negative_zero if "double" in kinds else None
+        of_floats: NumberReader | None = Decimal if "decimal" in kinds else None
+        self._of_ints: NumberReader = _int_or_negative_zero if "double" in kinds else int
+        self._decoder = json.JSONDecoder(parse_float=of_floats, parse_int=self._of_ints, parse_constant=self._constant)
+        exact = None if of_floats is None else _any_decimal
+        self._patient = json.JSONDecoder(parse_float=exact, parse_int=self._any_int, parse_constant=self._constant)
 
     def read(self, text: str | bytes) -> Any:
         """Read one text; a byte order mark before it does not count.
@@ -32,16 +46,25 @@ class JsonReader:
         """
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")
+        self._has_no_numbers = False
         try:
-            return json.loads(text, parse_float=self._of_floats, parse_int=self._of_ints)
+            value = self._decoder.decode(text)
         except json.JSONDecodeError:
             raise
         except (ValueError, InvalidOperation):  # a number of more digits, or a greater exponent, than Python takes
-            exact = None if self._of_floats is None else _any_decimal
-            return json.loads(text, parse_float=exact, parse_int=self._any_int)
+            value = self._patient.decode(text)
+        if self._has_no_numbers and self._known is not None and isinstance(value, dict):
+            strange = next((name for name, each in value.items() if name not in self._known and _has_no_number(each)), None)
+            if strange is not None:
+                raise ValueError(f"the field {strange!r} holds NaN or Infinity, which JSON does not have; write null")
+        return value
+
+    def _constant(self, text: str) -> NoNumber:
+        self._has_no_numbers = True
+        return NoNumber(text)
 
     def _any_int(self, text: str) -> Any:
-        return Decimal(text) if len(text) > MAX_ZEROS else (self._of_ints or int)(text)
+        return Decimal(text) if len(text) > MAX_ZEROS else self._of_ints(text)
 
 
 def _leaf_kinds(declared: ColumnType) -> set[str]:
@@ -49,6 +72,16 @@ def _leaf_kinds(declared: ColumnType) -> set[str]:
         inner = [kind for kind in (declared.element, declared.value) if kind is not None] + [kind for _, kind in declared.fields]
         return set().union(*map(_leaf_kinds, inner))
     return {declared.kind}
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether it is inside, at any depth."""
+    match value:
+        case dict():
+            return any(map(_has_no_number, value.values()))
+        case list():
+            return any(map(_has_no_number, value))
+    return isinstance(value, NoNumber)
 
 
 def _int_or_negative_zero(text: str) -> int | float:

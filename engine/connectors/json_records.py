@@ -47,6 +47,7 @@ FEW_LINES = 24
 FEW_ALIKE = 128
 """Up to here Arrow's reader is as quick as some hundred steps over short arrays."""
 
+_NO_NUMBER = re.compile(rb"[:,\[][ \t]*-?(?:NaN|Inf)")
 _NEWLINE, _RETURN, _BRACE, _CLOSING_BRACE = 10, 13, ord("{"), ord("}")
 _BOM = b"\xef\xbb\xbf"
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -249,7 +250,7 @@ def _json_type(value: Any) -> str:
 def _read_slowly(
     lines: list[bytes], first: int, relation: RelationSchema, unknown: Unknown, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    reader = JsonReader(relation.columns.types)
+    reader = JsonReader(relation.columns.types, known_names(relation) if unknown == "ignore" else None)
     records: list[Any] = []
     offsets: list[int] = []
     malformed: list[tuple[int, str, str, str]] = []
@@ -270,7 +271,7 @@ def _read_fast(
     """Read lines that look alike by their layout, others with Arrow; None where anything at all is unusual."""
     if len(starts) > FEW_ALIKE and (alike := read_alike(chunk, starts, ends, relation, unknown)) is not None:
         return alike
-    if not _are_objects(chunk, starts, ends):
+    if not _are_objects(chunk, starts, ends) or (unknown == "ignore" and has_no_numbers(chunk)):
         return None
     schema = _arrow_schema(chunk, relation)
     if schema is None or not is_utf8(chunk):
@@ -296,6 +297,16 @@ def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     if (last == _RETURN).any():
         last = np.where(last == _RETURN, data[ends - 2], last)
     return bool((data[starts] == _BRACE).all() and (last == _CLOSING_BRACE).all())
+
+
+def has_no_numbers(chunk: bytes) -> bool:
+    """Whether a text may have NaN or an infinity, which Arrow takes for numbers, also in fields that nobody asks for."""
+    return (b"NaN" in chunk or b"Inf" in chunk) and _NO_NUMBER.search(chunk) is not None
+
+
+def known_names(relation: RelationSchema) -> frozenset[str]:
+    """Return the names of a record's fields that are looked at."""
+    return frozenset((*relation.columns.names, *CONTROL_COLUMNS))
 
 
 def arrow_table(text: bytes, schema: pa.Schema, unknown: Unknown) -> pa.Table:

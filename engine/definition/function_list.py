@@ -1,7 +1,7 @@
 """The scalar functions an expression may call: an allow-list. What is not here does not exist.
 
 One entry (``engine.definition.library``, a file for each theme) says everything of a function: how it is called, compiled and
-explained. The compiler, `GET /v1/functions` and the reference (`docs/reference.md`) read it here, and its examples run as tests.
+explained. The compiler, `GET /v1/functions` and the reference (`/guide/reference/functions/`) read it here, and its examples run as tests.
 
 Every function is deterministic and depends on its arguments alone: a replayed batch must give the same bytes, so there is no now()
 and no random(). An argument that is NULL makes the result NULL, except for coalesce, greatest, least and concat, which pass over

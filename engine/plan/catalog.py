@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -116,10 +116,16 @@ def derived_entry(plan: Plan) -> CatalogEntry:
 
 def with_parts(catalog: Catalog) -> dict[str, CatalogEntry]:
     """Give every stream what other results are parts of it, in the catalog's order. What reads it reads them."""
-    whole = {name: replace(entry, parts=()) for name, entry in catalog.items()}
-    for name, part in catalog.items():
-        target = None if part.append_to is None else whole.get(part.append_to)
-        if target is not None:
-            parts, reads = (*target.parts, part.feed), target.reads | {name}
-            whole[target.relation.name] = replace(target, parts=parts, reads=reads)
-    return whole
+    parts: dict[str, list[CatalogEntry]] = {}
+    for entry in catalog.values():
+        if entry.append_to is not None:
+            parts.setdefault(entry.append_to, []).append(entry)
+    return {name: with_its_parts(entry, parts.get(name, ())) for name, entry in catalog.items()}
+
+
+def with_its_parts(entry: CatalogEntry, parts: Sequence[CatalogEntry]) -> CatalogEntry:
+    """Return a stream with what other results are parts of it, in the order in which they were made."""
+    if not parts and not entry.parts:
+        return entry
+    reads = entry.reads.union(part.relation.name for part in parts)
+    return replace(entry, parts=tuple(part.feed for part in parts), reads=reads)

@@ -131,6 +131,7 @@ class BatchPlanner:
         is_merged = lanes(self._feeds, targets) > 1
         behind = self._behind
         backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
+        self._check_epochs(start)
         horizon_ms = self._horizon_ms(behind) if is_merged else None
         admitted = admit(backlogs, self._bound(self._planned), self._first_at if is_merged else None, horizon_ms)
         now_ms = self._clock.now_ms(start["now_ms"])
@@ -166,8 +167,22 @@ class BatchPlanner:
         self, feeds: Positions, now_ms: int, awake_ms: int, heads: Positions | None = None, reach: Reach | None = None
     ) -> Cursor:
         told = ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
+        epochs = {reader.feed.name: found for reader, _ in self._feeds if (found := reader.epochs())}
+        told |= (
+            {"epochs": {feed: {str(part): epoch for part, epoch in found.items()} for feed, found in epochs.items()}}
+            if epochs
+            else {}
+        )
         begun = new_cursor(feeds, self._spec.release, self._spec.generation)
         return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **told}
+
+    def _check_epochs(self, start: Cursor) -> None:
+        """Make sure that the feeds still hold what was read of them."""
+        for reader, _ in self._feeds:
+            name = reader.feed.name
+            if name in start.get("epochs", {}):
+                parts = start["feeds"].get(name, {}), start["epochs"][name], self._spec.start["feeds"].get(name, {})
+                reader.check_epochs(*({int(partition): each for partition, each in part.items()} for part in parts))
 
     def _has_news(self, start: Cursor) -> bool:
         """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.

@@ -1,7 +1,8 @@
 """Where a query stands: the *cursor* that travels with a batch and is committed with it, and the positions in it.
 
 A cursor holds, of every feed, the next offset of each partition; heads of what was cut inside one event time; the wall clock of its batch
-(T5); and which requests the batch has brought to the tasks.
+(T5); which requests the batch has brought to the tasks; and, of feeds whose records can be replaced, the epochs under which its positions
+were read.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Duration(Node):
 # ------------------------------------------------------------------ queries
 @dataclass(frozen=True, slots=True)
 class SelectItem(Node):
-    """One item of a SELECT: an expression with or without a name, ``*``, ``a.*`` or ``s->*``."""
+    """``expression [[AS] name] | * | a.* | s->*``: an item of a SELECT."""
 
     value: Node
     alias: Identifier | None = None
@@ -54,7 +54,7 @@ class SelectItem(Node):
 
 @dataclass(frozen=True, slots=True)
 class TimeTravel(Node):
-    """Ours: ``FOR SYSTEM_TIME AS OF t``, ``FOR SYSTEM_TIME FROM a TO b``; ``until`` is None for AS OF."""
+    """Ours: ``FOR SYSTEM_TIME AS OF t | FROM a TO b``: rows of then, or versions."""
 
     at: Node
     until: Node | None = None
@@ -62,7 +62,7 @@ class TimeTravel(Node):
 
 @dataclass(frozen=True, slots=True)
 class Relation(Node):
-    """A relation in FROM or JOIN."""
+    """``name [[AS] alias] [FOR SYSTEM_TIME ...]``: a relation in FROM or JOIN."""
 
     name: Identifier
     alias: Identifier | None = None
@@ -110,10 +110,9 @@ class JoinClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class WindowClause(Node):
-    """A window; sliding ones are ours.
+    """``WINDOW [name] TUMBLING (SIZE d) | HOPPING (SIZE d, ADVANCE BY d) | SESSION (d) | SLIDING (DIFFERENCE d)``.
 
-    ``WINDOW [name] TUMBLING (SIZE d) | HOPPING (SIZE d, ADVANCE BY d) | SESSION (d) | SLIDING (DIFFERENCE d)``, with ``RETENTION d`` and
-    ``GRACE PERIOD d`` inside. ``length`` is the size, the gap or the difference.
+    ``RETENTION d`` and ``GRACE PERIOD d`` stand inside. Sliding ones are ours.
     """
 
     type: Literal["tumbling", "hopping", "session", "sliding"]
@@ -135,9 +134,9 @@ class BufferClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class EmitClause(Node):
-    """When results are shown.
+    """``EMIT CHANGES | FINAL``: when results are shown.
 
-    ``EMIT CHANGES | FINAL`` and ours: ``EMIT FINAL KEEP OPEN``, ``EMIT CHANGES EVERY d [EVENT DRIVEN]`` (wall clock, KIP-424),
+    Ours: ``EMIT FINAL KEEP OPEN``, ``EMIT CHANGES EVERY d [EVENT DRIVEN]`` (wall clock, KIP-424),
     ``EMIT CHANGES WAIT d`` (event time), each with ``BUFFER ...``; ``EMIT AT WINDOW END THEN CHANGES``; ``EMIT ALL``; ``IDLE AFTER d``.
     """
 
@@ -152,7 +151,11 @@ class EmitClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class Select(Statement):
-    """A query: of a CREATE ... AS and INSERT INTO, a push query (with EMIT) or a pull query (without)."""
+    """``SELECT items FROM relation [JOIN ...] [WINDOW ...] [WHERE c] [GROUP BY e, ...] [PARTITION BY e, ...] [HAVING c] [EMIT ...] [LIMIT n]``.
+
+    Of a CREATE ... AS or INSERT INTO; else a push query (with EMIT) or a pull query (without), which may end with ours:
+    ``WAIT FOR POSITION '...' UP TO d``.
+    """
 
     items: tuple[SelectItem, ...]
     relation: Relation
@@ -274,7 +277,7 @@ class AlterAdd(Statement):
 # ------------------------------------------------------------------ running queries
 @dataclass(frozen=True, slots=True)
 class Control(Statement):
-    """``TERMINATE | PAUSE | RESUME query | ALL``; the query is None for ALL."""
+    """``TERMINATE | PAUSE | RESUME query | ALL``."""
 
     action: Literal["terminate", "pause", "resume"]
     query: Identifier | None
@@ -330,7 +333,7 @@ class Print(Statement):
 # ------------------------------------------------------------------ the session
 @dataclass(frozen=True, slots=True)
 class SetProperty(Statement):
-    """``SET 'name' = 'value'``; ``UNSET 'name'`` where the value is None."""
+    """``SET 'name' = 'value'``, ``UNSET 'name'``."""
 
     name: Text
     value: Text | None
@@ -338,7 +341,7 @@ class SetProperty(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Define(Statement):
-    """``DEFINE name = 'value'``; ``UNDEFINE name`` where the value is None."""
+    """``DEFINE name = 'value'``, ``UNDEFINE name``."""
 
     name: Identifier
     value: Text | None

@@ -35,6 +35,7 @@ NO_CHANGE = {
     "POST /v1/debezium/auth/authenticate",
     "POST /v1/debezium/auth/refreshToken",
     "POST /v1/validations",
+    "POST /v1/comparisons",
 }
 CONNECTION = {
     "type": "postgres", "host": "127.0.0.1", "port": 1, "database": "shop", "username": "u", "password": "of-the-shop",

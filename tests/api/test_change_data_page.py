@@ -1,4 +1,4 @@
-"""docs/change-data.md: its requests work, its settings are those of the example, its codes exist."""
+"""docs/guides/change-data.md: its requests work, its settings are those of the example, its codes exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.error_list import ERRORS
 from examples.change_data.definitions import CLICKS, QUERY, TABLES, debezium_properties
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs" / "change-data.md").read_text()
+PAGE = (ROOT / "docs/guides/change-data.md").read_text()
 SHOP = {"host": "h", "port": 1, "user": "u", "password": "p", "dbname": "d"}
 OF_THE_EXAMPLE = {"debezium.sink.http.timeout.ms", "debezium.source.poll.interval.ms"}
 OF_THE_HARNESS = {"debezium.source.offset.storage.file.filename", "quarkus.http.port"}

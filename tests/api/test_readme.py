@@ -1,13 +1,11 @@
-"""The README's commands work as they stand: programs, variables, targets of make, and the first requests."""
+"""The README's commands work as they stand: programs, variables, targets of make. ``tests/guide`` runs its requests."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import typer.main
 
@@ -93,38 +91,3 @@ def test_every_variable_that_is_named_is_a_setting_and_port_and_directory_are_na
         head, _, tail = variable.removeprefix(ENV_PREFIX).lower().partition(NESTING)
         field = Settings.model_fields[head]
         assert not tail or tail in field.annotation.model_fields, variable  # type: ignore[union-attr]
-
-
-async def test_the_first_requests_are_answered_as_they_stand(client: httpx.AsyncClient) -> None:
-    sent = 0
-    for command in commands("README.md"):
-        parts = words(command)
-        if (
-            parts[0] != "curl"
-            or "-N" in parts
-            or "status?" in command
-            or "changes" in command
-            or "lineage" in command
-            or "from_fork" in command
-            or "/rewind" in command
-        ):
-            continue
-        method, headers, body, url = "GET", {}, None, ""
-        rest = iter(parts[1:])
-        for word in rest:
-            if word == "-X":
-                method = next(rest)
-            elif word == "-H":
-                name, _, value = next(rest).partition(": ")
-                headers[name] = value
-            elif word == "-d":
-                body = next(rest)
-            else:
-                url = word
-        address = urlsplit(url if "://" in url else f"http://{url}")
-        assert address.port == 8080, command
-        answer = await client.request(method, f"{address.path}?{address.query}", headers=headers, content=body)
-        assert answer.status_code < 300, f"{command}\n{answer.text}"
-        assert answer.json().get("rejected_count", 0) == 0, answer.text
-        sent += 1
-    assert sent >= 10

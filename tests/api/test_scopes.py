@@ -205,6 +205,31 @@ async def test_a_definition_names_what_is_within_the_scope_only(team: httpx.Asyn
     assert created.status_code == 201, created.text
 
 
+async def test_a_comparison_tells_of_what_is_within_the_scope_only(team: httpx.AsyncClient) -> None:
+    body = {**STREAM, "columns": "infer"}
+    wanted = [
+        {"kind": "query", "name": "orders_new", "definition": join("orders_new", "orders", "secret_rates")},
+        {"kind": "query", "name": "orders_mixed", "definition": join("orders_mixed", "orders", "prices")},
+        {"kind": "stream", "name": "secret_payments", "definition": body},
+        {"kind": "stream", "name": "secret_none", "definition": body},
+        {"kind": "sql", "sql": "CREATE STREAM orders_new AS SELECT * FROM secret_payments;"},
+    ]
+    answer = await team.post("/v1/comparisons", json={"definitions": wanted})
+    found = {item["index"]: [fault["code"] for fault in item["problems"]] for item in answer.json()["items"]}
+    assert {item["action"] for item in answer.json()["items"]} == {None}
+    assert found == {0: ["out_of_scope"], 1: ["out_of_scope"], 2: ["out_of_scope"], 3: ["out_of_scope"], 4: ["unknown_relation"]}
+    assert "secret_rates" not in answer.text.replace("'secret_rates' is not within", "")
+    (own,) = (
+        await team.post(
+            "/v1/comparisons",
+            json={
+                "definitions": [{**wanted[1], "name": "orders_other", "definition": {**join("orders_other", "orders", "prices")}}]
+            },
+        )
+    ).json()["items"]
+    assert own["action"] == "create"
+
+
 async def test_a_fork_is_made_and_taken_over_within_the_scope_only(
     team: httpx.AsyncClient, boss: httpx.AsyncClient, dsn: str, problem: Problem
 ) -> None:

@@ -49,6 +49,15 @@ async def test_a_service_whose_own_driver_does_not_come_up_is_ready_for_reads_on
     assert (await client.get("/readyz", params={"for": "writes"})).status_code == 400
 
 
+async def test_a_service_is_ready_for_queries_with_its_own_driver_alone(
+    app: FastAPI, client: httpx.AsyncClient, problem: Problem
+) -> None:
+    body = problem(await client.get("/readyz", params={"for": "driver"}), 503, "driver_not_ready")
+    assert "--no-driver" in body["detail"]
+    app.state.has_ready_driver = lambda: True
+    assert (await client.get("/readyz", params={"for": "driver"})).status_code == 200
+
+
 async def test_metrics_count_requests_records_and_queries(client: httpx.AsyncClient, sources: None) -> None:
     await client.post("/v1/streams/departures/records", json=[RECORD, {}])
     await client.post("/v1/queries", json=WINDOWS)

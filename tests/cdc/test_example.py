@@ -1,4 +1,4 @@
-"""The worked example of docs/change-data.md, as `make cdc-example` runs it."""
+"""The worked example of docs/guides/change-data.md, as `make cdc-example` runs it."""
 
 from __future__ import annotations
 

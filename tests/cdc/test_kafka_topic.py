@@ -18,8 +18,9 @@ from tests.cdc.debezium_server import DebeziumServer, why_not
 from tests.cdc.shop import HISTORY, TABLE, Row, history, programs, rows, wait_for_a_key, work
 from tests.conftest import ROOT
 from tests.faults.service import Service, service, until
-from tests.kafka import broker
+from tests.kafka import broker, real_registry
 from tests.kafka.broker import Broker
+from tests.kafka.real_registry import RealRegistry, running_registry
 from tests.kafka.topics import Cluster
 from tests.postgres_server import running
 
@@ -36,9 +37,12 @@ pytestmark = [
 TOPIC = "orders.public.orders"
 COLUMNS = {"id": "bigint", "customer": "string", "total": "decimal(10,2)", "note": "string"}
 PATIENT = {"SLACKWATER_DRIVER__LEASE_TTL_MS": "60000"}
+REGISTRY_VERSION = "2.6.13.Final"
+"""Debezium Server 3.0 brings a converter of version 2.6."""
 
 _CATCH_UP_S = 240
 _TEXTS = "org.apache.kafka.common.serialization.StringSerializer"
+_BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 
 
 @pytest.fixture
@@ -56,11 +60,20 @@ def kafka_broker() -> Iterator[Broker]:
         yield found
 
 
+@pytest.fixture
+def registry() -> Iterator[RealRegistry]:
+    if (reason := real_registry.why_not(REGISTRY_VERSION)) is not None:
+        pytest.skip(reason)
+    with running_registry(REGISTRY_VERSION) as found:
+        yield found
+
+
 def variables(port: int, bootstrap: str) -> dict[str, str]:
     """Return what the Debezium of docker-compose.yml is told of the database, and that a topic is where it writes."""
     written = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["debezium"]["environment"]
     kept = {name: str(value) for name, value in written.items() if not name.startswith("DEBEZIUM_SINK_")}
     del kept["DEBEZIUM_SOURCE_OFFSET_STORAGE_FILE_FILENAME"]  # is in the directory of the test
+    del kept["DEBEZIUM_FORMAT_VALUE"]  # would win over the file of properties, where each test says it
     return kept | {
         "DEBEZIUM_SINK_TYPE": "kafka",
         "DEBEZIUM_SINK_KAFKA_PRODUCER_BOOTSTRAP_SERVERS": bootstrap,
@@ -80,6 +93,22 @@ def as_json() -> dict[str, str]:
     """Return how events are written with their schemas."""
     sink = {f"debezium.sink.kafka.producer.{side}.serializer": _TEXTS for side in ("key", "value")}
     return sink | {"debezium.format.key": "json", "debezium.format.value": "json"}
+
+
+def as_avro(registry: RealRegistry) -> dict[str, str]:
+    """Return how events are written in Avro, as Confluent's converter writes them, behind the number of a schema in the registry."""
+    found = {f"debezium.sink.kafka.producer.{side}.serializer": _BYTES for side in ("key", "value")}
+    for side in ("key", "value"):
+        said = {
+            "apicurio.registry.url": registry.native_url,
+            "apicurio.registry.auto-register": "true",
+            "apicurio.registry.find-latest": "true",
+            "apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
+            "apicurio.registry.use-id": "contentId",  # the number that its Confluent-compatible interface knows
+            "schema.name.adjustment.mode": "avro",
+        }
+        found |= {f"debezium.format.{side}": "avro", **{f"debezium.format.{side}.{name}": value for name, value in said.items()}}
+    return found | {"debezium.source.schema.name.adjustment.mode": "avro"}
 
 
 class Shop:
@@ -166,7 +195,12 @@ def test_the_table_of_a_topic_equals_the_database_whatever_is_killed(kafka_broke
     _lives(kafka_broker, port, debezium, {"format": "debezium"})
 
 
-def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dict[str, Any]) -> None:
+def test_likewise_in_avro_with_a_registry(kafka_broker: Broker, registry: RealRegistry, port: int, tmp_path: Path) -> None:
+    debezium = DebeziumServer(tmp_path / "debezium", as_avro(registry), variables(port, kafka_broker.bootstrap))
+    _lives(kafka_broker, port, debezium, {"format": "debezium", "encoding": "avro", "registry": "schemas"}, registry.url)
+
+
+def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dict[str, Any], registry: str | None = None) -> None:
     where = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}
     Cluster(kafka_broker.bootstrap).topic(3, name=TOPIC)
     with closing(debezium), service(PATIENT) as found, psycopg.connect(**where) as database, psycopg.connect(**where) as other:
@@ -175,27 +209,34 @@ def _lives(kafka_broker: Broker, port: int, debezium: DebeziumServer, value: dic
         work(database, random.Random(15), 20)
         try:
             debezium.start()
-            _registered(shop, kafka_broker, value)
+            _registered(shop, kafka_broker, value, registry)
             _changes_and_kills(shop)
         except BaseException:
             print(debezium.log())
             raise
 
 
-def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any]) -> None:
+def _registered(shop: Shop, kafka_broker: Broker, value: dict[str, Any], registry: str | None) -> None:
     """Register the table as soon as the snapshot says what its columns are."""
     source = {"type": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": TOPIC, "value": value}
+    answers: list[str] = []
     with httpx.Client(base_url=f"{shop.service.url}/v1", timeout=30) as http:
+        if registry is not None:
+            http.put("/connections/schemas", json={"type": "registry", "urls": [registry]}).raise_for_status()
 
         def is_registered() -> bool:
             body = {"columns": "infer", "materialize": True, "connector": source}
             answer = http.put("/tables/orders", json=body)
+            answers.append(answer.text)
             assert answer.status_code in (201, 422), answer.text
             return answer.status_code == 201
 
         topic = Cluster(kafka_broker.bootstrap)
         until("the snapshot is there", lambda: topic.count(TOPIC) > 0, 120)
-        until("the table is registered", is_registered, 30)
+        try:
+            until("the table is registered", is_registered, 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {answers[-1]}") from error
         stored = http.get("/tables/orders").json()
     assert (stored["key"], stored["columns"]) == (["id"], COLUMNS)
 

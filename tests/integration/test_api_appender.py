@@ -170,6 +170,61 @@ def test_one_process_trims_at_a_time(dsn: str) -> None:
         assert trim_once(dsn, Kept(changes_ms=10**12)) == 0
 
 
+async def test_appends_to_many_feeds_are_committed_together_and_keep_their_offsets(
+    dsn: str, request: pytest.FixtureRequest
+) -> None:
+    names = [f"{request.node.name[:50]}_{place}" for place in range(8)]
+    for name in names:
+        register(dsn, name)
+    async with appender(dsn) as one, appender(dsn) as two:
+        for name in names:
+            await one.append("stream", name, body("k", 0), JSON, None)
+        before = _transactions(dsn)
+        answers = await asyncio.gather(
+            *(
+                service.append("stream", name, body("k", n), JSON, None)
+                for n in (1, 2)
+                for name in names
+                for service in (one, two)
+            )
+        )
+        assert _transactions(dsn) - before < len(answers) / 2
+    assert all(answer.count == 1 for answer in answers)
+    for place, name in enumerate(names):
+        offsets = [
+            part.first_offset for answer in answers[place * 2 :: 16] + answers[place * 2 + 1 :: 16] for part in answer.ranges
+        ]
+        assert sorted(offsets) == [1, 2, 3, 4]
+        assert sorted(n for _, n in stored(dsn, name)) == [0, 1, 1, 2, 2]
+
+
+async def test_an_edit_under_way_keeps_appends_to_other_feeds_from_nothing(dsn: str, request: pytest.FixtureRequest) -> None:
+    held, free = f"{request.node.name[:50]}_held", f"{request.node.name[:50]}_free"
+    register(dsn, held)
+    register(dsn, free)
+    database = Database.create(dsn, pool_size=1, read_timeout_ms=10_000)
+    async with appender(dsn) as service:
+        for name in (held, free):
+            await service.append("stream", name, body("k", 0), JSON, None)
+        with database.control.connect() as editing:
+            edit = editing.begin()
+            delete_source(editing, "stream", held, Preconditions())
+            waiting = asyncio.create_task(service.append("stream", held, body("k", 1), JSON, None))
+            for n in range(1, 4):
+                assert (await service.append("stream", free, body("k", n), JSON, None)).count == 1
+            assert not waiting.done()
+            edit.rollback()
+            assert [part.first_offset for part in (await waiting).ranges] == [1]
+    database.control.dispose()
+
+
+def _transactions(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute("SELECT count(DISTINCT xmin::text) FROM log.batch").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
 @pytest.mark.parametrize("is_deleted", [True, False])
 async def test_an_append_waits_for_an_edit_under_way(dsn: str, stream: str, is_deleted: bool) -> None:
     database = Database.create(dsn, pool_size=1, read_timeout_ms=10_000)

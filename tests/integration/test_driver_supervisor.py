@@ -103,6 +103,16 @@ async def test_a_ready_driver_is_no_trouble(dsn: str, tmp_path: Path, control: C
         assert supervisor.trouble() is None
 
 
+async def test_a_supervisor_says_when_its_own_driver_takes_queries(dsn: str, tmp_path: Path, control: Control) -> None:
+    supervisor = Supervisor(fast_settings(tmp_path), dsn, STUB)
+    assert not supervisor.is_ready, "it has not begun"
+    async with supervisor:
+        assert not supervisor.is_ready, "its driver starts"
+        await asyncio.to_thread(until, "the driver takes queries", lambda: supervisor.is_ready)
+        assert [row["phase"] for row in control.drivers()] == ["ready"]
+    assert not supervisor.is_ready, "it has ended"
+
+
 async def test_nobody_else_reads_what_a_driver_writes(dsn: str, tmp_path: Path, control: Control) -> None:
     async with Supervisor(fast_settings(tmp_path), dsn, STUB):
         first = await ready(control)

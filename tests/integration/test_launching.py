@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -51,6 +52,12 @@ def control(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.fixture
+def launcher(dsn: str, tmp_path: Path) -> Iterator[FencedLauncher]:
+    with closing(FencedLauncher(dsn, tmp_path, Idle())) as made:
+        yield made
+
+
 def frozen_in_a_commit(dsn: str, query: UUID, epoch: int) -> psycopg.Connection[Any]:
     """Return the connection of a sink that holds the fence's row and is never heard of again."""
     connection = psycopg.connect(dsn, application_name=sink_name(query, epoch))
@@ -58,9 +65,8 @@ def frozen_in_a_commit(dsn: str, query: UUID, epoch: int) -> psycopg.Connection[
     return connection
 
 
-def test_a_launch_cuts_off_a_commit_that_never_ends(dsn: str, control: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_a_launch_cuts_off_a_commit_that_never_ends(dsn: str, control: psycopg.Connection[Any], launcher: FencedLauncher) -> None:
     query, checkpoint = uuid4(), uuid4()
-    launcher = FencedLauncher(dsn, tmp_path, Idle())
     launcher(order(query, checkpoint, 1))
     frozen = frozen_in_a_commit(dsn, query, 1)
     other = psycopg.connect(dsn, application_name=sink_name(uuid4(), 1))
@@ -74,9 +80,10 @@ def test_a_launch_cuts_off_a_commit_that_never_ends(dsn: str, control: psycopg.C
     other.close()
 
 
-def test_a_launch_that_wakes_up_late_cuts_nobody_off(dsn: str, control: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_a_launch_that_wakes_up_late_cuts_nobody_off(
+    dsn: str, control: psycopg.Connection[Any], launcher: FencedLauncher
+) -> None:
     query, checkpoint = uuid4(), uuid4()
-    launcher = FencedLauncher(dsn, tmp_path, Idle())
     launcher(order(query, checkpoint, 3))
     with psycopg.connect(dsn, application_name=sink_name(query, 3)) as newer:
         with pytest.raises(EpochFenced):
@@ -85,7 +92,7 @@ def test_a_launch_that_wakes_up_late_cuts_nobody_off(dsn: str, control: psycopg.
         newer.execute("SELECT 1")
 
 
-def test_a_launch_removes_discarded_state_but_nothing_that_a_newer_one_made(dsn: str, tmp_path: Path) -> None:
+def test_a_launch_removes_discarded_state_but_nothing_that_a_newer_one_made(launcher: FencedLauncher, tmp_path: Path) -> None:
     query, discarded, own, newer = uuid4(), uuid4(), uuid4(), uuid4()
     directories = {each: checkpoint_directory(tmp_path, query, each) for each in (discarded, own, newer)}
     for each in (discarded, own):
@@ -95,7 +102,7 @@ def test_a_launch_removes_discarded_state_but_nothing_that_a_newer_one_made(dsn:
         # From here on the launch may be frozen for as long as it likes.
         directories[newer].mkdir(exist_ok=True)
 
-    FencedLauncher(dsn, tmp_path, Idle())(order(query, own, 1, a_newer_one_begins))
+    launcher(order(query, own, 1, a_newer_one_begins))
     assert {each for each, directory in directories.items() if directory.exists()} == {own, newer}
 
 

@@ -14,7 +14,8 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
-from app.cli.doctor import Finding, examine
+from app.cli.doctor import examine
+from app.cli.finding import Finding
 from app.driver.state_root import StateRoot
 from app.settings import Settings
 from app.testing.service import free_port

@@ -78,6 +78,7 @@ class Broker:
         heap: of its JVM.
         listeners: further ones: name → protocol and port.
         advertised: the port that clients are told of, where something stands before it.
+        java_options: of its JVM, beside the usual ones.
     """
 
     home: Path
@@ -85,6 +86,7 @@ class Broker:
     heap: str = HEAP
     listeners: dict[str, tuple[str, int]] = field(default_factory=dict)
     advertised: int | None = None
+    java_options: tuple[str, ...] = ()
     port: int = field(init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -196,7 +198,7 @@ class Broker:
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
         )
-        return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *quiet, "-cp", f"{jars()}/*", *arguments]
+        return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *quiet, *self.java_options, "-cp", f"{jars()}/*", *arguments]
 
     def _run(self, *arguments: str) -> None:
         done = subprocess.run(self._java("128m", *arguments), capture_output=True, text=True, timeout=START_S, check=False)
@@ -206,11 +208,14 @@ class Broker:
 
 @contextmanager
 def running(
-    lines: dict[str, str] | None = None, heap: str = HEAP, listeners: dict[str, tuple[str, int]] | None = None
+    lines: dict[str, str] | None = None,
+    heap: str = HEAP,
+    listeners: dict[str, tuple[str, int]] | None = None,
+    java_options: tuple[str, ...] = (),
 ) -> Iterator[Broker]:
     """Run a broker for the length of the block, on data of its own; for the arguments see ``Broker``."""
     home = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
-    broker = Broker(home, lines or {}, heap, listeners or {})
+    broker = Broker(home, lines or {}, heap, listeners or {}, java_options=java_options)
     try:
         broker.start()
         yield broker

@@ -15,7 +15,7 @@ from tests.integration.delivering import Delivered, connect_broker, definition, 
 from tests.kafka.broker import Broker
 from tests.kafka.test_delivering import by_key
 from tests.kafka.test_delivery import taken
-from tests.kafka.topics import Cluster
+from tests.kafka.topics import WAIT_S, Cluster
 
 pytestmark = pytest.mark.timeout(1_500)
 
@@ -69,3 +69,26 @@ def test_each_result_is_there_once_wherever_processes_and_the_broker_are_killed(
     assert by_key(taken(cluster, "copies", query.rows, 60)) == {f"i{key}": list(range(key, query.rows, 5)) for key in range(5)}
     expected = {f"i{key}": [None if n % 3 == 2 else n for n in range(key, table.rows, 5)] for key in range(5)}
     assert by_key(taken(cluster, "latest", table.rows, 60)) == expected
+
+
+def test_a_position_that_brokers_forgot_meanwhile_is_not_missed_at_the_next_kill(
+    kafka: Cluster, empty_migrated: str, tmp_path: Path
+) -> None:
+    """As after a week without results, where the process is killed right after it has planned the next delivery."""
+    owner, topic = uuid4(), kafka.topic()
+    connect_broker(empty_migrated, kafka.bootstrap)
+    query = make(empty_migrated, definition("copies", {"type": "kafka", "connection": "broker", "topic": topic}))
+    with forking(tmp_path / "deliveries.log") as server, processes(server, empty_migrated, tmp_path) as running:
+        query.commit(5)
+        pid = running.start("planned later", owner)
+        query.wait()
+        group = f"slackwater-{query.row()['id']}"
+        kafka.admin.delete_consumer_groups([group])[group].result(WAIT_S)  # as ``offsets.retention.minutes`` does
+        query.commit(3)
+        running.await_end(pid)
+        assert (query.row()["position"], query.row()["planned"]) == (5, 8)
+        running.start("-", owner)
+        query.wait()
+        query.commit(2)
+        query.wait()
+    assert by_key(taken(kafka, topic, query.rows)) == {f"i{key}": list(range(key, query.rows, 5)) for key in range(5)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import nullcontext
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, Message, TopicPartition
 from psycopg.types.json import Jsonb
 
 from engine.connectors.connections.surroundings import Surroundings
@@ -18,7 +19,7 @@ from engine.connectors.formats.registry.ports import NO_REGISTRY
 from engine.connectors.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.connectors.kafka.delivery_definition import KafkaDelivery
 from engine.errors import DefinitionInvalid
-from tests.kafka.topics import WAIT_S, Cluster
+from tests.kafka.topics import WAIT_S, Cluster, Sent
 from tests.unit.connectors.deliveries.results import result, rows
 
 
@@ -132,6 +133,53 @@ def test_an_older_process_is_fenced(kafka: Cluster) -> None:
     newer.deliver(rows(0, 3), 0, 3)
     newer.close()
     assert len(taken(kafka, topic, 3)) == 3
+
+
+def test_a_failed_transaction_is_ended_at_once_and_not_by_the_brokers_timeout(kafka: Cluster) -> None:
+    """While it is open, readers with ``read_committed`` see nothing of what others write behind it."""
+    topic = kafka.topic(max_message_bytes="2000")
+    target = delivery(kafka, topic)
+    target.position()
+    noise = pl.Series("item", [secrets.token_hex(8), secrets.token_hex(8), secrets.token_hex(8_000)])  # cannot be compressed
+    with pytest.raises(DeliveryStopped, match=r"raise max\.message\.bytes"):
+        target.deliver(rows(0, 3).with_columns(noise), 0, 3)
+    kafka.send(topic, [Sent(b"behind it")])
+    assert [each.value() for each in taken(kafka, topic, 1)] == [b"behind it"]
+
+
+def test_a_position_that_the_broker_would_forget_is_committed_anew(kafka: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = kafka.topic()
+    first = delivery(kafka, topic)
+    assert first.position() is None
+    first.deliver(rows(0, 5), 0, 5)
+    group = f"slackwater-{result().delivery}"
+    kafka.admin.delete_consumer_groups([group])[group].result(WAIT_S)  # as ``offsets.retention.minutes`` does
+    assert first.remember(5)
+    assert committed(kafka, topic) is None, "an hour has not passed"
+    monkeypatch.setattr("engine.connectors.kafka.delivery.REMEMBERED_S", 0.0)
+    assert first.remember(5)
+    assert committed(kafka, topic) == 5
+    first.close()
+
+
+def test_a_position_of_an_earlier_process_is_committed_anew(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    target = delivery(kafka, topic)
+    assert target.position() is None
+    assert target.remember(7)
+    target.close()
+    assert committed(kafka, topic) == 7
+
+
+def committed(cluster: Cluster, topic: str) -> int | None:
+    """Return the position that the broker has of the delivery."""
+    group = {"bootstrap.servers": cluster.bootstrap, "group.id": f"slackwater-{result().delivery}", "log_level": 0}
+    consumer = Consumer(group)
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=WAIT_S)
+    finally:
+        consumer.close()
+    return found.offset if found.offset >= 0 else None
 
 
 def test_a_topic_is_made_when_asked_for(kafka: Cluster) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError
 
 from engine.connectors.kafka import client
+from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.kafka.fetch_size import FIRST_GROWTH_S, LEAST_BYTES, MOST_BYTES
 from engine.connectors.kafka.fetching.library import OFF, library
 from engine.connectors.kafka.fetching.native import NativeFetcher
 from engine.connectors.kafka.fetching.plain import PlainFetcher
 from engine.connectors.kafka.fetching.port import NO_TIMESTAMP_MS, Fetched, Wanted
 from engine.connectors.kafka.taking import Taker
 from engine.connectors.kafka.troubles import OffsetOutOfRange, Troubles
+from engine.errors import SourceUnavailable
 from tests.kafka.topics import MOCK_PARTITIONS, Cluster, Sent
 
 Open = Callable[[Cluster, str, Wanted], Taker]
@@ -39,7 +44,7 @@ def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         troubles = Troubles(topic)
         fetcher = client.fetcher_of({"bootstrap.servers": cluster.bootstrap}, topic, wanted, troubles)
         assert isinstance(fetcher, PlainFetcher if request.param == "plain" else NativeFetcher)
-        opened.append(Taker(fetcher, troubles))
+        opened.append(Taker(fetcher, troubles, MOST_BYTES))
         return opened[-1]
 
     yield opening
@@ -150,3 +155,20 @@ def test_errors_say_what_they_mean() -> None:
     troubles.note(KafkaError(KafkaError._AUTHENTICATION, "wrong password hunter2"))
     assert "***" in str(troubles.silent("it cannot be asked"))
     assert "hunter2" not in str(troubles.silent("it cannot be asked"))
+
+
+def test_after_an_outage_clients_soon_fetch_as_much_as_before(mock: Cluster) -> None:
+    place = KafkaPlace(mock.topic(), None, mock.bootstrap, None, None, (), is_skipping=False)
+    lent = partial(client.taking, "", place, Wanted(), 0, 0)
+    for _ in range(3):
+        with pytest.raises(SourceUnavailable), lent():
+            raise SourceUnavailable("the broker is away")
+    with lent() as small:
+        assert small.fetch_bytes == LEAST_BYTES
+    size = client._KEPT[os.getpid(), "", place].fetch_size
+    for _ in range(2):
+        assert size.changed_at_s is not None
+        size.changed_at_s -= FIRST_GROWTH_S
+        with lent() as taker:
+            assert taker is not small
+    assert taker.fetch_bytes == MOST_BYTES

@@ -10,6 +10,8 @@ import pytest
 
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.control import Site
+from engine.connectors.formats.registry.ports import RegisteredSchema
+from engine.connectors.formats.registry.wire import header_of
 from engine.connectors.inferred import Inferred
 from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid
@@ -53,6 +55,35 @@ def test_a_registry_says_what_the_columns_are_also_of_an_empty_topic(
     texts = {"c": "string"} if form == "protobuf" else {}
     assert found(source) == {"k": "bigint", **WIDE, **texts, "place": "bigint", "trace": "string"}
     assert inferred(source).key == ("k",)
+
+
+def test_a_json_schema_in_a_registry_says_what_the_columns_are_also_of_an_empty_topic(
+    connection: Connection, mock: Cluster, any_registry: Connected
+) -> None:
+    side = {"format": "json", "registry": any_registry.name}
+    source = topic(connection, mock, value=side)
+    any_registry.payloads("json", source.topic, [], WIDE)
+    # Results have decimals as texts there, for which JSON has no type.
+    assert found(source) == {**WIDE, "c": "string"}
+
+
+def test_what_a_json_schema_does_not_say_the_newest_records_do(
+    connection: Connection, mock: Cluster, any_registry: Connected
+) -> None:
+    schema = json.dumps({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}, "c": {}}})
+    source = topic(connection, mock, value={"format": "json", "registry": any_registry.name})
+    header = header_of(any_registry.store.register(f"{source.topic}-value", RegisteredSchema(0, "JSON", schema)))
+    mock.send(source.topic, [Sent(header + b'{"a": "of another type", "b": 1.5, "d": 1}')])
+    assert found(source) == {"a": "bigint", "b": "double"}
+    assert [name for name, _ in inferred(source).left_out] == ["c"]
+
+
+def test_json_whose_schema_no_registry_has_is_looked_at_itself(
+    connection: Connection, mock: Cluster, any_registry: Connected
+) -> None:
+    source = topic(connection, mock, value={"format": "json", "registry": any_registry.name})
+    mock.send(source.topic, [Sent(header_of(999_999) + b'{"a": 1}')])
+    assert found(source) == {"a": "bigint"}
 
 
 def test_of_another_subject_the_newest_record_names_the_schema(

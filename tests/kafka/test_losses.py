@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from engine.connectors.feeds import Split
+from engine.connectors.feeds import FeedReader, Split
+from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.postgres import Connection
 from engine.errors import DataInvalid, DefinitionInvalid, SourceUnavailable
 from tests.faults.service import until
-from tests.kafka.broker import running, why_not
+from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.test_reading import ALL, NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
@@ -25,6 +28,13 @@ def records(start: int, end: int) -> list[Sent]:
 
 def source(connection: Connection, kafka: Cluster, **connector: Any) -> Source:
     return Source(connection, kafka, columns={"v": "bigint"}, connector={"value": {"format": "json"}, **connector})
+
+
+def ends(reader: FeedReader) -> Mapping[int, int] | None:
+    """Return where a topic ends; None: the broker does not know it yet, or has no leader, and is asked again, as queries do."""
+    with suppress(SourceUnavailable):
+        return reader.ends()
+    return None
 
 
 def test_aborted_and_open_transactions_are_not_read_and_leave_gaps(connection: Connection, kafka: Cluster) -> None:
@@ -63,7 +73,57 @@ def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafk
         found.reader().ends()
     kafka.topic(name=found.topic)
     with pytest.raises(DataInvalid, match="deleted and made again"):
-        found.reader().ends()
+        until("the broker knows the new one", lambda: ends(found.reader()), 60)
+
+
+@pytest.mark.timeout(500)
+def test_records_that_others_have_replaced_are_missed_however_far_the_log_reaches_again(
+    connection: Connection, own_broker: Broker
+) -> None:
+    found = source(connection, Cluster(own_broker.bootstrap))
+    found.cluster.send(found.topic, records(0, 10))
+    assert found.reader().ends() == {0: 10}
+    reader = found.reader()
+    reader.ends()
+    first = reader.epochs()
+    assert {*first} == {0}
+    own_broker.stop()
+    own_broker.start()
+    found.cluster.commit(found.topic, records(10, 13), aborts=True)
+    until("the records before the new leader's are there", lambda: ends(reader) == {0: 14}, 60)
+    second = reader.epochs()
+    assert second[0] > first[0]
+    reader.check_epochs({0: 10}, first, {0: 10})  # the same log under a new leader
+    own_broker.stop()
+    own_broker.lose(found.topic)
+    own_broker.start()
+    found.cluster.send(found.topic, records(100, 120))
+    until("others have taken their place", lambda: ends(reader) == {0: 20}, 60)
+    reader.check_epochs({0: 0}, second, {0: 0})  # nothing was read
+    with pytest.raises(DataInvalid, match="unclean election"):
+        reader.check_epochs({0: 14}, second, {0: 14})
+    with pytest.raises(SourceUnavailable, match="goes on from what is committed"):
+        reader.check_epochs({0: 14}, second, {0: 10})
+    reader.check_epochs({0: 14}, reader.epochs(), {0: 14})  # read after the election
+    own_broker.stop()
+    own_broker.start()
+    after = reader.epochs()
+    until("they are there", lambda: ends(reader) == {0: 20}, 60)
+    reader.check_epochs({0: 20}, after, {0: 20})
+
+
+def test_the_last_record_is_looked_for_behind_markers_and_what_was_removed(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    dsn, place = connection.info.dsn, found.feed.place
+    assert isinstance(place, KafkaPlace)
+    kafka.send(found.topic, records(0, 1))
+    for number in range(20):
+        kafka.commit(found.topic, [], aborts=bool(number % 2))
+    kafka.commit(found.topic, records(1, 2), aborts=True)
+    end = found.reader().ends()[0]
+    assert epoch_before(dsn, place, 0, 0, end) is not None
+    kafka.remove(found.topic, 0, end)
+    assert epoch_before(dsn, place, 0, 0, end) is None
 
 
 def test_partitions_may_be_added(connection: Connection, kafka: Cluster) -> None:
@@ -71,13 +131,7 @@ def test_partitions_may_be_added(connection: Connection, kafka: Cluster) -> None
     reader = found.reader()
     assert reader.ends() == {0: 0}
     kafka.grow(found.topic, 3)
-
-    def ends() -> object:
-        with suppress(SourceUnavailable):  # a new partition has no leader yet: asked again, as queries do
-            return reader.ends()
-        return None
-
-    until("the broker tells of them", lambda: ends() == {0: 0, 1: 0, 2: 0}, 30)
+    until("the broker tells of them", lambda: ends(reader) == {0: 0, 1: 0, 2: 0}, 30)
     row = connection.execute("SELECT partitions FROM log.feed WHERE name = %s", (found.feed.log_feed,)).fetchone()
     assert row is not None
     assert row[0] == 3

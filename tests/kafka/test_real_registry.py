@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import polars as pl
@@ -142,6 +143,33 @@ def test_what_is_delivered_confluents_deserialisers_read_and_so_do_we(
     assert sorted((row["_ts"], row["item"], row["price"], row["cost"] and str(row["cost"]), row["_op"]) for row in back) == [
         (NOW_MS, "a", 7, "1.25", 0), (NOW_MS + 1, "ä€", None, None, 0), (NOW_MS + 2, "a", None, None, 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("strategy", "subject"), [("record_name", "{record}"), ("topic_record_name", "{topic}-{record}")])
+def test_a_schema_stands_under_the_subject_that_its_strategy_names(
+    form: str, strategy: str, subject: str, mock: Cluster, registry: Connected, clients: Confluent
+) -> None:
+    topic, record = mock.topic(), f"shop.prices.Priced{uuid4().hex[:8]}"
+    columns = {"item": "string", "price": "bigint"}
+    rows = [{"item": "a", "price": 7}]
+    ((_, payload),) = delivered(mock, registry, form, topic, columns, rows, subject_strategy=strategy, record=record)
+    subjects = {*clients.registry.get_subjects()}
+    assert f"{topic}-key" in subjects, "a key's strategy is its own"
+    assert f"{topic}-value" not in subjects
+    text = clients.registry.get_latest_version(subject.format(topic=topic, record=record)).schema.schema_str or ""
+    assert payload is not None
+    value = clients.read(form, topic, payload, text=text, message=record)
+    assert (value if isinstance(value, dict) else _fields(value)) == rows[0]
+
+
+def test_a_given_schema_names_its_subject_itself(mock: Cluster, registry: Connected, clients: Confluent) -> None:
+    topic, name = mock.topic(), f"Priced{uuid4().hex[:8]}"
+    fields = [{"name": "price", "type": "long"}, {"name": "item", "type": "string"}]
+    schema = {"type": "record", "name": name, "namespace": "shop", "fields": fields}
+    given = {"subject_strategy": "record_name", "schema": json.dumps(schema)}
+    delivered(mock, registry, "avro", topic, {"item": "string", "price": "bigint"}, [{"item": "a", "price": 7}], **given)
+    assert f"shop.{name}" in clients.registry.get_subjects()
 
 
 def _typed(row: dict[str, Any]) -> dict[str, Any]:

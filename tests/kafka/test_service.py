@@ -146,5 +146,33 @@ def test_partitions_that_come_records_that_go_and_an_end_that_recedes(own_broker
         assert found(client) == totals(kept)
 
 
+def test_records_that_took_the_place_of_others_before_anybody_looked_stop_the_query(own_broker: Broker) -> None:
+    cluster = Cluster(own_broker.bootstrap)
+    topic = cluster.topic(flush_messages="1")
+    with service(PATIENT) as running, Client(running.url) as client:
+        client.stream("orders").register({**ORDERS, "connector": connector(own_broker, topic)})
+        client.queries.put(TOTALS)
+        cluster.send(topic, in_partition(0, range(100)))
+        until("what was there is counted", lambda: found(client) == totals(range(100)), 180)
+        running.stop()
+        own_broker.stop()
+        own_broker.start()
+        running.start()
+        cluster.send(topic, in_partition(0, range(100, 150)))
+        until("a new leader of the same log changes nothing", lambda: found(client) == totals(range(150)), 180)
+
+        running.stop()
+        own_broker.stop()
+        own_broker.lose(topic)
+        own_broker.start()
+        cluster.send(topic, in_partition(0, range(1_000, 1_300)))
+        running.start()
+        until("the query says that its records are gone", lambda: client.query("totals").status()["state"] == "failed", 180)
+        detail = client.query("totals").status()["error"]["detail"]
+        assert "unclean election" in detail, detail
+        assert "leader epoch" in detail, detail
+        assert found(client) == totals(range(150))
+
+
 def in_partition(partition: int, numbers: Iterable[int]) -> list[Sent]:
     return [replace(each, partition=partition) for number in numbers for each in orders(number, number + 1)]

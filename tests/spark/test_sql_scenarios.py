@@ -1,8 +1,8 @@
 """Scenarios of SQL through the real service: API, driver, Spark and an embedded Postgres, one of each for all of them.
 
 They are files in ``sql_scenarios/`` (``tests.spark.sql_scenario`` says how they are written), with rows derived by hand from
-``semantics.md`` and ``docs/sql.md``. Each looks at an area: records, values inside of values, groups, windows, when rows are shown, joins of
-each kind, queries that read queries, versions of rows, what becomes of queries, reads.
+``semantics.md`` and ``docs/reference/sql.md``. Each looks at an area: records, values inside of values, groups, windows, when rows are
+shown, joins of each kind, queries that read queries, versions of rows, what becomes of queries, reads.
 
 All that are selected run beside each other when the first of them is asked for, for a query waits most of the time. A sample of them runs
 with the ordinary tests; ``pytest tests/spark/test_sql_scenarios.py`` runs all.

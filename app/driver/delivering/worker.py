@@ -172,6 +172,7 @@ class Worker:
     def _deliver(self, seen: Seen) -> None:
         opened = self._opened(seen)
         start = self._ask(opened) if opened.start is None else opened.start
+        self._remember(opened, start)
         with self._lender.lent() as connection:
             gathered = deliveries.plan(connection, self.held, start, opened.result, is_known=opened.is_known)
             if gathered is None:
@@ -199,6 +200,12 @@ class Worker:
         opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
         opened.is_known = found is not None
         return opened.start
+
+    def _remember(self, opened: _Open, start: int) -> None:
+        """Let the target have its position for certain: what is planned next must not rest on one that it forgets meanwhile."""
+        self._step_since = self._clock()
+        opened.is_known = opened.target.remember(start) or opened.is_known
+        self._step_since = None
 
     def _opened(self, seen: Seen) -> _Open:
         """Return the target, opened anew where the definition or the result's columns are others."""

@@ -119,7 +119,7 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
             return _create(connection, action, text)
         case InsertInto(target=target, definition=definition):
             refuse_beyond_scope(named_in(definition))
-            created = create_query(connection, definition)
+            created = create_query(connection, definition).row
             _note_statement(connection, created.name, text)
             return _created(connection, definition, f"query {created.name} writes into {target.name}", target, action.notes)
         case AddColumns():

@@ -55,7 +55,7 @@ def load_session(connection: sa.Connection, settings: Settings, variables: Mappi
     for name, definition in writing.items():
         writers.setdefault(_result(definition), []).append(name)
     relations = [
-        _relation(name, entry, kept.get(name), tuple(writers.get(name, ())), writing.get(entry.produced_by or ""))
+        relation_of(name, entry, kept.get(name), tuple(writers.get(name, ())), writing.get(entry.produced_by or ""))
         for name, entry in catalog.items()
     ]
     types = {name: parse_type(text) for name, text in connection.execute(sa.select(sql_type.c.name, sql_type.c.type))}
@@ -83,9 +83,18 @@ def _result(definition: Mapping[str, Any]) -> str:
     return str(into.get("stream") or into.get("table"))
 
 
-def _relation(
+def relation_of(
     name: str, entry: CatalogEntry, kept: Mapping[str, Any] | None, writers: tuple[str, ...], definition: Mapping[str, Any] | None
 ) -> SqlRelation:
+    """Return a relation as statements see it.
+
+    Args:
+        name: in definitions.
+        entry: of the catalog.
+        kept: what a statement has said of it beside its definition; None: none did.
+        writers: queries that write it.
+        definition: of the query that made it; None: it is a source.
+    """
     facts = SqlFacts(Topic(name, _JSON, _JSON)) if kept is None else _FACTS.validate_python(kept)
     columns, key = entry.relation.columns, entry.relation.key
     is_windowed = key[-2:] == WINDOW_BOUNDS

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import httpx
 
-from slackwater.answer_list import RelationAnswer
+from slackwater.answer_list import ComparisonAnswer, RelationAnswer
 from slackwater.asynchronous.administration import AsyncApiKeys, AsyncConnections, AsyncErrors, AsyncSystem
 from slackwater.asynchronous.queries import AsyncQueries, AsyncQuery
 from slackwater.asynchronous.relations import AsyncRelation, AsyncStream, AsyncTable
@@ -192,6 +192,16 @@ class AsyncClient:
                 elif kind == "end":
                     raise PushFailed({"code": content["reason"], "detail": "the service ended it; ask again"})
         raise PushFailed({"code": "ended_early", "detail": "the answer ended before the query did; ask again"})
+
+    async def compare(self, definitions: Sequence[Mapping[str, Any]]) -> ComparisonAnswer:
+        """Say what carrying definitions out would do: create, change nothing, edit in place, need new state, or be refused.
+
+        Args:
+            definitions: each with ``kind``, ``name`` and ``definition``, or ``{"kind": "sql", "sql": statements}``; in any order.
+        """
+        body = {"definitions": [dict(each) for each in definitions]}
+        wanted = request("POST", path_of("comparisons"), body=body, is_repeatable=True)
+        return ComparisonAnswer(await self._transport.json(wanted))
 
     async def call(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import httpx
 
-from slackwater.answer_list import RelationAnswer
+from slackwater.answer_list import ComparisonAnswer, RelationAnswer
 from slackwater.blocking.administration import ApiKeys, Connections, Errors, System
 from slackwater.blocking.queries import Queries, Query
 from slackwater.blocking.relations import Relation, Stream, Table
@@ -193,6 +193,16 @@ class Client:
                 elif kind == "end":
                     raise PushFailed({"code": content["reason"], "detail": "the service ended it; ask again"})
         raise PushFailed({"code": "ended_early", "detail": "the answer ended before the query did; ask again"})
+
+    def compare(self, definitions: Sequence[Mapping[str, Any]]) -> ComparisonAnswer:
+        """Say what carrying definitions out would do: create, change nothing, edit in place, need new state, or be refused.
+
+        Args:
+            definitions: each with ``kind``, ``name`` and ``definition``, or ``{"kind": "sql", "sql": statements}``; in any order.
+        """
+        body = {"definitions": [dict(each) for each in definitions]}
+        wanted = request("POST", path_of("comparisons"), body=body, is_repeatable=True)
+        return ComparisonAnswer(self._transport.json(wanted))
 
     def call(
         self,

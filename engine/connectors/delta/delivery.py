@@ -50,6 +50,10 @@ class DeltaDeliverer:
         table = self._table()
         return None if table is None else table.transaction_version(self._app)
 
+    def remember(self, position: int) -> bool:  # noqa: ARG002 - what is written here stays
+        """See ``Deliverer``."""
+        return False
+
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
         """See ``Deliverer``."""
         is_dated = self._definition.partition_by == "date"

@@ -83,6 +83,10 @@ class FilesDeliverer:
             raise _away(self._directory, error) from error
         return upto
 
+    def remember(self, position: int) -> bool:  # noqa: ARG002 - what is written here stays
+        """See ``Deliverer``."""
+        return False
+
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
         """See ``Deliverer``."""
         try:

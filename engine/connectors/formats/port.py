@@ -44,6 +44,7 @@ class SideConfig:
         message: full name of the message, of Protocol Buffers; empty: the first of the file.
         has_registry: payloads begin with the number of a schema that the registry has.
         subject: under which results' schema stands in the registry.
+        record: full name of results' record where its schema is derived from the columns; empty: one is made of the subject.
         is_unwrapped: the one column stands alone, without an object or record around it.
         delimiter: of ``delimited``.
         time_unit: what plain numbers in columns of type timestamp count, where no schema says it (JSON).
@@ -60,6 +61,7 @@ class SideConfig:
     is_unwrapped: bool = False
     delimiter: str = DEFAULT_DELIMITER
     time_unit: EventTimeUnit = "ms"
+    record: str = ""
 
     @property
     def single(self) -> str:

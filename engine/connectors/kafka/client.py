@@ -15,13 +15,18 @@ from typing import Any, Final
 
 import psycopg
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # the package names it so in its documentation
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # the package names them so in its documentation
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
 
 from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
 from engine.connectors.connections.stored import ConnectionMissing, Resolved, Stored, load, resolved
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
 from engine.connectors.kafka.definition import KafkaPlace
+from engine.connectors.kafka.fetch_size import MOST_BYTES, FetchSize
 from engine.connectors.kafka.fetching.library import library
 from engine.connectors.kafka.fetching.native import NativeFetcher
 from engine.connectors.kafka.fetching.plain import PlainFetcher
@@ -46,13 +51,6 @@ KEPT_S: Final = 600.0
 
 AHEAD_KB: Final = 8 * 1024
 """What is fetched ahead of a partition: enough for a broker to answer meanwhile; more would be lost where another process reads on."""
-
-FETCH_BYTES: Final = 4 << 20
-"""Of one answer of a broker's. It has to come within ``ANSWER_S``, so a link that fails for slowness, or whatever else, is asked for less."""
-
-LEAST_FETCH_BYTES: Final = 64 << 10
-LESS: Final = 8
-"""So many times less after each failure, until clients are made anew."""
 
 
 class TopicClient:
@@ -103,25 +101,32 @@ class TopicClient:
 
     def ends(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, the position behind what is committed (the last stable offset)."""
-        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self.ends_and_epochs(partitions)[0]
+
+    def ends_and_epochs(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """Return ``ends``, and by partition its leader's epoch, where the broker tells it."""
+        found = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        epochs = {partition: at.leader_epoch for partition, at in found.items() if at.leader_epoch is not None}
+        return {partition: int(at.offset) for partition, at in found.items()}, epochs
 
     def lows(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, where its log begins."""
-        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        found = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return {partition: int(at.offset) for partition, at in found.items()}
 
     def at(self, partitions: Sequence[int], time_ms: int) -> dict[int, int | None]:
         """Return, by partition, the offset of the first record with this timestamp or a later one; None: there is none (``offsetsForTimes``)."""
         found = self._offsets(partitions, OffsetSpec.for_timestamp(max(0, time_ms)))
-        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+        return {partition: int(at.offset) if at.offset >= 0 else None for partition, at in found.items()}
 
-    def _offsets(self, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
+    def _offsets(self, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
         asked = {TopicPartition(self._topic, each): spec for each in partitions}
         with self._asking("its offsets cannot be asked for"):
             until = time.monotonic() + ELECTED_S
             while True:
                 found = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S)
                 try:
-                    return {place.partition: int(future.result(ANSWER_S + 5).offset) for place, future in found.items()}
+                    return {place.partition: future.result(ANSWER_S + 5) for place, future in found.items()}
                 except KafkaException as error:
                     if error.args[0].code() not in _BEING_ELECTED or time.monotonic() > until:
                         raise
@@ -145,12 +150,12 @@ class _Clients:
 
     Attributes:
         asking: is shared by threads.
-        fetch_bytes: of one answer, for clients that are made now.
+        fetch_size: of one answer, for clients that are made now.
         fetching: by what they fetch; those that nobody has now.
     """
 
     asking: TopicClient | None = None
-    fetch_bytes: int = FETCH_BYTES
+    fetch_size: FetchSize = field(default_factory=FetchSize)
     fetching: dict[Wanted, list[Taker]] = field(default_factory=dict)
 
     def resting(self) -> list[Taker]:
@@ -200,19 +205,21 @@ def taking(dsn: str, place: KafkaPlace, wanted: Wanted, partition: int, start: i
     """
     clients = _clients(dsn, place)
     with _LOCK:
+        fetch_bytes = clients.fetch_size.now(time.monotonic())
         idle = clients.fetching.setdefault(wanted, [])
         fitting = next((each for each in idle if each.is_at(partition, start)), idle[-1] if idle else None)
         if fitting is not None:
             idle.remove(fitting)
-    if fitting is not None and time.monotonic() - fitting.made_at > KEPT_S:
+    if fitting is not None and (time.monotonic() - fitting.made_at > KEPT_S or fitting.fetch_bytes < fetch_bytes):
         fitting.close()
-        fitting, clients.fetch_bytes = None, FETCH_BYTES
-    taker = fitting or _taker(connection_of(dsn, place), place.topic, wanted, clients.fetch_bytes)
+        fitting = None
+    taker = fitting or _taker(connection_of(dsn, place), place.topic, wanted, fetch_bytes)
     try:
         yield taker
     except BaseException as error:
         if isinstance(error, SourceUnavailable):
-            clients.fetch_bytes = max(clients.fetch_bytes // LESS, LEAST_FETCH_BYTES)
+            with _LOCK:
+                clients.fetch_size.failed(taker.fetch_bytes, time.monotonic())
         taker.close()
         raise
     with _LOCK:
@@ -229,7 +236,7 @@ def opened(connection: Resolved, topic: str) -> TopicClient:
 
 
 def fetcher_of(
-    options: Mapping[str, str], topic: str, wanted: Wanted, troubles: Troubles, fetch_bytes: int = FETCH_BYTES
+    options: Mapping[str, str], topic: str, wanted: Wanted, troubles: Troubles, fetch_bytes: int = MOST_BYTES
 ) -> Fetcher:
     """Return what fetches a topic's records: librdkafka itself where it can be called.
 
@@ -241,14 +248,22 @@ def fetcher_of(
         fetch_bytes: of one answer of a broker's.
     """
     given = {
-        **_shared(options), "group.id": "slackwater", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
-        "enable.partition.eof": "true", "auto.offset.reset": "error", "isolation.level": "read_committed", "fetch.wait.max.ms": "100",
-        "fetch.error.backoff.ms": "100", "queued.min.messages": "200000", "queued.max.messages.kbytes": str(AHEAD_KB),
+        **_shared(options), **_CONSUMER, "isolation.level": "read_committed", "fetch.wait.max.ms": "100", "fetch.error.backoff.ms": "100",
+        "queued.min.messages": "200000", "queued.max.messages.kbytes": str(AHEAD_KB),
         "fetch.message.max.bytes": str(fetch_bytes), "fetch.queue.backoff.ms": "10",
     }  # fmt: skip
     if (found := library()) is not None:
         return NativeFetcher(found, given, topic, wanted, troubles.note)
     return PlainFetcher(given, topic, wanted, troubles.note)
+
+
+def consumer_options(connection: Resolved) -> dict[str, Any]:
+    """Return what a consumer is told that looks at single records; with secrets.
+
+    Raises:
+        SourceUnavailable: see ``opened``.
+    """
+    return {**_shared(_options(connection)), **_CONSUMER}
 
 
 def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
@@ -271,7 +286,7 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
 
 def _taker(connection: Resolved, topic: str, wanted: Wanted, fetch_bytes: int) -> Taker:
     troubles = Troubles(topic, connection.reader.without_secrets)
-    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), troubles)
+    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), troubles, fetch_bytes)
 
 
 def _clients(dsn: str, place: KafkaPlace) -> _Clients:
@@ -295,6 +310,13 @@ def _options(connection: Resolved) -> dict[str, str]:
         return librdkafka_options(definition, connection.reader)
     except (SecretMissing, CertificateUnreadable) as error:
         raise SourceUnavailable(f"connection '{connection.name}': {connection.reader.without_secrets(str(error))}") from error
+
+
+_CONSUMER: Final = {
+    "group.id": "slackwater", "enable.auto.commit": "false", "enable.auto.offset.store": "false", "enable.partition.eof": "true",
+    "auto.offset.reset": "error",
+}  # fmt: skip
+"""Positions are the service's: nothing is committed to a group, and none is looked for elsewhere."""
 
 
 def _shared(options: Mapping[str, str]) -> dict[str, str]:

@@ -6,9 +6,12 @@ import polars as pl
 
 from engine.connectors.canonical import OP_UPSERT
 from engine.connectors.deliveries import DeliveryStopped, Result, TargetUnavailable
+from engine.connectors.formats.avro.schema import full_name_of as avro_name
 from engine.connectors.formats.format_list import writer_of
 from engine.connectors.formats.port import SideConfig, SideName, ValueNotWritable, Writer
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable, SchemaStore
+from engine.connectors.formats.registry.settings import subject_of
+from engine.connectors.formats.text.json_schema import title_of as json_title
 from engine.connectors.kafka.delivery_definition import DeliveredSide, KafkaDelivery
 from engine.definition.types import Schema
 
@@ -61,12 +64,19 @@ def _writer(side: DeliveredSide, name: SideName, columns: Schema, topic: str, st
         side.format,
         columns,
         name,
-        side.schema_,
-        (),
-        side.message,
-        side.registry is not None,
-        f"{topic}-{name}",
-        side.unwrapped,
-        side.delimiter,
+        schema=side.schema_,
+        message=side.message,
+        has_registry=side.registry is not None,
+        subject=subject_of(side.subject_strategy or "topic_name", topic, name, side.record or _record_of(side)),
+        is_unwrapped=side.unwrapped,
+        delimiter=side.delimiter,
+        record=side.record or "",
     )
     return writer_of(config, store)
+
+
+def _record_of(side: DeliveredSide) -> str:
+    """Return the full name that a given schema has; empty: it has none, or none is given."""
+    if side.schema_ is None:
+        return ""
+    return {"avro": avro_name, "json": json_title}.get(side.format, lambda _: "")(side.schema_)

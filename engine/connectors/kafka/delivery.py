@@ -2,8 +2,8 @@
 
 A transaction holds the records and, as a committed offset of a consumer group of the delivery's own, the position behind them
 (``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends what an earlier process had open and fences it. A group's offset has no
-consumer, so brokers forget it after ``offsets.retention.minutes``: without an answer the position in the database counts,
-where nothing was under way.
+consumer, so brokers forget it after ``offsets.retention.minutes`` (a week unless they are set up otherwise). After a pause it is committed anew
+before the next delivery is planned. Without an answer the position in the database counts, where nothing was under way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 import polars as pl
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -39,6 +40,12 @@ TRANSACTION_S: Final = 60.0
 LARGEST_BYTES: Final = 32 << 20
 """Of a record, as far as librdkafka is asked (by itself it refuses 1 MB): the topic decides, and its refusal says what to raise."""
 
+ABORT_S: Final = 5.0
+"""Of ending a transaction that failed. A broker that gives no answer ends it itself, after ``TRANSACTION_S``."""
+
+REMEMBERED_S: Final = 3_600.0
+"""So long a committed position is taken for certain: brokers keep it for days, and nobody should set that to less than some hours."""
+
 _POLL_EVERY: Final = 10_000
 """Records between two looks at what the broker has said of earlier ones."""
 
@@ -58,7 +65,7 @@ _REFUSED: Final = {
     KafkaError._UNKNOWN_TOPIC: "the topic is not there; make it, or say `create`",  # noqa: SLF001
 }
 
-
+log = structlog.stdlib.get_logger(__name__)
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 
@@ -88,6 +95,7 @@ class KafkaDeliverer:
         self._records = Records(definition, result, store)
         self._producer: Producer | None = None
         self._group: Any = None
+        self._committed_at_s: float | None = None
         self._failed: list[KafkaError] = []
 
     def position(self) -> int | None:
@@ -113,25 +121,47 @@ class KafkaDeliverer:
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the broker has it
         """See ``Deliverer``."""
+        self._transact(upto, rows)
+
+    def remember(self, position: int) -> bool:
+        """See ``Deliverer``: it is committed anew where that was long ago, or by an earlier process."""
+        committed_at_s = self._committed_at_s
+        if committed_at_s is None or time.monotonic() - committed_at_s > REMEMBERED_S:
+            self._transact(position, None)
+        return True
+
+    def _transact(self, position: int, rows: pl.DataFrame | None) -> None:
         producer = self._producer
         if producer is None:
             raise TargetUnavailable("the position is not known; it is asked for again")
         try:
             producer.begin_transaction()
-            self._send(producer, rows)
-            producer.send_offsets_to_transaction([TopicPartition(self._definition.topic, 0, upto)], self._group, ANSWER_S)
+            if rows is not None:
+                self._send(producer, rows)
+            producer.send_offsets_to_transaction([TopicPartition(self._definition.topic, 0, position)], self._group, ANSWER_S)
             producer.commit_transaction(ANSWER_S)
         except (KafkaException, BufferError) as error:
             # Whether it was committed the next question for the position tells.
-            self.close()
+            self._abort(producer)
             raise self._told(error) from error
         except BaseException:
-            self.close()
+            self._abort(producer)
             raise
+        self._committed_at_s = time.monotonic()
+
+    def _abort(self, producer: Producer) -> None:
+        """End a transaction that failed, so that readers of the topic do not wait for it, and close."""
+        try:
+            producer.abort_transaction(ABORT_S)
+        except KafkaException as error:
+            # It is over already, is being committed, or is another process's by now; else the broker ends it after ``TRANSACTION_S``.
+            log.debug("transaction_not_aborted", topic=self._definition.topic, error=self._shown(str(error))[:300])
+        finally:
+            self.close()
 
     def close(self) -> None:
         """See ``Deliverer``."""
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._committed_at_s = self._producer, None, None
         if producer is not None:
             producer.purge()
             producer.flush(1.0)
@@ -227,6 +257,10 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
         except KafkaException as error:
             raise self._told(error) from error
         return None
+
+    def remember(self, position: int) -> bool:  # noqa: ARG002 - the topic keeps none
+        """See ``Deliverer``."""
+        return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the headers say each number
         """See ``Deliverer``."""

@@ -14,7 +14,15 @@ from engine.definition.names import NAME_PATTERN
 from engine.errors import Problem
 
 FormatName = Literal["json", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
+SubjectStrategy = Literal["record_name", "topic_record_name"]
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_RECORD: Final = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
+_REGISTERED: Final = ("json", "avro", "protobuf")
+
+
+def _is_absent(value: object) -> bool:
+    """Whether a field is left out where a definition is stored: one of before it had this field is the same, and its delivery goes on."""
+    return value is None
 
 
 class DeliveredSide(Model):
@@ -35,8 +43,33 @@ class DeliveredSide(Model):
         description="An Avro schema or a `.proto` file; null: made of the columns.",
     )
     message: str = Field(default="", max_length=1_000, description="Of protobuf: which message of the file; empty: the first.")
+    subject_strategy: SubjectStrategy | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Of a registry: the subject of the schema. `record_name`: the record's full name; `topic_record_name`: the topic, - and "
+        "that name. Absent: the topic with -key or -value (Confluent's topic name strategy).",
+    )
+    record: str | None = Field(
+        default=None,
+        pattern=f"^{_RECORD}$",
+        max_length=255,
+        exclude_if=_is_absent,
+        description="Of a registry: full name of the record where its schema is made of the columns (the title of a JSON Schema).",
+        examples=["shop.orders.PricedOrder"],
+    )
     unwrapped: bool = Field(default=False, description="The one column stands alone, without an object or a record around it.")
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="Of delimited: what stands between columns.")
+
+    def faults(self, pointer: str) -> Iterator[Problem]:
+        """Yield what is wrong with how the schema is named."""
+        for name, said in (("subject_strategy", self.subject_strategy), ("record", self.record)):
+            if said is not None and (self.registry is None or self.format not in _REGISTERED):
+                yield Problem(f"{pointer}/{name}", "unsupported_option", f"`{name}` is of a schema in a registry; leave it out")
+        if self.record is not None and self.schema_ is not None:
+            yield Problem(f"{pointer}/record", "unsupported_option", "the `schema` has a name of its own; leave `record` out")
+        if self.subject_strategy is not None and self.record is None and self.schema_ is None:
+            detail = f"the subject strategy {self.subject_strategy} needs the record's full name; say `record`, or give `schema`"
+            yield Problem(f"{pointer}/record", "invalid_value", detail)
 
 
 class DeliveredValue(DeliveredSide):
@@ -85,6 +118,9 @@ class KafkaDelivery(DeliveryModel):
                 "/into/connector/topic", "invalid_value",
                 "the name of a topic has up to 249 letters, digits, dots, _ and -; write such a name",
             )  # fmt: skip
+        yield from self.value.faults("/into/connector/value")
+        if self.key is not None:
+            yield from self.key.faults("/into/connector/key")
         if self.key is not None and not key:
             yield Problem("/into/connector/key", "unsupported_option", "the result has no key; leave `key` out")
         if is_table and not key:

@@ -22,6 +22,7 @@ from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaKind, SchemaUnknown
 from engine.connectors.formats.registry.wire import HEADER
 from engine.connectors.formats.shapes import SchemaNotRead, Shape
+from engine.connectors.formats.text.json_schema_columns import fields_of_schema
 from engine.connectors.inferred import Fields, Inferred, nothing_found, proposed
 from engine.connectors.json_shapes import Unlike, fields_of
 from engine.connectors.kafka.definition import KafkaPlace, Side
@@ -145,6 +146,8 @@ def _protobuf(asked: _Asked) -> _Found:
 
 
 def _json(asked: _Asked) -> _Found:
+    if not asked.side.is_unwrapped and asked.side.registry is not None and (said := _json_schema(asked)) is not None:
+        return _Found(said)
     values = _values(asked)
     if not asked.side.is_unwrapped:
         objects = [value for value in values if isinstance(value, dict)]
@@ -152,6 +155,23 @@ def _json(asked: _Asked) -> _Found:
             raise nothing_found(f"none of the newest {asked.name}s is a JSON object")
         return _Found(_seen(lambda: fields_of(objects)))
     return _Found(None, next((declared for _, declared in _seen(lambda: fields_of({"it": each} for each in values))), None))
+
+
+def _json_schema(asked: _Asked) -> Fields | None:
+    """Return the properties that the registry's schema names; where it names no type, that of the newest records. None: it names none."""
+    try:
+        registered = _found_registered(asked, "JSON")
+    except SchemaUnknown:
+        return None  # JSON is read without its schema
+    if registered is None or registered.kind != "JSON":
+        return None
+    said: Fields | None = _read(lambda: fields_of_schema(registered.text, registered.references))
+    if said is None or not any(declared is None for _, declared in said) or not asked.payloads:
+        return said
+    objects = [value for value in _values(asked) if isinstance(value, dict)]
+    names = {name for name, declared in said if declared is None}
+    seen = dict(_seen(lambda: fields_of({name: each[name] for name in each.keys() & names} for each in objects)))
+    return [(name, declared or seen.get(name)) for name, declared in said]
 
 
 def _values(asked: _Asked) -> list[Any]:
@@ -213,20 +233,30 @@ def _changes(asked: _Asked, keys: Sequence[bytes], key: Sequence[str]) -> tuple[
 
 
 def _registered(asked: _Asked, kind: SchemaKind) -> RegisteredSchema:
-    """Return the schema of a side: the newest one of the topic's subject, as Confluent's clients name it, else that of the newest record."""
+    """Return the schema of a side; see ``_found_registered``."""
+    try:
+        found = _found_registered(asked, kind)
+    except SchemaUnknown as error:
+        raise nothing_found(str(error)) from error
+    if found is None:
+        raise nothing_found(
+            f"the registry has no subject '{asked.topic}-{asked.name}' of {kind.lower()}, and no {asked.name} of the topic names a schema"
+        )
+    return found
+
+
+def _found_registered(asked: _Asked, kind: SchemaKind) -> RegisteredSchema | None:
+    """Return the newest schema of the topic's subject, as Confluent's clients name it, else that of the newest record; None: there is none.
+
+    Raises:
+        SchemaUnknown: the registry does not have the one that the newest record names.
+    """
     store = store_of(asked.dsn, asked.side.registry)
     latest = store.latest(f"{asked.topic}-{asked.name}") if isinstance(store, Registry) else None
     if latest is not None and latest.kind == kind:
         return latest
     framed = [payload for payload in asked.payloads if len(payload) >= HEADER and payload[0] == 0]
-    if not framed:
-        raise nothing_found(
-            f"the registry has no subject '{asked.topic}-{asked.name}' of {kind.lower()}, and no {asked.name} of the topic names a schema"
-        )
-    try:
-        return store.by_number(int.from_bytes(framed[-1][1:HEADER], "big"))
-    except SchemaUnknown as error:
-        raise nothing_found(str(error)) from error
+    return store.by_number(int.from_bytes(framed[-1][1:HEADER], "big")) if framed else None
 
 
 def _read(work: Callable[[], Any]) -> Any:

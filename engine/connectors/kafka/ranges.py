@@ -53,7 +53,7 @@ class Topic:
         Raises:
             SourceUnavailable: it cannot be read now.
         """
-        with self._told(), asking(self.dsn, self.place) as client:
+        with self.told(), asking(self.dsn, self.place) as client:
             yield client
 
     def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[RangePart]:
@@ -67,7 +67,7 @@ class Topic:
             found: list[Fetched] = []
             position, count, size = start, 0, 0
             is_overtaken = False
-            with self._told(), taking(self.dsn, self.place, self.wanted, partition, start) as taker:
+            with self.told(), taking(self.dsn, self.place, self.wanted, partition, start) as taker:
                 while position < end and count < PIECE_RECORDS and size < PIECE_BYTES:
                     try:
                         taken = taker.take(partition, position, end, PIECE_RECORDS - count)
@@ -108,7 +108,12 @@ class Topic:
         return stop
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def told(self) -> Iterator[None]:
+        """Say in an error what the broker's refusals mean to a query.
+
+        Raises:
+            SourceUnavailable: see there.
+        """
         try:
             yield
         except TopicMissing as error:

@@ -21,6 +21,7 @@ from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.definition import HEADER, KafkaPlace
+from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
 from engine.connectors.kafka.heads import known_id, note
 from engine.connectors.kafka.kept import Keeper, Reference, recalled
@@ -94,6 +95,8 @@ class _Seen:
         dated: partition and start of a chunk → the chunk.
         keeper: of what was fetched to date it.
         split_from: by partition, where the batch before began.
+        epochs: by partition, its leader's at the last look.
+        checked: by partition, under which epoch what was read so far is known to be there still.
     """
 
     asked_at: float = 0.0
@@ -102,6 +105,8 @@ class _Seen:
     dated: dict[tuple[int, int], _DatedChunk] = field(default_factory=dict)
     keeper: Keeper = field(default_factory=Keeper)
     split_from: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    checked: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,7 @@ class KafkaReader(UsualAnswers):
         seen = self._seen
         with self._topic.asked() as client:
             partitions = client.partitions()
-            ends = client.ends(partitions)
+            ends, seen.epochs = client.ends_and_epochs(partitions)
             is_due = time.monotonic() - seen.asked_at > LOW_S or {*seen.lows} != {*ends}
             if is_due:
                 seen.lows, found_id = client.lows(partitions), client.topic_id()
@@ -238,10 +243,34 @@ class KafkaReader(UsualAnswers):
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
         """See ``FeedReader``."""
-        text = (
-            f"topic {self.place.topic!r}, partition {partition} was read up to {position}, and now ends at {end}: a broker that lacked records "
-            "became its leader (unclean election), or the topic was made again"
-        )
+        return self._gone(f"partition {partition} was read up to {position}, and now ends at {end}", is_committed=is_committed)
+
+    def epochs(self) -> Mapping[int, int]:
+        """See ``FeedReader``: those of the partitions' leaders."""
+        return dict(self._seen.epochs)
+
+    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
+        """See ``FeedReader``. Where a partition has a new leader, the last record before the position is looked at."""
+        seen = self._seen
+        for partition, known in epochs.items():
+            position, epoch = positions.get(partition, 0), seen.epochs.get(partition, known)
+            low = seen.lows.get(partition, 0)
+            if epoch <= known or position <= low or seen.checked.get(partition) == epoch:
+                continue
+            with self._topic.told():
+                found = epoch_before(self.dsn, self.place, partition, low, position)
+            if found is not None and found > known:
+                text = (
+                    f"partition {partition} was read up to {position} under leader epoch {known}, and the record before that now has epoch "
+                    f"{found}: other records have taken its place"
+                )
+                raise self._gone(text, is_committed=committed.get(partition, 0) >= position)
+            seen.checked[partition] = epoch
+
+    def _gone(self, text: str, *, is_committed: bool) -> EngineError:
+        """Return the error about records that were read and are gone."""
+        why = "a broker that lacked records became its leader (unclean election), or the topic was made again"
+        text = f"topic {self.place.topic!r}, {text}: {why}"
         if is_committed:
             return DataInvalid(
                 f"{text}. Results rest on records that are gone. Begin anew without state: "

@@ -55,10 +55,11 @@ class Taker:
     Args:
         fetcher: of a topic.
         troubles: what goes wrong with brokers is noted there.
+        fetch_bytes: of one answer of a broker, as the fetcher asks for it.
     """
 
-    def __init__(self, fetcher: Fetcher, troubles: Troubles) -> None:
-        self._fetcher, self._troubles = fetcher, troubles
+    def __init__(self, fetcher: Fetcher, troubles: Troubles, fetch_bytes: int) -> None:
+        self._fetcher, self._troubles, self.fetch_bytes = fetcher, troubles, fetch_bytes
         self._lanes: dict[int, _Fetching] = {}
         self.made_at = self._used_at = time.monotonic()
 

@@ -14,6 +14,7 @@ _DENIED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION,  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED,
 }  # fmt: skip
+_AWAY: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}  # noqa: SLF001
 OUT_OF_RANGE: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
 UNIMPORTANT: Final = {KafkaError.GROUP_AUTHORIZATION_FAILED}
 """No group is used: positions are the service's."""
@@ -68,7 +69,8 @@ class Troubles:
             return TopicMissing(self._topic)
         if error.code() in _DENIED or any(noted.code() in _DENIED for noted in self._noted):
             return TopicDenied(self.text(error) + self.why())
-        return SourceUnavailable(f"topic {self._topic!r}: {failing}: {self.text(error)}{self.why()}")
+        away = "no broker can be reached: " if error.code() in _AWAY else ""
+        return SourceUnavailable(f"topic {self._topic!r}: {failing}: {away}{self.text(error)}{self.why()}")
 
     def silent(self, failing: str) -> Exception:
         """Return what to raise where no answer came."""

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import polars as pl
+import pytest
 
-from app.domain.record_json import encode_records
+from app.domain.record_json import FEW_ROWS, encode_keyed, encode_records
 from engine.definition.types import Schema, parse_type
 
 
@@ -69,3 +71,43 @@ def test_a_record_without_a_value_is_marked() -> None:
         '{"$offset":0,"$event_time_ms":5,"id":"a","n":1}',
         '{"$offset":1,"$event_time_ms":5,"$op":"delete","id":"b","n":null}',
     ]
+
+
+KINDS = (
+    "bigint",
+    "int",
+    "boolean",
+    "string",
+    "double",
+    "decimal(6,3)",
+    "timestamp",
+    "date",
+    "bytes",
+    "array<string>",
+    "struct<a:int>",
+)
+VALUES: dict[str, list[object]] = {
+    "bigint": [2**53 + 1, -1, None],
+    "int": [0, None, 7],
+    "boolean": [True, None, False],
+    "string": ['a"b\\c\n\r\t\b\f\x00\x1f\x7f/é\u2028😀', None, ""],
+    "double": [1e16, 0.1, None],
+    "decimal(6,3)": [Decimal("0.000"), None, Decimal("-1.500")],
+    "timestamp": [datetime(2013, 1, 1, tzinfo=UTC), None, datetime(2013, 1, 1, microsecond=5, tzinfo=UTC)],
+    "date": [date(2013, 1, 1), None, date(1, 1, 1)],
+    "bytes": [b"\x00\xff", None, b""],
+    "array<string>": [["a", None], None, []],
+    "struct<a:int>": [{"a": 1}, None, {"a": None}],
+}
+
+
+@pytest.mark.parametrize("has_text_numbers", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_records_are_written_like_many(kind: str, has_text_numbers: bool) -> None:
+    columns = schema(**{'k"': "string", "v": kind})
+    few = frame(**{'k"': pl.Series(["x", None, "z"]), "v": pl.Series(VALUES[kind], dtype=columns["v"].polars)})
+    many = pl.concat([few] * FEW_ROWS)
+    keys, rows = encode_keyed(few, columns, ('k"',), has_text_numbers=has_text_numbers)
+    wanted_keys, wanted = encode_keyed(many, columns, ('k"',), has_text_numbers=has_text_numbers)
+    assert keys * FEW_ROWS == wanted_keys
+    assert rows * FEW_ROWS == wanted

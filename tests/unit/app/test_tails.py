@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ import pytest
 from app.errors import Unavailable
 from app.store.bell import Bell
 from app.store.change_log import Item, Stretch
+from app.store.change_news import News
 from app.store.lookout import Lookout
 from app.store.tail import KEPT_CHARS, KEPT_ITEMS, Tail
 
@@ -24,12 +25,13 @@ class Log:
     id = "log"
     rings: UUID | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_long: bool = True) -> None:
         self.items: list[Item] = []
         self.is_gone = False
         self.fault: Exception | None = None
         self.unreadable: Exception | None = None
         self.most: int | None = None
+        self.is_long = is_long
         self.read: list[str] = []
         self.looks = 0
 
@@ -45,6 +47,15 @@ class Log:
     async def heads_of(connection: Any, sources: Sequence[Log]) -> list[list[tuple[int, int]]]:
         return [source.heads() for source in sources]
 
+    @staticmethod
+    async def news_of(connection: Any, sources: Sequence[Log], ends: Sequence[Sequence[int]]) -> list[News]:
+        return [News(source.heads(), source.little(*end)) for source, end in zip(sources, ends, strict=True)]
+
+    def little(self, end: int) -> Callable[[], Stretch] | None:
+        if self.is_long or self.is_gone or end == len(self.items):
+            return None
+        return lambda: self._stretch(end, len(self.items))
+
     def heads(self) -> list[tuple[int, int]]:
         self.looks += 1
         if self.fault is not None:
@@ -52,6 +63,9 @@ class Log:
         return [] if self.is_gone else [(0, len(self.items))]
 
     async def stretch(self, connection: Any, partition: int, start: int, end: int) -> Stretch:
+        return self._stretch(start, end)
+
+    def _stretch(self, start: int, end: int) -> Stretch:
         if self.unreadable is not None:
             raise self.unreadable
         end = end if self.most is None else min(end, start + self.most)
@@ -62,7 +76,7 @@ class Log:
 @asynccontextmanager
 async def running(*logs: Log) -> AsyncIterator[list[Tail]]:
     tails = [Tail(log, [len(log.items)]) for log in logs]
-    lookout = Lookout(logs[0], Bell(""))  # type: ignore[arg-type]
+    lookout = Lookout(logs[0], logs[0], Bell(""))  # type: ignore[arg-type]
     for tail in tails:
         lookout.add(tail)
     task = asyncio.create_task(lookout.run())
@@ -78,8 +92,9 @@ async def taken_from(tail: Tail, offset: int, limit: int = 100_000) -> Stretch:
     return stretch
 
 
-async def test_what_comes_is_taken_by_offset_and_limit() -> None:
-    log = Log()
+@pytest.mark.parametrize("is_long", [True, False])
+async def test_what_comes_is_taken_by_offset_and_limit(is_long: bool) -> None:
+    log = Log(is_long=is_long)
     log.append("old")
     async with running(log) as (tail,):
         log.append("a", "b", "c")
@@ -106,8 +121,9 @@ async def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> 
         assert len((await taken_from(tail, len(log.items) - KEPT_ITEMS)).items) == KEPT_ITEMS
 
 
-async def test_followers_learn_that_the_log_is_gone() -> None:
-    log = Log()
+@pytest.mark.parametrize("is_long", [True, False])
+async def test_followers_learn_that_the_log_is_gone(is_long: bool) -> None:
+    log = Log(is_long=is_long)
     async with running(log) as (tail,):
         log.is_gone = True
         while not tail.is_gone:
@@ -125,7 +141,7 @@ async def test_a_fault_of_ours_reaches_the_followers_instead_of_silence() -> Non
 
 
 async def test_all_logs_that_are_due_are_looked_at_together() -> None:
-    logs = [Log(), Log(), Log()]
+    logs = [Log(is_long=False), Log(is_long=False), Log(is_long=False)]
     async with running(*logs) as tails:
         for place, log in enumerate(logs):
             log.append(f"of {place}")
@@ -150,8 +166,9 @@ async def test_a_log_with_much_that_is_new_keeps_nobody_waiting() -> None:
 
 
 @pytest.mark.parametrize("fault", [ZeroDivisionError(), psycopg.ProgrammingError("no such column"), Unavailable("busy", "it is")])
-async def test_what_cannot_be_read_ends_its_own_followers_alone(fault: Exception) -> None:
-    good, bad, better = Log(), Log(), Log()
+@pytest.mark.parametrize("is_long", [True, False])
+async def test_what_cannot_be_read_ends_its_own_followers_alone(fault: Exception, is_long: bool) -> None:
+    good, bad, better = Log(is_long=is_long), Log(is_long=is_long), Log(is_long=is_long)
     async with running(good, bad, better) as (tail, broken, other):
         bad.unreadable = fault
         for log in (good, bad, better):

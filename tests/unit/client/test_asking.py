@@ -281,6 +281,7 @@ def calls(client: Client) -> Iterator[Callable[[], Any]]:
     yield lambda: list(client.tables())
     yield lambda: client.sql("SHOW STREAMS;")
     yield lambda: list(client.push("SELECT 1 EMIT CHANGES;"))
+    yield lambda: client.compare([])
     yield lambda: client.call("GET", "/v1/version")
     yield lambda: _opened(client)
     yield lambda: client.queries.create({})

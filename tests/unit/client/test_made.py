@@ -27,7 +27,7 @@ def test_the_blocking_half_and_the_answers_are_made_of_what_is_there_now() -> No
 
 def test_client_and_service_have_one_version() -> None:
     assert slackwater.__version__ == __version__
-    assert "slackwater-client" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert "slackwater-client[cli]" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 
 
 def test_importing_it_brings_no_library_that_it_does_not_need() -> None:

@@ -23,7 +23,7 @@ VALUES = [
 ]  # fmt: skip
 SHAPES = [
     '{"k":"a","v":%s}', '{"v":%s}', '{"v":1,"v":%s}', '{"k":"a","\\u0076":%s}', ' {"k":"a","v":%s} ', '{"k":"a","v":%s,"$op":"delete"}',
-    '{"k":"a","v":%s,"zz":[1]}',
+    '{"k":"a","v":%s,"zz":[1]}', '{"k":"a","v":%s,"zz":[{"x":NaN}]}', '{"k":"a","v":%s,"zz":"x:NaN"}',
 ]  # fmt: skip
 OTHERS = [
     "null",
@@ -61,6 +61,19 @@ def test_a_record_among_many_is_judged_as_it_is_alone(kind: str) -> None:
         if text.startswith('{"k":"a","v":'):  # as the others do
             assert judged([*fine[: FEW_ALIKE + 1], line], declared, FEW_ALIKE + 1) == alone, text
         assert judged([*fine, line], declared, len(fine)) == alone, text
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "[1, NaN]", '{"x": {"y": Infinity}}'])
+@pytest.mark.parametrize("lines", [1, FEW_LINES + 1, FEW_ALIKE + 1])
+def test_what_json_does_not_have_is_refused_also_in_a_field_that_nobody_asks_for(lines: int, value: str) -> None:
+    declared = relation({"k": "string"})
+    bad = b'{"k":"a","other":%s}' % value.encode()
+    chunk = b"\n".join([b'{"k":"b","other":1.5}'] * lines + [bad, b'{"k":"c","other":1e400}', b'{"k":"d","other":"NaN"}'])
+    raw, rejects, _ = parse_lines(chunk, declared, "ignore")
+    assert rejects.select("offset", "reason").rows() == [(lines, "malformed_json")]
+    assert "'other'" in rejects["detail"][0]
+    assert raw["k"].to_list()[-2:] == ["c", "d"]
+    assert raw.height == lines + 2
 
 
 def test_a_whole_number_beyond_a_decimals_digits_is_refused_and_never_reaches_a_table() -> None:

@@ -51,6 +51,13 @@ def test_a_topics_id_that_does_not_come_in_time_is_asked_for_again(monkeypatch: 
         client.topic_id()
 
 
+def test_a_broker_that_is_away_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
+    monkeypatch.setattr(clients, "ANSWER_S", 0.5)
+    with pytest.raises(SourceUnavailable, match="topic 't': its partitions cannot be asked for: no broker can be reached"):
+        client.partitions()
+
+
 def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
     found = library()
     assert found is not None

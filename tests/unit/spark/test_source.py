@@ -134,6 +134,41 @@ def test_positions_and_clock_move_together() -> None:
     assert latest(planner, offset) is offset
 
 
+class Elected(FakeFeed):
+    """A feed whose log has an epoch, and whose records before ``replaced`` are others since epoch 2."""
+
+    epoch = 1
+    replaced = 0
+
+    def epochs(self) -> Mapping[int, int]:
+        return {0: self.epoch}
+
+    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
+        if epochs[0] < 2 <= self.epoch and positions[0] > self.replaced:
+            raise SourceUnavailable(f"{positions[0]} was read, {committed[0]} is committed")
+
+
+def test_epochs_are_kept_with_the_positions_that_were_read_under_them() -> None:
+    feed = Elected(Feed("log:a", "log", "a"), {0: 30})
+    planner = a_planner(feed, a_feed("b", p0=10))
+    first = latest(planner, planner.start)
+    assert first["epochs"] == {"log:a": {"0": 1}}
+    feed.epoch, feed.length, feed.replaced = 2, {0: 50}, 30
+    second = latest(planner, json.loads(json.dumps(first)))
+    assert (second["feeds"]["log:a"], second["epochs"]) == ({"0": 50}, {"log:a": {"0": 2}})
+    feed.replaced = 20
+    assert latest(planner, second) is second
+    with pytest.raises(SourceUnavailable, match="30 was read, 0 is committed"):
+        latest(planner, first)
+
+
+def test_a_cursor_from_before_there_were_epochs_is_taken_as_it_is() -> None:
+    feed = Elected(Feed("log:a", "log", "a"), {0: 30})
+    feed.epoch = 7
+    planner = a_planner(feed)
+    assert latest(planner, {"feeds": {"log:a": {"0": 10}}, "now_ms": 1})["epochs"] == {"log:a": {"0": 7}}
+
+
 def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
     feed = a_feed("a", p0=30)
     before = latest(first := a_planner(feed), first.start)

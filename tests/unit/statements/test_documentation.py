@@ -1,4 +1,4 @@
-"""The statements of docs/sql.md can be read, and mean something."""
+"""The statements of docs/reference/sql.md can be read, and mean something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.statements.reading import read_of
 from engine.statements.session import Session
 from tests.conftest import ROOT
 
-BLOCKS = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/sql.md").read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/reference/sql.md").read_text(), re.DOTALL)
 
 
 def test_every_example_of_the_documentation_is_a_script_that_binds() -> None:

@@ -25,14 +25,21 @@ _LEAVES: Final[dict[str, Any]] = {
 """Times and timestamps keep their microseconds."""
 
 
-def derived_schema(columns: Schema, name: str, *, is_key: bool) -> str:
+def derived_schema(columns: Schema, name: str, *, is_key: bool, full_name: str = "") -> str:
     """Return the schema of a record with these columns; of values each may be null, of keys none.
+
+    Args:
+        columns: of the record.
+        name: of what the record's name is made.
+        is_key: it is a key.
+        full_name: the record's name with its namespace, instead of ``name``.
 
     Raises:
         FormatInvalid: a column's name is none in Avro.
     """
-    record = _Deriving().record(tuple(columns.items()), _NO_LETTER.sub("_", name) or "Record", is_optional=not is_key)
-    return json.dumps(record, separators=(",", ":"))
+    space, _, own = full_name.rpartition(".")
+    record = _Deriving().record(tuple(columns.items()), own or _NO_LETTER.sub("_", name) or "Record", is_optional=not is_key)
+    return json.dumps({**record, "namespace": space} if space else record, separators=(",", ":"))
 
 
 class _Deriving:

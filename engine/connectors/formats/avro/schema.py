@@ -257,6 +257,16 @@ class _Reading:
                 self._collect(each.get("type"), space, depth + 1)
 
 
+def full_name_of(text: str) -> str:
+    """Return the name of a schema with its namespace, by which subjects may be named; empty: it has none."""
+    try:
+        schema = _loaded(text)
+    except SchemaNotRead:
+        return ""
+    name, space = (schema.get("name"), schema.get("namespace")) if isinstance(schema, dict) else (None, None)
+    return _full_name(name, space if isinstance(space, str) else "") if isinstance(name, str) else ""
+
+
 def _full_name(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 

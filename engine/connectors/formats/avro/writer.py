@@ -70,7 +70,9 @@ def avro_writer(config: SideConfig, store: SchemaStore) -> Writer:
     """
     text = config.schema
     if text is None:
-        text = derived_schema(config.columns, config.subject or f"{config.side}_record", is_key=config.side == "key")
+        text = derived_schema(
+            config.columns, config.subject or f"{config.side}_record", is_key=config.side == "key", full_name=config.record
+        )
     try:
         schema = parse_schema(text, [each for _, each in config.references])
     except SchemaNotRead as error:

@@ -87,14 +87,15 @@ def protobuf_writer(config: SideConfig, store: SchemaStore) -> Writer:
     """
     if config.schema is not None:
         raise FormatInvalid("schema: results are written as protobuf with a message derived from their columns; leave it out")
-    text = derived_proto(config.columns, _NO_LETTER.sub("_", config.subject) or f"{config.side}_record")
+    space, _, own = config.record.rpartition(".")
+    text = derived_proto(config.columns, own or _NO_LETTER.sub("_", config.subject) or f"{config.side}_record", space)
     inner = ProtobufWriter(config.columns, parse_message(message_of(compile_proto(text))))
     return RegisteredProtobufWriter(inner, text, config.subject, store) if config.has_registry else inner
 
 
-def derived_proto(columns: Schema, name: str) -> str:
+def derived_proto(columns: Schema, name: str, package: str = "") -> str:
     """Return a file with a message of these columns; each may be absent."""
-    lines = ['syntax = "proto3";', 'import "google/protobuf/timestamp.proto";']
+    lines = ['syntax = "proto3";', *([f"package {package};"] if package else []), 'import "google/protobuf/timestamp.proto";']
     return "\n".join([*lines, *_message(columns.items(), name if _NAME.fullmatch(name) else f"_{name}")]) + "\n"
 
 

@@ -21,7 +21,7 @@ from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.formats.registry.wire import at_places, read_apart, rejoined
 from engine.connectors.formats.settling import settled
 from engine.connectors.json_reading import JsonReader
-from engine.connectors.json_records import parse_lines, parse_objects
+from engine.connectors.json_records import known_names, parse_lines, parse_objects
 from engine.definition.relations import EventTimeUnit
 from engine.definition.types import BIGINT, TIMESTAMP, Schema
 from engine.plan.model import RelationSchema
@@ -47,7 +47,7 @@ class JsonSideReader:
         self._unit = config.time_unit
         counted = config.columns if self._unit == "ms" else _counted(config.columns)
         self._relation = bare_relation(counted)
-        self._json = JsonReader(counted.types)
+        self._json = JsonReader(counted.types, known_names(self._relation))
 
     def read(self, payloads: pl.Series) -> Read:
         found = self._read(payloads)

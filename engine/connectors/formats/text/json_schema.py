@@ -21,9 +21,18 @@ _LEAVES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def json_schema_of(columns: Schema) -> str:
+def json_schema_of(columns: Schema, title: str = "") -> str:
     """Return the schema of an object with these columns, any of which may be null."""
-    return json.dumps(_object(columns.items()), separators=(",", ":"))
+    return json.dumps(({"title": title} if title else {}) | _object(columns.items()), separators=(",", ":"))
+
+
+def title_of(text: str) -> str:
+    """Return the title of a schema, by which subjects may be named; empty: it has none."""
+    try:
+        title = json.loads(text).get("title")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return title if isinstance(title, str) else ""
 
 
 def _object(fields: tuple[tuple[str, ColumnType], ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Writes JSON objects, whole columns at a time: bytes are base64, decimals numbers, times and timestamps as in posted records."""
+"""Writes JSON objects, whole columns at a time: bytes are base64, decimals, times and timestamps as in posted records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class RegisteredJsonWriter:
 
     def __init__(self, config: SideConfig, store: SchemaStore) -> None:
         self._inner = JsonWriter(config.columns, is_bare=config.is_unwrapped)
-        self._schema = RegisteredSchema(0, "JSON", config.schema or json_schema_of(config.columns), config.references)
+        self._schema = RegisteredSchema(
+            0, "JSON", config.schema or json_schema_of(config.columns, config.record), config.references
+        )
         self._subject = config.subject
         self._store = store
 

@@ -14,14 +14,11 @@ import polars as pl
 import pyarrow as pa
 
 from engine.connectors.byte_words import I64
-from engine.connectors.json_records import are_decimals_fit, arrow_table
+from engine.connectors.json_records import are_decimals_fit, arrow_table, has_no_numbers
 from engine.definition.types import ColumnType, Schema
 
 _PLAIN_NAME: Final = re.compile(r"\w+")
 _ESCAPED_NAME: Final = re.compile(rb'\\u[0-9A-Fa-f]{4}[^"]*"[ \t]*:')
-_NO_JSON: Final = re.compile(rb"[:,\[][ \t]*-?(?:NaN|Inf)")
-"""What Arrow takes for numbers, and JSON does not have; also where nobody asks for it."""
-
 _MOST_DIGITS: Final = 300
 _FEW_DIGITS: Final = 16
 _GREAT_EXPONENT: Final = re.compile(rb"[eE][+-]?[0-9]{16}")
@@ -60,7 +57,7 @@ def read_objects(chunk: bytes, starts: I64, columns: Schema) -> pl.DataFrame | N
         table = arrow_table(chunk, schema, "ignore")
     except pa.ArrowException:
         return None
-    if table.num_rows != len(starts) or any(form.search(chunk) for form in (_ESCAPED_NAME, _NO_JSON)) or _has_great_number(chunk):
+    if table.num_rows != len(starts) or _ESCAPED_NAME.search(chunk) or has_no_numbers(chunk) or _has_great_number(chunk):
         return None
     read = cast("pl.DataFrame", pl.from_arrow(table))
     frame = read.select(pl.col(spelled[name]).alias(name) for name in columns.names)

@@ -1,0 +1,54 @@
+"""Shell completion of names: of queries, streams and tables, asked of the service. Where that is away there are none, and nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import typer
+
+from slackwater.blocking.client import Client
+from slackwater.cli.failing import Misused
+from slackwater.cli.opened import opened
+from slackwater.errors import SlackwaterError
+from slackwater.requests import Retries
+
+PATIENCE_S: Final = 2.0
+"""Somebody has pressed Tab and waits."""
+
+
+def _asked(context: typer.Context, kinds: Iterable[str], incomplete: str) -> list[str]:
+    try:
+        service = opened(context).service
+        with Client(service.url, api_key=service.key or "", timeout=PATIENCE_S, retries=Retries(attempts=1)) as client:
+            return [name for name in _names(client, kinds) if name.startswith(incomplete)]
+    except (SlackwaterError, Misused):
+        return []
+
+
+def _names(client: Client, kinds: Iterable[str]) -> Iterator[str]:
+    seen: dict[str, None] = {}
+    for kind in kinds:
+        match kind:
+            case "query":
+                seen |= dict.fromkeys(each.name for each in client.queries.list() if not each.internal)
+            case "stream":
+                seen |= dict.fromkeys(each.name for each in client.streams())
+            case _:
+                seen |= dict.fromkeys(each.name for each in client.tables())
+    yield from seen
+
+
+def queries(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a query."""
+    return _asked(ctx, ("query",), incomplete)
+
+
+def relations(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a stream or a table."""
+    return _asked(ctx, ("stream", "table"), incomplete)
+
+
+def everything(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a query, a stream or a table."""
+    return _asked(ctx, ("query", "stream", "table"), incomplete)

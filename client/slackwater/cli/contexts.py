@@ -1,0 +1,180 @@
+"""Contexts: services by name, each with its URL and its key, kept in one file that only its owner can read.
+
+Which service a command speaks to is decided here, and nowhere else: ``--url`` and ``--key``, then the environment, then a context.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from slackwater.cli.failing import Misused
+from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, DEFAULT_URL, URL_VARIABLE
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_OWNER_ONLY: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One service.
+
+    Attributes:
+        url: where it answers.
+        key: sent with every request; None: none is.
+    """
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All contexts of a user, and the one in use."""
+
+    by_name: Mapping[str, Context] = field(default_factory=dict)
+    current: str | None = None
+
+    def named(self, name: str) -> Context:
+        """Return a context.
+
+        Raises:
+            Misused: there is none of this name.
+        """
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise Misused(
+                f"there is no context '{name}' (there are: {known})", f"make it: slackwater context add {name} --url URL"
+            )
+        return self.by_name[name]
+
+    def with_context(self, name: str, context: Context) -> Contexts:
+        """Return them with one added or replaced; the first one is in use."""
+        if _NAME.fullmatch(name) is None:
+            raise Misused(f"{name!r} is no name of a context", "use letters, digits, '.', '_' and '-', such as prod")
+        return Contexts({**self.by_name, name: context}, self.current or name)
+
+    def without(self, name: str) -> Contexts:
+        """Return them without one."""
+        self.named(name)
+        rest = {other: context for other, context in self.by_name.items() if other != name}
+        return Contexts(rest, None if self.current == name else self.current)
+
+    def using(self, name: str) -> Contexts:
+        """Return them with another one in use."""
+        self.named(name)
+        return replace(self, current=name)
+
+
+class ContextFile:
+    """The file that keeps contexts. Every write replaces it whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Contexts:
+        """Return what it holds; nothing where there is no file.
+
+        Raises:
+            Misused: it cannot be read, or others can read it although it has keys.
+        """
+        try:
+            with self.path.open(encoding="utf-8") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                found = json.load(file)
+            contexts = {name: Context(str(each["url"]), each.get("key")) for name, each in found["contexts"].items()}
+            current = found.get("current")
+        except FileNotFoundError:
+            return Contexts()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Misused(f"{self.path} cannot be read: {error}", "mend it, or remove it and add your contexts again") from error
+        if os.name == "posix" and mode & 0o077 and any(each.key for each in contexts.values()):
+            raise Misused(f"{self.path} has keys, and others can read it (mode {mode:o})", f"chmod 600 {self.path}")
+        return Contexts(contexts, current if current in contexts else None)
+
+    def write(self, contexts: Contexts) -> None:
+        """Replace the file; only its owner can read it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        body = {
+            "current": contexts.current,
+            "contexts": {
+                name: {"url": each.url, **({} if each.key is None else {"key": each.key})}
+                for name, each in contexts.by_name.items()
+            },
+        }
+        beside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        try:
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "w", encoding="utf-8") as file:
+                json.dump(body, file, indent=2)
+                file.write("\n")
+            beside.replace(self.path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options of a command say of the service; None: nothing."""
+
+    url: str | None = None
+    key: str | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The service that a command speaks to.
+
+    Attributes:
+        origin: what has named it, for people.
+    """
+
+    url: str
+    key: str | None = field(repr=False)
+    origin: str
+
+
+def chosen(asked: Asked, environment: Mapping[str, str], file: ContextFile) -> Service:
+    """Decide which service is meant.
+
+    An option counts before the environment, and that before the context in use. The key of a context goes to the context's own URL alone:
+    who names another one has to give a key for it.
+
+    Raises:
+        Misused: there is no such context, or the URL is none.
+    """
+    url, url_origin = _first((asked.url, "--url"), (environment.get(URL_VARIABLE), URL_VARIABLE))
+    key, _ = _first((asked.key, "--key"), (environment.get(API_KEY_VARIABLE), API_KEY_VARIABLE))
+    if asked.context is not None and asked.url is not None:
+        raise Misused("--url and --context both name a service", "give one of them")
+    if url is None or asked.context is not None:
+        contexts = file.read()
+        name, _ = _first(
+            (asked.context, "--context"), (environment.get(CONTEXT_VARIABLE), CONTEXT_VARIABLE), (contexts.current, "")
+        )
+        if name is not None:
+            found = contexts.named(name)
+            return Service(_checked(found.url), key or found.key, f"context {name}")
+    return Service(_checked(url or DEFAULT_URL), key, url_origin or "the default")
+
+
+def _first(*given: tuple[str | None, str]) -> tuple[str | None, str | None]:
+    return next(((value, origin) for value, origin in given if value), (None, None))
+
+
+def _checked(url: str) -> str:
+    if re.match(r"https?://[^/]", url) is None:
+        raise Misused(f"{url!r} is no URL of a service", "give one such as http://127.0.0.1:8080")
+    return url.rstrip("/")
+
+
+def shown(name: str, context: Context, *, is_current: bool) -> dict[str, Any]:
+    """Return a context as it may be shown: never its key."""
+    return {"name": name, "current": is_current, "url": context.url, "key": context.key is not None}

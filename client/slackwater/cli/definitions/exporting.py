@@ -1,0 +1,146 @@
+"""What the service has, as files: ``slackwater export``. Applied again they change nothing; that is asked of the service, not assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from slackwater.answer_list import QueryAnswer, RelationAnswer
+from slackwater.blocking.client import Client
+
+USUAL: Final[Mapping[str, Any]] = {
+    "dialect": "standard",
+    "start": "earliest",
+    "tasks": 4,
+    "desired_state": "running",
+    "suppress": {"mode": "none", "limit": None, "buffer": None, "event_driven": False},
+    "late_records": {"max_rows": 100_000, "retention": "7d"},
+    "max_future_skew": "1d",
+    "on_bad_record": "reject",
+    "conflict": "latest_arrival",
+    "materialize": False,
+    "materialize_open": False,
+    "read_only": False,
+    "unversioned_ok": False,
+    "history": "latest",
+    "event_driven": False,
+}
+"""What a definition says where nothing was said, by name.
+
+A wrong entry makes no wrong file: a file that would change something is written whole.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One file.
+
+    Attributes:
+        path: below the directory.
+    """
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    kind: str
+    name: str
+    definition: dict[str, Any]
+
+    def body(self, definition: Mapping[str, Any]) -> dict[str, Any]:
+        return {"kind": self.kind, "name": self.name, "definition": definition}
+
+
+def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = False) -> list[Exported]:
+    """Return the files of everything that the service has, without what it makes by itself.
+
+    Args:
+        client: of the service.
+        patterns: of names; none: all.
+        as_sql: queries as statements, where these say the same.
+    """
+    found = [each for each in _everything(client) if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+    if not found:
+        return []
+    short = [each.body(_short(each.definition)) for each in found]
+    is_same = _unchanged(client, short)
+    statements = _statements(client, found) if as_sql else {}
+    files: list[Exported] = []
+    for place, each in enumerate(found):
+        if each.name in statements and each.kind == "query":
+            files.append(Exported(Path("queries") / f"{each.name}.sql", statements[each.name]))
+            continue
+        folder = {"stream": "streams", "table": "tables", "query": "queries"}[each.kind]
+        definition = short[place]["definition"] if place in is_same else each.definition
+        files.append(Exported(Path(folder) / f"{each.name}.yaml", yaml_of(each.kind, each.name, definition)))
+    return files
+
+
+def _unchanged(client: Client, wanted: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the places of those that would change nothing."""
+    return {item.index for item in client.compare(wanted).items if item.action == "no_op"}
+
+
+def _statements(client: Client, found: Sequence[_Found]) -> dict[str, str]:
+    """Return queries as statements: of those that mean the same to the letter, and run, for SQL does not say that they shall not."""
+    texts = {
+        each.name: client.query(each.name).info()
+        for each in found
+        if each.kind == "query" and "desired_state" not in each.definition
+    }
+    written = {name: (info.statement or info.sql).rstrip(";") + ";\n" for name, info in texts.items()}
+    if not written:
+        return {}
+    places = _unchanged(client, [{"kind": "sql", "sql": text} for text in written.values()])
+    return {name: text for place, (name, text) in enumerate(written.items()) if place in places}
+
+
+def _everything(client: Client) -> Iterator[_Found]:
+    relations: list[RelationAnswer] = [*client.streams(), *client.tables()]
+    for relation in relations:
+        if relation.origin == "source":
+            yield _Found(relation.kind, relation.name, dict(relation.definition))
+    queries: list[QueryAnswer] = [each for each in client.queries.list() if not each.internal]
+    for query in queries:
+        body = {name: value for name, value in query.definition.items() if name != "name"}
+        if (
+            body.get("desired_state") == "running"
+        ):  # the usual wish: a file that leaves it open lets whoever pauses a query pause it
+            del body["desired_state"]
+        yield _Found("query", query.name, body)
+
+
+def _short(value: Any) -> Any:
+    """Leave out what says nothing: nulls, empty lists and the usual."""
+    if isinstance(value, Mapping):
+        kept = {name: each for name, each in value.items() if each is not None or name == "max_future_skew"}
+        kept = {name: each for name, each in kept.items() if each not in ([], {}) and (name not in USUAL or each != USUAL[name])}
+        return {name: _short(each) for name, each in kept.items()}
+    return [_short(each) for each in value] if isinstance(value, list) else value
+
+
+def yaml_of(kind: str, name: str, definition: Mapping[str, Any]) -> str:
+    """Return a definition as a document of YAML."""
+    document = {kind: name, **definition}
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks; words that older YAML takes for truth values (``on``) in quotes, so that any program reads them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - as the class above has it
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,229 @@
+"""Files of definitions: ``.sql``, ``.yaml`` and ``.json``, read into what is wanted. Knows no service.
+
+A document of YAML or JSON is a definition as the service has it, with one member that names it: ``stream: orders``, ``table: prices`` or
+``query: totals``. A file of SQL has CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT; SET and DEFINE count for the statements behind them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+
+from slackwater.cli.failing import FAILED, Misused
+from slackwater.cli.naming import inputs_of
+from slackwater.cli.statements import Statement, statements_of
+
+KINDS: Final = ("stream", "table", "query")
+SUFFIXES: Final = (".sql", ".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One definition that is wanted.
+
+    Attributes:
+        file: where it stands.
+        line: of the file; 1 where it is not known.
+        name: of a stream, a table or a query; of SQL what it makes, as far as that can be seen.
+        definition: of a stream, a table or a query.
+        sql: the statement, behind the SET and DEFINE that count for it.
+        provides: names of relations that are there with it.
+        mentions: names that it may depend on.
+    """
+
+    file: Path
+    line: int
+    kind: Literal["stream", "table", "query", "sql"]
+    name: str | None
+    definition: Mapping[str, Any] | None = None
+    sql: str | None = None
+    statement: Statement | None = None
+    provides: frozenset[str] = frozenset()
+    mentions: frozenset[str] = frozenset()
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"{self.file}:{self.line}"
+
+    def body(self) -> dict[str, Any]:
+        """Return it as the service compares it."""
+        if self.kind == "sql":
+            return {"kind": "sql", "sql": self.sql}
+        return {"kind": self.kind, "name": self.name, "definition": self.definition}
+
+
+def read_files(root: Path) -> list[Wanted]:
+    """Read every definition below a directory, or of one file; in an order in which they can be carried out.
+
+    Raises:
+        Misused: there are none, files cannot be read, or two define the same; with every fault.
+    """
+    if not root.exists():
+        raise Misused(f"there is no {root}", "name a directory of .sql, .yaml or .json files, or one such file")
+    paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if _counts(path, root))
+    wanted: list[Wanted] = []
+    faults: list[str] = []
+    for path in paths:
+        try:
+            wanted += _read(path, path if root.is_file() else path.relative_to(root))
+        except Misused as error:
+            faults.append(error.detail)
+        except (OSError, UnicodeDecodeError) as error:
+            faults.append(f"{path}: {error}")
+    faults += _doubles(wanted)
+    if faults:
+        raise Misused("\n".join(faults), "nothing was asked of the service", FAILED)
+    if not wanted:
+        raise Misused(
+            f"{root} has no definitions",
+            f"put files there that end in {', '.join(SUFFIXES)}; slackwater export {root} makes them",
+        )
+    return in_order(wanted)
+
+
+def _counts(path: Path, root: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return path.is_file() and path.suffix.lower() in SUFFIXES and not is_hidden
+
+
+def _read(path: Path, shown: Path) -> Iterator[Wanted]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix.lower() == ".sql":
+        yield from _statements(text, shown)
+        return
+    if path.suffix.lower() == ".json":
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise Misused(f"{shown}: no JSON: {error}") from error
+        documents = [(1, each) for each in (found if isinstance(found, list) else [found])]
+    else:
+        documents = list(_documents(text, shown))
+    for line, document in documents:
+        yield _wanted(document, shown, line)
+
+
+def _statements(text: str, shown: Path) -> Iterator[Wanted]:
+    before: list[str] = []
+    for statement in statements_of(text):
+        if statement.is_setting:
+            before.append(statement.text)
+            continue
+        sql = "".join(f"{each};\n" for each in (*before, statement.text))
+        created = statement.created
+        provides = frozenset() if created is None else frozenset({created})
+        yield Wanted(shown, statement.line, "sql", created, None, sql, statement, provides, statement.names - provides)
+
+
+def _wanted(document: Any, shown: Path, line: int) -> Wanted:
+    """Read one document.
+
+    Raises:
+        Misused: it is no definition.
+    """
+    place = f"{shown}:{line}"
+    if not isinstance(document, dict):
+        raise Misused(f"{place}: a definition is a mapping that begins with stream:, table: or query:")
+    named = [kind for kind in KINDS if kind in document]
+    if not named and "name" in document and "from" in document:  # as the body of a POST has it
+        document, named = {"query": document["name"], **document}, ["query"]
+    if len(named) != 1 or not isinstance(document[named[0]], str):
+        raise Misused(f"{place}: say once what it is and how it is called, as in `table: prices`")
+    kind, name = named[0], document[named[0]]
+    body = {key: value for key, value in document.items() if key != kind}
+    if kind != "query":
+        feed = (body.get("connector") or {}).get("feed") if isinstance(body.get("connector"), dict) else None
+        mentions = frozenset() if feed is None else frozenset({str(feed)})
+        return Wanted(shown, line, kind, name, body, provides=frozenset({name}), mentions=mentions)  # type: ignore[arg-type]  # one of KINDS
+    given = body.get("into")
+    into: dict[str, Any] = given if isinstance(given, dict) else {}
+    if not into.get("stream") and not into.get("table"):
+        raise Misused(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
+    provides = frozenset(str(into[each]) for each in ("stream", "table") if into.get(each))
+    mentions = frozenset({*inputs_of(body), *([str(into["append_to"])] if into.get("append_to") else [])})
+    return Wanted(shown, line, "query", name, {**body, "name": name}, provides=provides, mentions=mentions - provides)
+
+
+def _doubles(wanted: list[Wanted]) -> Iterator[str]:
+    """Yield what is defined twice."""
+    seen: dict[tuple[str, str], Wanted] = {}
+    for each in wanted:
+        if each.name is None:
+            continue
+        names = [("query", each.name)] if each.kind == "query" else []
+        for key in [*names, *(("relation", name) for name in each.provides)]:
+            if key in seen:
+                yield f"{each.place}: {key[1]} is defined in {seen[key].place} already"
+            seen.setdefault(key, each)
+
+
+def in_order(wanted: list[Wanted]) -> list[Wanted]:
+    """Put what is depended on first; else the order of the files stays. A circle is left as it is: the service says so."""
+    makers = {name: each for each in wanted for name in each.provides}
+    done: dict[int, Wanted] = {}
+    under_way: set[int] = set()
+
+    def take(each: Wanted) -> None:
+        if id(each) in done or id(each) in under_way:
+            return
+        under_way.add(id(each))
+        for name in sorted(each.mentions):
+            if name in makers:
+                take(makers[name])
+        done[id(each)] = each
+
+    for each in wanted:
+        take(each)
+    return list(done.values())
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2: ``on`` and ``no`` are texts, times stay texts, and a key stands once."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as the class above declares it
+
+
+for tag, pattern, first in (
+    ("bool", r"true|false", "tf"),
+    ("null", r"null|~|", "n~\0"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+):
+    starts = ["" if each == "\0" else each for each in first]
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{pattern})$"), starts)
+
+
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    keys = [loader.construct_object(key) for key, _ in node.value]
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", node.value[place][0].start_mark)
+    return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the documents of a file of YAML with the lines at which they begin."""
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node: Any = loader.get_node()
+            document = loader.construct_document(node)
+            if document is not None:
+                yield node.start_mark.line + 1, document
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{shown}:{mark.line + 1}" if mark is not None else str(shown)
+        raise Misused(f"{place}: {getattr(error, 'problem', None) or error}") from error
+    finally:
+        loader.dispose()

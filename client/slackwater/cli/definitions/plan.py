@@ -1,0 +1,214 @@
+"""The plan: what leads from what the service has to what the files say. The service compares; here is what is missing in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from slackwater.answer_list import ComparedItem, QueryAnswer, RelationAnswer
+from slackwater.blocking.client import Client
+from slackwater.cli.definitions.files import Wanted
+from slackwater.cli.naming import inputs_of, result_of
+from slackwater.errors import NotFound
+
+Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state", "delete", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do.
+
+    Attributes:
+        kind: ``stream``, ``table`` or ``query``; ``sql`` of a statement that cannot be read.
+        wanted: of the files; None: it is deleted.
+        item: what the service says of it; None: it is deleted.
+        before: the definition in force, of what is changed.
+        problems: why it cannot be done.
+    """
+
+    action: Action
+    kind: str
+    name: str
+    wanted: Wanted | None = None
+    item: ComparedItem | None = None
+    before: Mapping[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """Return it as ``--json`` shows it."""
+        item = self.item
+        return {
+            "action": self.action,
+            "kind": self.kind,
+            "name": self.name,
+            "file": None if self.wanted is None else str(self.wanted.file),
+            "line": None if self.wanted is None else self.wanted.line,
+            "changes": [] if item is None else [each.raw for each in item.changes],
+            "effects": [] if item is None else [each.raw for each in item.effects],
+            "warnings": [] if item is None else [each.raw for each in item.warnings],
+            "problems": list(self.problems),
+        }
+
+    @property
+    def sign(self) -> tuple[str, str, tuple[str, ...]]:
+        """What must be the same when it is done as when it was shown."""
+        pointers = () if self.item is None else tuple(change.pointer for change in self.item.changes)
+        return self.action, f"{self.kind} {self.name}", pointers
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in the order in which they are done."""
+
+    steps: tuple[Step, ...] = field(default=())
+
+    def of(self, *actions: Action) -> list[Step]:
+        """Return the steps of some kinds."""
+        return [step for step in self.steps if step.action in actions]
+
+    @property
+    def changes(self) -> list[Step]:
+        """What is to be done."""
+        return [step for step in self.steps if step.action != "no_op"]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something of it cannot be done."""
+        return any(step.problems for step in self.steps)
+
+    @property
+    def sign(self) -> tuple[Any, ...]:
+        """What must be the same when it is done as when it was shown."""
+        return tuple(step.sign for step in self.steps)
+
+    def json(self) -> dict[str, Any]:
+        """Return it as ``--json`` shows it."""
+        counts = {
+            action: len(self.of(action))
+            for action in ("create", "in_place", "repartition", "needs_new_state", "delete", "no_op", "refused")
+        }
+        return {"steps": [step.json() for step in self.steps], "counts": counts}
+
+
+def plan_of(client: Client, wanted: Sequence[Wanted], *, prune: bool = False, patterns: Sequence[str] = ()) -> Plan:
+    """Ask the service what carrying the files out would do.
+
+    Args:
+        client: of the service.
+        wanted: see ``read_files``.
+        prune: what is not in the files is deleted.
+        patterns: of names that may be deleted; none: all.
+    """
+    items = client.compare([each.body() for each in wanted]).items
+    steps = [_step(client, wanted[item.index], item) for item in items]
+    return Plan((*steps, *(_deletions(client, steps, patterns) if prune else ())))
+
+
+def _step(client: Client, wanted: Wanted, item: ComparedItem) -> Step:
+    problems = tuple(
+        f"{each.detail} ({each.code})" if each.pointer in ("", "/sql") else f"{each.pointer}: {each.detail} ({each.code})"
+        for each in item.problems
+    )
+    name = item.name or wanted.name or wanted.place
+    kind = item.kind or wanted.kind
+    action: Action = "refused" if item.action is None else item.action
+    before = _before(client, kind, name) if action in ("in_place", "repartition", "needs_new_state") else None
+    return Step(action, kind, name, wanted, item, before, problems)
+
+
+def _before(client: Client, kind: str, name: str) -> Mapping[str, Any] | None:
+    try:
+        if kind == "query":
+            found: Mapping[str, Any] = client.query(name).info().definition
+        else:
+            found = (client.table(name) if kind == "table" else client.stream(name)).info().definition or {}
+    except NotFound:
+        return None
+    return found
+
+
+def _deletions(client: Client, steps: Sequence[Step], patterns: Sequence[str]) -> list[Step]:
+    """Return what is deleted since the files do not have it: readers before what they read."""
+    if any(step.action == "refused" for step in steps):
+        return []  # what a statement that cannot be read defines is not known
+    queries = [each for each in client.queries.list() if not each.internal]
+    relations = [each for each in (*client.streams(), *client.tables()) if each.produced_by is None]
+    return deletions(steps, queries, relations, patterns)
+
+
+def deletions(
+    steps: Sequence[Step], queries: Iterable[QueryAnswer], relations: Iterable[RelationAnswer], patterns: Sequence[str]
+) -> list[Step]:
+    """Return what is there and not in the files.
+
+    Args:
+        steps: of what the files have.
+        queries: all that are there.
+        relations: all that no query writes.
+        patterns: of names that may be deleted; none: all.
+    """
+    defined = {(step.kind, step.name) for step in steps}
+    wanted = {step.name: step.item.definition or {} for step in steps if step.kind == "query" and step.item is not None}
+    there = {each.name: each.definition for each in queries}
+    reads = _reads({**there, **wanted})
+    going = [name for name in there if ("query", name) not in defined and _is_meant(name, patterns)]
+    staying = {name: inputs for name, inputs in reads.items() if name not in going}
+    found = [
+        Step("delete", "query", name, problems=_stays(result_of(there[name]), staying))
+        for name in _readers_first(going, there, reads)
+    ]
+    found += [
+        Step("delete", relation.kind, relation.name, problems=_stays(relation.name, staying))
+        for relation in relations
+        if (relation.kind, relation.name) not in defined and _is_meant(relation.name, patterns)
+    ]
+    return found
+
+
+def _reads(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """Return what each query reads: who reads a stream reads what others append to it, and who appends to it needs it to be there."""
+    parts: dict[str, list[str]] = {}
+    for definition in definitions.values():
+        if target := definition.get("into", {}).get("append_to"):
+            parts.setdefault(target, []).append(result_of(definition))
+    found = {}
+    for name, definition in definitions.items():
+        inputs = inputs_of(definition)
+        appended = definition.get("into", {}).get("append_to")
+        more = [part for each in inputs for part in parts.get(each, ())]
+        found[name] = frozenset({*inputs, *more, *([appended] if appended else [])})
+    return found
+
+
+def _is_meant(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _stays(relation: str, readers: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    names = [query for query, inputs in readers.items() if relation in inputs]
+    return (
+        (f"{relation} is read by {', '.join(sorted(names))}, which stays: keep its definition, or delete that too",)
+        if names
+        else ()
+    )
+
+
+def _readers_first(
+    going: Sequence[str], definitions: Mapping[str, Mapping[str, Any]], reads: Mapping[str, Collection[str]]
+) -> list[str]:
+    writers = {result_of(definitions[name]): name for name in going}
+    done: dict[str, None] = {}
+
+    def take(name: str, above: frozenset[str]) -> None:
+        if name in done or name in above:
+            return
+        for each in sorted(reads[name]):
+            if each in writers:
+                take(writers[each], above | {name})
+        done[name] = None
+
+    for name in going:
+        take(name, frozenset())
+    return list(reversed(done))

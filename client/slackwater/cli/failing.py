@@ -1,0 +1,132 @@
+"""How a command fails: what is said, with code and cure, and the exit code. Every exit code stands here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from slackwater.errors import (
+    ChangesReset,
+    NotReached,
+    PushFailed,
+    QueryFailed,
+    ServiceError,
+    SlackwaterError,
+    Unauthorized,
+    Unreachable,
+)
+
+OK: Final = 0
+FAILED: Final = 1
+"""The service refused, or what was waited for did not come."""
+USAGE: Final = 2
+"""The command line was wrong; nothing was asked of the service."""
+DIFFERENT: Final = 3
+"""``diff``: there is something to do. ``apply``: something was left undone."""
+UNREACHABLE: Final = 4
+"""Nobody answers."""
+INTERRUPTED: Final = 130
+
+
+class Misused(Exception):
+    """What was asked for cannot be meant; nothing was done.
+
+    Attributes:
+        detail: what is wrong.
+        cure: what to do.
+    """
+
+    def __init__(self, detail: str, cure: str = "", exit_code: int = USAGE) -> None:
+        super().__init__(detail)
+        self.detail, self.cure, self.exit_code = detail, cure, exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure as it is told.
+
+    Attributes:
+        code: stable code; empty: there is none.
+        places: what in the request is wrong: a pointer or an excerpt, and what it is.
+    """
+
+    code: str
+    detail: str
+    cure: str
+    exit_code: int
+    places: tuple[tuple[str, str], ...] = ()
+    request_id: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return it as ``--json`` shows it."""
+        faults = [{"at": at, "detail": detail} for at, detail in self.places]
+        return {
+            "error": {
+                "code": self.code,
+                "detail": self.detail,
+                "cure": self.cure,
+                "errors": faults,
+                "request_id": self.request_id,
+            }
+        }
+
+
+def failure_of(error: SlackwaterError | Misused, url: str) -> Failure:
+    """Return how an error is told.
+
+    Args:
+        error: what was raised.
+        url: of the service that was spoken to.
+    """
+    match error:
+        case Misused(detail=detail, cure=cure, exit_code=exit_code):
+            return Failure("", detail, cure, exit_code)
+        case Unreachable():
+            asked = "what was asked for may have been done; look before you ask again. " if error.is_sent else ""
+            cure = f"{asked}Is the service running? `slackwater context list` shows which one is asked, --url names another"
+            return Failure("unreachable", f"{url} does not answer: {error}", cure, UNREACHABLE)
+        case Unauthorized():
+            cure = "give a key: --key, SLACKWATER_API_KEY, or slackwater context add NAME --url URL --key KEY"
+            return Failure(error.code, error.detail, cure, FAILED, request_id=error.request_id)
+        case ServiceError():
+            return Failure(error.code, error.detail, error.cure, FAILED, tuple(_places(error)), error.request_id)
+        case QueryFailed() | PushFailed() | ChangesReset():
+            return Failure(error.code, str(error.detail), "", FAILED)
+        case NotReached():
+            return Failure("not_reached", str(error), "wait longer with --timeout, or look: slackwater status", FAILED)
+    return Failure("", str(error), "", FAILED)
+
+
+def _places(error: ServiceError) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong where. A detail that says the same as the whole is not said twice."""
+    for fault in error.errors:
+        excerpt = fault.place["excerpt"] if fault.place is not None and "excerpt" in fault.place else None
+        if excerpt is not None:
+            yield str(excerpt), fault.detail
+        elif fault.detail != error.detail:
+            yield fault.pointer, fault.detail
+
+
+def show(console: Console, failure: Failure, *, as_json: bool) -> None:
+    """Say what went wrong."""
+    if as_json:
+        console.print(json.dumps(failure.json(), ensure_ascii=False), markup=False, highlight=False, soft_wrap=True)
+        return
+    code = f" [dim]({escape(failure.code)})[/]" if failure.code else ""
+    is_told_by_place = len(failure.places) > 0 and all("\n" in at for at, _ in failure.places)
+    head = "the statement is refused" if is_told_by_place else failure.detail
+    console.print(f"[bold red]error[/]{code}: {escape(head)}", highlight=False, soft_wrap=True)
+    for at, detail in failure.places:
+        if "\n" in at:
+            console.print(f"  {detail}", markup=False, highlight=False, soft_wrap=True)
+            for line in at.splitlines():
+                console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True, style="yellow")
+        else:
+            console.print(f"  {at}: {detail}" if at else f"  {detail}", markup=False, highlight=False, soft_wrap=True)
+    if failure.cure:
+        console.print(f"  → {failure.cure}", markup=False, highlight=False, soft_wrap=True)

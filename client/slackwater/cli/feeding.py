@@ -1,0 +1,140 @@
+"""Feeding sources: ``append`` takes records from the command line or a pipe, ``load`` takes files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from slackwater.batching import Appended
+from slackwater.blocking.relations import Relation
+from slackwater.cli import completing
+from slackwater.cli.failing import FAILED, Misused
+from slackwater.cli.naming import relation_of
+from slackwater.cli.opened import Command, Opened, opened
+from slackwater.errors import RecordsRejected
+
+SHOWN_REFUSALS: Final = 20
+_PANEL = "Feeding sources"
+Target = Annotated[str, typer.Argument(help="The stream or table.", show_default=False, autocompletion=completing.relations)]
+BatchRows = Annotated[int | None, typer.Option(min=1, help="Records of a request; without it 5,000, of frames 50,000.")]
+IdempotencyKey = Annotated[
+    str | None, typer.Option(help="Given again within a day with the same records, nothing is appended twice.")
+]
+
+
+def add_to(cli: typer.Typer) -> None:
+    """Add the commands of this module."""
+    cli.command(cls=Command, rich_help_panel=_PANEL)(append)
+    cli.command(cls=Command, rich_help_panel=_PANEL)(load)
+
+
+def append(
+    context: typer.Context,
+    name: Target,
+    records: Annotated[
+        list[str] | None,
+        typer.Argument(help="Records as JSON; without any, lines of JSON from standard input.", show_default=False),
+    ] = None,
+    batch_rows: BatchRows = None,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Append records, given as JSON or piped in as lines of JSON.
+
+    slackwater append orders '{"item": "tea", "at": "2025-06-01T12:00:00Z"}'
+
+    A delete from a table is '{"$op": "delete", …}' with the key. They are durable when the command ends.
+    """
+    here = opened(context)
+    relation = relation_of(here.client, name)
+    if records:
+        source: Any = [record for text in records for record in _parsed(text)]
+    elif sys.stdin.isatty():
+        raise Misused("there are no records", "give them as JSON, or pipe lines of JSON into the command")
+    else:
+        source = _lines(sys.stdin.buffer)
+    _append(here, relation, source, batch_rows, idempotency_key)
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Misused(
+            f"{text[:80]!r} is no JSON: {error}", "write a record as an object, in single quotes of the shell"
+        ) from error
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, dict) for each in found):
+        raise Misused(f"{text[:80]!r} is no record", 'a record is an object of columns, such as {"item": "tea"}')
+    return found
+
+
+def _lines(pipe: Any) -> Iterator[dict[str, Any]]:
+    """Yield records of lines, as they come: a pipe may never end, and holds more than memory does."""
+    for number, line in enumerate(pipe, 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                detail = f"line {number} of standard input is no JSON: {error}"
+                raise Misused(
+                    detail, "each line is one object; what stands before it in whole batches is appended", FAILED
+                ) from error
+
+
+def load(
+    context: typer.Context,
+    name: Target,
+    files: Annotated[list[Path], typer.Argument(help=".ndjson, .jsonl, .json, .csv, .parquet, .arrow.", show_default=False)],
+    batch_rows: BatchRows = None,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Append the records of files, one after the other. CSV and Parquet need pip install 'slackwater-client[arrow]'."""
+    here = opened(context)
+    relation = relation_of(here.client, name)
+    missing = [str(each) for each in files if not each.is_file()]
+    if missing:
+        raise Misused(f"there is no file {', '.join(missing)}")
+    for place, file in enumerate(files):
+        own_key = None if idempotency_key is None else f"{idempotency_key}-{place}"
+        try:
+            _append(here, relation, file, batch_rows, own_key, named=f"{file}: " if len(files) > 1 else "")
+        except (ValueError, TypeError, OSError) as error:
+            raise Misused(f"{file}: {error}", exit_code=FAILED) from error
+
+
+def _append(here: Opened, relation: Relation, source: Any, batch_rows: int | None, key: str | None, named: str = "") -> None:
+    """Append, and say what became of it; refused records end the command with 1."""
+    try:
+        with here.output.err.status(f"appending to {relation.name} …"):
+            done = relation.append(source, batch_rows=batch_rows, idempotency_key=key)
+    except RecordsRejected as error:
+        done = error.appended
+        if done is None:
+            raise
+    if here.output.as_json:
+        here.output.line({
+            "relation": relation.name, "appended": done.count, "rejected": done.rejected_count, "offsets": list(done.offsets),
+            "rejects": [{"index": each.index, "code": each.code, "detail": each.detail} for each in done.rejected],
+            "warnings": list(done.warnings),
+        })  # fmt: skip
+    else:
+        _say(here, relation.name, done, named)
+    if done.rejected_count:
+        raise typer.Exit(FAILED)
+
+
+def _say(here: Opened, name: str, done: Appended, named: str) -> None:
+    here.output.say(f"{named}{done.count:,} appended to {name}")
+    for warning in done.warnings:
+        here.output.note(f"{warning['code']}: {warning['detail']}; {warning['cure']}", "yellow")
+    if done.rejected_count:
+        here.output.note(f"{done.rejected_count:,} refused:", "red")
+        for each in done.rejected[:SHOWN_REFUSALS]:
+            here.output.note(f"  record {each.index}: {each.code}: {each.detail}", None)
+        if done.rejected_count > SHOWN_REFUSALS:
+            here.output.note(f"  and {done.rejected_count - SHOWN_REFUSALS:,} more", None)

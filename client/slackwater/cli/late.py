@@ -1,0 +1,152 @@
+"""Late records: ``late`` shows them, and what other graces would have done; ``replay`` lets them go through the query again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from slackwater.answer_list import SettingAdvice
+from slackwater.blocking.queries import LateRecords
+from slackwater.cli import completing
+from slackwater.cli.asking import confirmed
+from slackwater.cli.looking import key_of
+from slackwater.cli.opened import Command, Opened, opened
+from slackwater.cli.output import event_time, length, shown
+from slackwater.parameters import json_text
+
+Query = Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)]
+Reason = Annotated[str | None, typer.Option(help="Why they are here, such as late_diverted.")]
+Input = Annotated[str | None, typer.Option("--input", help="The operator that judged them.")]
+Begin = Annotated[str | None, typer.Option("--from", help="First event time: 2025-01-01T12:00:00Z.")]
+End = Annotated[str | None, typer.Option("--to", help="Up to, not including, this event time.")]
+Key = Annotated[list[str] | None, typer.Option("--key-column", help="column=value of the record; can be repeated.")]
+
+
+def add_to(cli: typer.Typer) -> None:
+    """Add the commands of this module."""
+    cli.command(cls=Command, rich_help_panel="Looking")(late)
+    cli.command(cls=Command, rich_help_panel="Steering queries")(replay)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which late records."""
+
+    query: str
+    reason: str | None
+    input: str | None
+    begin: str | None
+    end: str | None
+    key: list[str] | None
+
+    def records(self, here: Opened, order: Any = None) -> LateRecords:
+        """Return them."""
+        key = key_of(self.key) if self.key else None
+        return here.client.query(self.query).late_records(
+            reason=self.reason, input=self.input, from_=self.begin, to=self.end, key=key, order=order
+        )
+
+
+def late(
+    context: typer.Context,
+    query: Query,
+    reason: Reason = None,
+    at: Input = None,
+    begin: Begin = None,
+    end: End = None,
+    key: Key = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most, the newest first.")] = 20,
+    graces: Annotated[
+        bool, typer.Option("--graces", help="Instead: what other graces would have done to the records so far.")
+    ] = False,
+) -> None:
+    """Show what came too late for a query, or with --graces how a grace would have to be."""
+    here = opened(context)
+    if graces:
+        _show_graces(here, query)
+        return
+    found = list(islice(_Chosen(query, reason, at, begin, end, key).records(here, "desc"), limit))
+    if here.output.as_json:
+        here.output.json(found)
+        return
+    rows = [
+        (each.id, each.reason, each.input, event_time(each.event_time_ms), _behind(each.event_time_ms, each.stream_time_ms),
+         "yes" if each.replayed_at else "", json_text(each.record))
+        for each in found
+    ]  # fmt: skip
+    head = ("ID", "REASON", "AT", "EVENT TIME", "BEHIND", "REPLAYED", "RECORD")
+    here.output.table(head, rows, empty="none are kept: nothing was late, or it does not fit what was asked for")
+    counters = here.client.query(query).status().counters
+    if counters:
+        here.output.note("counted: " + ", ".join(f"{each.count:,} {each.reason} at {each.input}" for each in counters))
+
+
+def _behind(event_time_ms: int, stream_time_ms: int | None) -> str:
+    return "-" if stream_time_ms is None else length(max(0, stream_time_ms - event_time_ms))
+
+
+def _show_graces(here: Opened, query: str) -> None:
+    found = here.client.query(query).lateness()
+    if here.output.as_json:
+        here.output.json(found)
+        return
+    for setting in found.settings:
+        where = f"{setting.relation}{setting.pointer}" if setting.relation else setting.pointer
+        here.output.say(f"{where} ({setting.rule}): {setting.count:,} records measured", "bold")
+        here.output.table(("", "VALUE", "LATE", "SHARE", "WAITS LONGER"), _advice(setting))
+        here.output.say("")
+    if not found.settings:
+        here.output.note("the query has no grace and no history retention to choose")
+
+
+def _advice(setting: SettingAdvice) -> list[tuple[Any, ...]]:
+    """Return the values that change something: of those that find equally many late the smallest, and the one in force."""
+    rows: list[tuple[Any, ...]] = []
+    before: int | None = None
+    for each in setting.advice:
+        if each.late_count != before or each.current:
+            bound = "" if each.exact else "≤ "
+            late = (f"{bound}{each.late_count:,}", f"{bound}{each.late_share:.2%}")
+            rows.append(("→" if each.current else "", length(each.value_ms), *late, length(each.added_wait_ms)))
+        before = each.late_count
+    return rows
+
+
+def replay(
+    context: typer.Context,
+    query: Query,
+    reason: Reason = None,
+    at: Input = None,
+    begin: Begin = None,
+    end: End = None,
+    key: Key = None,
+    ids: Annotated[list[int] | None, typer.Option("--id", help="One of them by its id; can be repeated.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Let late records go through the query again: each is joined now, as of its own event time."""
+    here = opened(context)
+    chosen = _Chosen(query, reason, at, begin, end, key)
+    what = (
+        f"{len(ids)} late records"
+        if ids
+        else "all late records"
+        if not any((reason, at, begin, end, key))
+        else "these late records"
+    )
+    if not confirmed(f"Replay {what} of {query}?", yes=yes):
+        raise typer.Exit(1)
+    answers = chosen.records(here).replay(ids=ids, again=again)
+    if here.output.as_json:
+        here.output.json(answers)
+        return
+    accepted, before = sum(each.accepted for each in answers), sum(each.already_replayed for each in answers)
+    here.output.say(f"{accepted:,} go through the query again" + (f"; {before:,} were replayed before" if before else ""))
+    refused = [(each.id, each.code, each.detail) for answer in answers for each in answer.refused]
+    if refused:
+        here.output.table(("ID", "REFUSED", "WHY"), refused)
+    if any(each.more for each in answers):
+        here.output.note(f"there are more; repeat the command. {shown(len(answers))} requests were made")

@@ -1,0 +1,134 @@
+"""What a name on the command line means: a query, a stream, a table, or both a query and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypeVar
+
+from slackwater.answer_list import OneQueryAnswer, RelationAnswer
+from slackwater.blocking.client import Client
+from slackwater.blocking.relations import Relation, Stream, Table
+from slackwater.cli.failing import FAILED, Misused
+from slackwater.errors import NotFound
+
+Kind = Literal["query", "stream", "table"]
+Found = TypeVar("Found")
+
+KINDS: Final[dict[str, Kind]] = {
+    "query": "query", "queries": "query", "q": "query",
+    "stream": "stream", "streams": "stream", "s": "stream",
+    "table": "table", "tables": "table", "t": "table",
+}  # fmt: skip
+"""Words on the command line → what they mean."""
+
+
+def kind_of(word: str) -> Kind:
+    """Return the kind that a word means.
+
+    Raises:
+        Misused: it is none.
+    """
+    if word.lower() not in KINDS:
+        raise Misused(f"{word!r} is no kind of thing", "there are queries, streams and tables")
+    return KINDS[word.lower()]
+
+
+def parts_of(text: str) -> tuple[Kind | None, str]:
+    """Cut ``query/orders`` into kind and name; without a kind it is None."""
+    word, slash, name = text.partition("/")
+    return (kind_of(word), name) if slash else (None, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a name means.
+
+    Attributes:
+        query: the query of this name; None: there is none.
+        relation: the stream or table of this name.
+    """
+
+    query: OneQueryAnswer | None
+    relation: RelationAnswer | None
+
+
+def named(client: Client, text: str) -> Named:
+    """Return what a name means, with or without its kind.
+
+    Raises:
+        Misused: there is nothing of this name; similar names are told.
+    """
+    kind, name = parts_of(text)
+    query = _or_none(client.query(name).info) if kind in (None, "query") else None
+    relation = None
+    for each in ("table", "stream"):
+        if relation is None and kind in (None, each):
+            relation = _or_none(client.relation("tables" if each == "table" else "streams", name).info)
+    if query is None and relation is None:
+        raise nothing(client, kind, name)
+    return Named(query, relation)
+
+
+def relation_of(client: Client, text: str) -> Stream | Table:
+    """Return the stream or table that a name means; asks the service where the kind is not said.
+
+    Raises:
+        Misused: there is none.
+    """
+    kind, name = parts_of(text)
+    if kind == "query":
+        raise Misused(f"{text} is a query", f"name what it writes; slackwater describe {text} shows it")
+    if kind is None:
+        found = named(client, name).relation
+        if found is None:
+            query = client.query(name).info()
+            into = query.definition["into"]
+            raise Misused(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
+        kind = found.kind
+    return client.table(name) if kind == "table" else client.stream(name)
+
+
+def nothing(client: Client, kind: Kind | None, name: str) -> Misused:
+    """Return the refusal of a name that means nothing, with the names that it may have meant."""
+    known: list[str] = []
+    if kind in (None, "query"):
+        known += [each.name for each in client.queries.list()]
+    if kind in (None, "stream"):
+        known += [each.name for each in client.streams()]
+    if kind in (None, "table"):
+        known += [each.name for each in client.tables()]
+    similar = get_close_matches(name, sorted({*known}), 3)
+    what = kind or "query, stream or table"
+    cure = f"did you mean {' or '.join(similar)}?" if similar else "slackwater get lists those there are"
+    return Misused(f"there is no {what} '{name}'", cure, FAILED)
+
+
+def _or_none(ask: Callable[[], Found]) -> Found | None:
+    try:
+        return ask()
+    except NotFound:
+        return None
+
+
+def is_internal(query: str) -> bool:
+    """Whether the service has made a query by itself, to keep the rows of a source: its name has a colon."""
+    return ":" in query
+
+
+def result_of(definition: Mapping[str, Any]) -> str:
+    """Return the name of what a query writes."""
+    into = definition.get("into", {})
+    return str(into.get("stream") or into.get("table"))
+
+
+def inputs_of(definition: Mapping[str, Any]) -> list[str]:
+    """Return the names of what a query reads."""
+    given = [definition.get("from", {}), *(definition.get("joins") or ())]
+    return list(dict.fromkeys(str(each.get("stream") or each.get("table")) for each in given))
+
+
+def path_relation(client: Client, relation: RelationAnswer) -> Relation:
+    """Return what asks for a relation that was looked at."""
+    return client.table(relation.name) if relation.kind == "table" else client.stream(relation.name)

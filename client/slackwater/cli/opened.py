@@ -1,0 +1,144 @@
+"""What every command has: the options that say which service is meant and how answers look, and what is made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from slackwater.blocking.client import Client
+from slackwater.cli.contexts import Asked, ContextFile, Service, chosen
+from slackwater.cli.failing import INTERRUPTED, Misused, failure_of, show
+from slackwater.cli.output import Output
+from slackwater.errors import SlackwaterError
+from slackwater.requests import Retries
+from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
+
+PANEL: Final = "Which service, and how answers look"
+_RETRIES: Final = Retries(attempts=3)
+"""Somebody waits at a terminal: a service that is away is said after a second or so."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """What the options of the command line come to. One for each run of a command.
+
+    Attributes:
+        given: values of the common options, by name.
+    """
+
+    given: dict[str, Any] = field(default_factory=dict)
+    _client: Client | None = None
+
+    @property
+    def output(self) -> Output:
+        """Where to print."""
+        return Output(as_json=bool(self.given.get("as_json")))
+
+    @property
+    def service(self) -> Service:
+        """The service that is meant."""
+        asked = Asked(self.given.get("url"), self.given.get("key"), self.given.get("context"))
+        return chosen(asked, os.environ, context_file())
+
+    @property
+    def client(self) -> Client:
+        """The client of the service; made when first asked for."""
+        if self._client is None:
+            service = self.service
+            headers = {"user-agent": "slackwater-cli"}
+            # An empty key keeps the client from looking at the environment, which ``chosen`` has done.
+            self._client = Client(service.url, api_key=service.key or "", retries=_RETRIES, headers=headers)
+        return self._client
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+
+def context_file() -> ContextFile:
+    """Return the file of contexts in the user's folder of settings."""
+    return ContextFile(Path(typer.get_app_dir("slackwater")) / "contexts.json")
+
+
+def opened(context: typer.Context) -> Opened:
+    """Return what the options come to."""
+    root = context.find_root()
+    if not isinstance(root.obj, Opened):
+        root.obj = Opened()
+        root.call_on_close(root.obj.close)
+    return root.obj
+
+
+def _note(context: typer.Context, parameter: Any, value: Any) -> Any:
+    if value not in (None, False):
+        opened(context).given[parameter.name] = value
+    return value
+
+
+def common_options(*, with_json: bool = True) -> list[TyperOption]:
+    """Return the options that every command has."""
+    texts: Mapping[str, tuple[list[str], str, str | None]] = {
+        "context": (["--context", "context"], "A context of `slackwater context list`.", CONTEXT_VARIABLE),
+        "url": (["--url", "url"], "URL of the service.", URL_VARIABLE),
+        "key": (
+            ["--key", "key"],
+            "API key. Other users of this machine can see it; a context or the variable hides it.",
+            API_KEY_VARIABLE,
+        ),
+    }
+    options = [
+        TyperOption(
+            param_decls=names, type=str, help=f"{text} Variable: {variable}.", callback=_note, expose_value=False, rich_help_panel=PANEL,
+        )
+        for names, text, variable in texts.values()
+    ]  # fmt: skip
+    if with_json:
+        names = ["--json", "as_json"]
+        text = "JSON instead of text for people; of what goes on, a line for each."
+        options.append(
+            TyperOption(
+                param_decls=names,
+                is_flag=True,
+                default=False,
+                help=text,
+                callback=_note,
+                expose_value=False,
+                rich_help_panel=PANEL,
+            )
+        )
+    return options
+
+
+class Command(TyperCommand):
+    """A command that speaks to the service: it has the common options, and its errors are told."""
+
+    def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
+        super().__init__(*args, params=[*(params or []), *common_options()], **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """See ``click.Command``."""
+        try:
+            return super().invoke(ctx)
+        except (SlackwaterError, Misused) as error:
+            raise typer.Exit(tell(ctx, error)) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def tell(context: typer.Context, error: SlackwaterError | Misused) -> int:
+    """Say what went wrong; return the exit code."""
+    here = opened(context)
+    try:
+        url = here.service.url
+    except Misused:
+        url = ""
+    failure = failure_of(error, url)
+    show(here.output.err, failure, as_json=here.output.as_json)
+    return failure.exit_code

@@ -1,0 +1,189 @@
+"""What commands print: tables for people, JSON for programs; and how numbers, times and names are written in both."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from slackwater.parameters import json_text
+
+WIDE: Final = 100_000
+"""Columns of a table that goes into a file or a pipe: nothing is cut there."""
+
+STYLES: Final[Mapping[str, str]] = {
+    "running": "green", "starting": "yellow", "stopping": "yellow", "backoff": "yellow", "failed": "bold red", "paused": "cyan",
+    "stopped": "dim",
+}  # fmt: skip
+
+
+class Output:
+    """Where commands print.
+
+    Args:
+        as_json: JSON instead of text for people.
+    """
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = Console(highlight=False)
+        self.err = Console(stderr=True, highlight=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks."""
+        return self.out.is_terminal
+
+    def json(self, value: Any) -> None:
+        """Print a value as JSON."""
+        sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+
+    def line(self, value: Any) -> None:
+        """Print a value as one line of JSON, at once."""
+        sys.stdout.write(json_text(plain(value)) + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a sentence; with ``--json`` nothing."""
+        if not self.as_json:
+            self.out.print(Text(text, style=style or ""), soft_wrap=True)
+
+    def note(self, text: str, style: str | None = "dim") -> None:
+        """Print a remark to stderr: it is no part of what was asked for."""
+        self.err.print(Text(text, style=style or ""), soft_wrap=True)
+
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "") -> None:
+        """Print rows in columns, as wide as the terminal; in a pipe nothing is cut.
+
+        Args:
+            head: names of the columns.
+            rows: cells; a word that is a state has its colour, a ``Text`` its own.
+            empty: said where there are no rows.
+        """
+        listed = list(rows)
+        if not listed:
+            if empty:
+                self.note(empty)
+            return
+        self.out.print(
+            columns(head, listed, self.out.width if self.is_terminal else WIDE, is_coloured=self.is_terminal), soft_wrap=True
+        )
+
+    def facts(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        """Print names and values below each other; what is None or empty is left out."""
+        told = [(name, value) for name, value in pairs if value not in (None, "", [], {}, ())]
+        width = max((len(name) for name, _ in told), default=0)
+        for name, value in told:
+            first, *rest = (value.plain if isinstance(value, Text) else str(value)).split("\n")
+            line = Text(f"{name.ljust(width)}  ", style="bold" if self.is_terminal else "")
+            self.out.print(line + Text(first, style=STYLES.get(first.partition(" ")[0], "not bold")), soft_wrap=True)
+            for further in rest:
+                self.out.print(Text(" " * (width + 2) + further), soft_wrap=True)
+
+
+def columns(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], width: int, *, is_coloured: bool, right: Set[int] = frozenset()
+) -> Text:
+    """Return rows in columns.
+
+    Args:
+        head: names of the columns.
+        rows: cells.
+        width: of the terminal; what is beyond is cut.
+        is_coloured: whether colours are of use.
+        right: places of columns that stand at the right, as those do that hold numbers alone.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, name in enumerate(head):
+        is_number = place in right or all(isinstance(row[place], int | float) or row[place] is None for row in rows)
+        table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=is_coloured,
+        highlight=False,
+        color_system="standard" if is_coloured else None,
+    )
+    with console.capture() as captured:
+        console.print(table)
+    lines = [Text.from_ansi(line) for line in captured.get().splitlines()]
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join(lines)
+
+
+def _cell(value: Any) -> Text:
+    if isinstance(value, Text):
+        return value
+    text = shown(value)
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def shown(value: Any) -> str:
+    """Return a value as people read it."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case datetime():
+            return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        case dict() | list() | tuple():
+            return json_text(value)
+    return str(value)
+
+
+def event_time(ms: int | None) -> str:
+    """Return an event time; ``-`` where there is none."""
+    if ms is None:
+        return "-"
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+
+
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
+
+
+def length(ms: int | None) -> str:
+    """Return a duration in its two greatest units; ``-`` where there is none."""
+    if ms is None:
+        return "-"
+    parts, rest = [], ms
+    for unit, size in _UNITS:
+        if rest >= size:
+            parts.append(f"{rest // size}{unit}")
+            rest %= size
+    return " ".join(parts[:2]) or (f"{rest}ms" if rest else "0s")
+
+
+def age(moment: datetime | None, now: datetime | None = None) -> str:
+    """Return how long ago something was."""
+    if moment is None:
+        return "-"
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    return length(max(0, int(seconds)) * 1000)
+
+
+def plain(value: Any) -> Any:
+    """Return answers of the client as JSON values."""
+    raw = getattr(value, "raw", None)
+    if isinstance(raw, dict):
+        return raw
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value

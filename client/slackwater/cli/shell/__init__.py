@@ -1,0 +1,1 @@
+"""``slackwater sql``: statements from the command line, from files and pipes, or interactively."""

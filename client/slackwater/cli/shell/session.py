@@ -1,0 +1,100 @@
+"""A session of SQL: what SET and DEFINE have said is kept from one script to the next, for the service keeps nothing between requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Final
+
+from slackwater.blocking.client import Client
+from slackwater.cli.failing import Misused
+from slackwater.cli.shell.results import Printer, Pushed
+from slackwater.cli.statements import Statement, bare, statements_of
+
+_SET: Final = re.compile(r"(?is)^SET\s+'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'$")
+_UNSET: Final = re.compile(r"(?is)^UNSET\s+'((?:[^']|'')*)'$")
+_DEFINE: Final = re.compile(r"(?is)^DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'$")
+_UNDEFINE: Final = re.compile(r"(?is)^UNDEFINE\s+(\w+)$")
+CHANGING: Final = frozenset({"CREATE", "DROP", "ALTER", "INSERT", "TERMINATE"})
+
+
+class Session:
+    """Carries scripts out.
+
+    Args:
+        client: of the service.
+        printer: of results.
+        variables: values of ``${name}``.
+    """
+
+    def __init__(self, client: Client, printer: Printer, variables: Mapping[str, str] | None = None) -> None:
+        self.client = client
+        self.printer = printer
+        self.properties: dict[str, str] = {}
+        self.variables: dict[str, str] = dict(variables or {})
+
+    def run(self, script: str) -> bool:
+        """Carry a script out and print what became of it; a SELECT with EMIT at its end goes on until its LIMIT, or until it is left.
+
+        Returns:
+            Whether it may have changed what there is.
+
+        Raises:
+            SlackwaterError: a statement was refused. Those before it are carried out, unless one of the script cannot be read.
+            Misused: a SELECT with EMIT is not the last one.
+        """
+        statements = statements_of(script)
+        if not statements:
+            return False
+        pushes = [each for each in statements[:-1] if each.is_push]
+        if pushes:
+            raise Misused(
+                f"line {pushes[0].line}: this SELECT goes on, and the statements behind it would never come to be",
+                "put it last, or write LIMIT and no EMIT",
+            )
+        last = statements[-1]
+        if not last.is_push:
+            self._carry_out(script, statements)
+        else:
+            before = _before(script, last)
+            if len(statements) > 1:
+                self._carry_out(before, statements[:-1])
+            # Blank lines in the place of what was carried out: the service says lines of the script.
+            self._follow("\n" * before.count("\n") + script[len(before) :])
+        return any(each.words[:1] and each.words[0] in CHANGING for each in statements)
+
+    def _carry_out(self, script: str, statements: list[Statement]) -> None:
+        result = self.client.sql(script, properties=self.properties, variables=self.variables)
+        for each in result.statements:
+            self.printer.statement(each)
+        for statement in statements:
+            self._note(bare(statement.text))
+
+    def _follow(self, script: str) -> None:
+        pushed = Pushed(self.printer)
+        with closing(self.client.push(script, properties=self.properties, variables=self.variables)) as rows:
+            for row in rows:
+                pushed.row(row)
+
+    def _note(self, text: str) -> None:
+        """Keep what SET and DEFINE say."""
+        if found := _SET.match(text):
+            self.properties[_quoted(found[1])] = _quoted(found[2])
+        elif found := _UNSET.match(text):
+            self.properties.pop(_quoted(found[1]), None)
+        elif found := _DEFINE.match(text):
+            self.variables[found[1]] = _quoted(found[2])
+        elif found := _UNDEFINE.match(text):
+            self.variables = {name: value for name, value in self.variables.items() if name.upper() != found[1].upper()}
+
+
+def _before(script: str, last: Statement) -> str:
+    """Return what stands before the last statement."""
+    lines = script.splitlines(keepends=True)
+    above = "".join(lines[: last.line - 1])
+    return above + script[len(above) :].partition(last.text)[0]
+
+
+def _quoted(text: str) -> str:
+    return text.replace("''", "'")

@@ -1,0 +1,131 @@
+"""Steering queries: ``pause``, ``resume``, ``stop``, ``restart``, ``fork``, ``delete``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from slackwater.blocking.queries import Query
+from slackwater.cli import completing
+from slackwater.cli.asking import confirmed
+from slackwater.cli.naming import Named, named, nothing, path_relation, result_of
+from slackwater.cli.opened import Command, Opened, opened
+from slackwater.errors import NotFound
+
+_PANEL = "Steering queries"
+Names = Annotated[list[str], typer.Argument(help="Queries.", show_default=False, autocompletion=completing.queries)]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")]
+
+
+def add_to(cli: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for function in (pause, resume, stop, restart, fork, delete):
+        cli.command(cls=Command, rich_help_panel=_PANEL)(function)
+
+
+def pause(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+    """Pause queries: they read no further, and their state stays at hand."""
+    _wish(opened(context), names, "pause", "paused", timeout if wait else None)
+
+
+def resume(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+    """Let queries run."""
+    _wish(opened(context), names, "resume", "running", timeout if wait else None)
+
+
+def stop(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+    """Stop queries: what they use is released; position and results stay."""
+    _wish(opened(context), names, "stop", "stopped", timeout if wait else None)
+
+
+def restart(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+    """Launch queries anew, with the state that they have; one that failed is tried again."""
+    _wish(opened(context), names, "restart", "running", timeout if wait else None)
+
+
+def _wish(here: Opened, names: list[str], method: str, state: Any, timeout: float | None) -> None:
+    answers = []
+    for name in names:
+        query = here.client.query(name.removeprefix("query/"))
+        try:
+            answer = getattr(query, method)()
+        except NotFound:
+            raise nothing(here.client, "query", query.name) from None
+        answers.append(answer)
+        for warning in answer.warnings:
+            here.output.note(f"{query.name}: {warning.detail}; {warning.cure}", "yellow")
+        if timeout is None:
+            here.output.say(
+                f"{query.name}: {'restart wished' if method == 'restart' else f'wished to be {state}'}; it is {answer.state}"
+            )
+        else:
+            here.output.say(f"{query.name}: {query.wait_until(state, timeout=timeout).state}")
+    if here.output.as_json:
+        here.output.json(answers)
+
+
+def fork(
+    context: typer.Context,
+    query: Annotated[
+        str, typer.Argument(help="The query that is forked.", show_default=False, autocompletion=completing.queries)
+    ],
+    name: Annotated[str, typer.Argument(help="Name of the fork.", show_default=False)],
+    into: Annotated[str | None, typer.Option(help="Name of its result; without it the fork's name.")] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Do not let it run yet.")] = False,
+) -> None:
+    """Make a second query that goes on from what this one has committed."""
+    here = opened(context)
+    made = here.client.query(query).fork(name, into=into, desired_state="paused" if paused else None)
+    if here.output.as_json:
+        here.output.json(made)
+        return
+    here.output.say(f"{made.name} goes on from {query} and writes {result_of(made.definition)}")
+    for warning in made.warnings:
+        here.output.note(f"{warning.code}: {warning.detail}; {warning.cure}", "yellow")
+
+
+def delete(
+    context: typer.Context,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="Queries, streams, tables; a result goes with its query.",
+            show_default=False,
+            autocompletion=completing.everything,
+        ),
+    ],
+    keep_result: Annotated[bool, typer.Option("--keep-result", help="What a query has written stays for reading.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete queries with their state and result, or sources with their records. Says what goes, and asks."""
+    here = opened(context)
+    found = [(name, named(here.client, name)) for name in names]
+    for _, each in found:
+        here.output.note(_what_goes(each, keeps_result=keep_result), None)
+    if not confirmed("Delete?", yes=yes):
+        raise typer.Exit(1)
+    for name, each in found:
+        if each.query is not None:
+            Query.delete(here.client.query(each.query.name), keep_result=keep_result)
+        elif each.relation is not None:
+            path_relation(here.client, each.relation).delete()
+        here.output.say(f"{name} is deleted")
+    if here.output.as_json:
+        here.output.json([{"deleted": name} for name, _ in found])
+
+
+def _what_goes(found: Named, *, keeps_result: bool) -> str:
+    if found.query is not None:
+        result = result_of(found.query.definition)
+        return f"query {found.query.name} goes with its state" + (
+            f"; {result} stays" if keeps_result else f", and {result} with all its rows"
+        )
+    relation = found.relation
+    if relation is None:
+        return ""
+    if relation.produced_by is not None:
+        return f"{relation.kind} {relation.name} is written by query {relation.produced_by}: delete that"
+    count = sum(each.next_offset - each.start_offset for each in relation.partitions or ())
+    return f"{relation.kind} {relation.name} goes" + (f" with {count:,} records" if count else "")

@@ -1,0 +1,1 @@
+"""``slackwater top``: all queries on one live screen."""

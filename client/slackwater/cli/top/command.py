@@ -1,0 +1,50 @@
+"""``slackwater top``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from slackwater.cli.failing import Misused
+from slackwater.cli.opened import Command, opened
+from slackwater.cli.top.reading import Snapshot, read
+from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
+
+
+def add_to(cli: typer.Typer) -> None:
+    """Add the commands of this module."""
+    cli.command(cls=Command, rich_help_panel="Looking")(top)
+
+
+def top(
+    context: typer.Context,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks.")] = 2.0,
+    by: Annotated[
+        str, typer.Option(help="Order: a what needs attention, n name, r read per second, b behind, w waiting, l late.")
+    ] = "a",
+    once: Annotated[bool, typer.Option("--once", help="Look twice, print, and end; so it is in a pipe and with --json.")] = False,
+) -> None:
+    """Watch all queries live: rates, how far behind, what waits and was late; what needs attention first."""
+    here = opened(context)
+    if by not in ORDERS:
+        raise Misused(f"{by!r} is no order", f"there are {', '.join(ORDERS)}")
+    view = View(here.service.url, order=by)
+    if once or here.output.as_json or not here.output.is_terminal:
+        view.take(read(here.client))
+        time.sleep(every)
+        view.take(read(here.client))
+        if here.output.as_json:
+            here.output.json(
+                [{**asdict(line.row), "read_per_s": line.read_per_s, "emitted_per_s": line.emitted_per_s} for line in view.lines]
+            )
+            return
+        here.output.table(HEAD, map(cells_of, view.lines), empty="there are no queries")
+        return
+    first: Snapshot = read(here.client)  # what is wrong with URL and key is said before the screen is taken
+    view.take(first)
+    from slackwater.cli.top.screen import Screen  # only here: a pipe needs no screen
+
+    Screen(here.client, view, every).run()

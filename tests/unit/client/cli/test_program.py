@@ -1,0 +1,117 @@
+"""The one program: its commands, those of the service, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import slackwater.cli
+import typer
+from slackwater.cli.program import Program, cli
+from typer.core import TyperGroup
+from typer.testing import CliRunner
+
+from app.cli.commands import application
+from app.cli.listing import COMMANDS
+from tests.conftest import ROOT
+
+LISTING = """
+import sys
+from typer.testing import CliRunner
+from slackwater.cli.program import cli
+result = CliRunner().invoke(cli, ["--help"])
+assert "serve" in result.stdout and "apply" in result.stdout, result.stdout
+print(sorted(name for name in ("app.cli.commands", "polars", "pyspark", "uvicorn", "prompt_toolkit") if name in sys.modules))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("SLACKWATER_URL", "SLACKWATER_API_KEY", "SLACKWATER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_both_packages_have_the_same_program() -> None:
+    scripts = [tomllib.loads((ROOT / place / "pyproject.toml").read_text())["project"]["scripts"] for place in (".", "client")]
+    assert scripts == [{"slackwater": "slackwater.cli:main"}] * 2
+
+
+def test_the_service_lists_the_commands_that_it_has() -> None:
+    group: Any = typer.main.get_command(application())
+    assert {
+        name: (command.help or "").partition(". ")[0].split("\n")[0].rstrip(".") for name, command in group.commands.items()
+    } == {name: each.help.rstrip(".") for name, each in COMMANDS.items()}
+
+
+def test_no_command_of_the_service_has_the_name_of_one_of_the_client() -> None:
+    program: Any = typer.main.get_command(cli)
+    assert isinstance(program, Program)
+    assert set(program.commands) & set(COMMANDS) == set()
+    assert set(program.list_commands(None)) == {*program.commands, *COMMANDS}
+
+
+def test_listing_commands_imports_neither_the_service_nor_a_screen() -> None:
+    done = subprocess.run([sys.executable, "-c", LISTING], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_command_of_the_service_is_the_services_own() -> None:
+    result = CliRunner().invoke(cli, ["serve", "--help"])
+    assert (result.exit_code, "--no-driver" in result.stdout) == (0, True)
+
+
+def commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, f"{above}{name} ")
+        else:
+            yield f"{above}{name}", command
+
+
+def test_every_command_and_every_option_says_what_it_does_and_all_have_json() -> None:
+    program: Any = typer.main.get_command(cli)
+    for name, command in commands(program):
+        assert command.help, name
+        assert {param.name for param in command.params if param.param_type_name == "option" and not param.help} == set(), name
+        assert {"as_json", "url", "key", "context"} <= {param.name for param in command.params}, name
+
+
+def test_without_the_extra_the_program_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "slackwater.cli.program", raising=False)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit, match=r"needs typer: pip install 'slackwater-client\[cli\]'"):
+        slackwater.cli.main()
+
+
+def test_nobody_who_answers_is_an_exit_code_of_its_own() -> None:
+    result = CliRunner().invoke(cli, ["get", "--url", "http://127.0.0.1:9", "--json"])
+    assert result.exit_code == 4
+    assert '"code": "unreachable"' in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["get", "wells"], "'wells' is no kind of thing"),
+        (["get", "--context", "prod"], "there is no context 'prod'"),
+        (["status", "--wait", "running"], "say which queries to wait for"),
+        (["explain", "q", "a", "b=1"], "column=value"),
+        (["append", "stream/s", "{"], "is no JSON"),
+        (["append", "stream/s", "3"], "is no record"),
+        (["load", "stream/s", "missing.csv"], "there is no file missing.csv"),
+        (["delete"], "Missing argument"),
+        (["top", "--by", "z"], "'z' is no order"),
+        (["sql", "-v", "x"], "gives no value"),
+        (["context", "add", "x"], "say where the service is"),
+    ],
+)
+def test_a_wrong_command_line_asks_nothing_of_the_service(arguments: list[str], said: str) -> None:
+    url = [] if "--context" in arguments or arguments[0] == "context" else ["--url", "http://127.0.0.1:9"]
+    result = CliRunner().invoke(cli, [*arguments, *url])
+    assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
