@@ -573,6 +573,22 @@ class LookupResult(Answer):
     """The row, as columns by name; null where there is none."""
 
 
+class MeAnswer(Answer):
+    """Who asks, and what they may do."""
+
+    name = Item[str | None]()
+    """Name of the API key, or of the token's subject as the history shows it; null where keys are not asked for."""
+
+    role = Item[Literal["read", "write", "admin"]]()
+    """What they may do; each role includes the ones before. `admin` where keys are not asked for."""
+
+    scope = Item[tuple[str, ...] | None](tuple)
+    """Patterns of the names that they may see; null: all."""
+
+    key_required = Item[bool]()
+    """Whether the service asks for keys."""
+
+
 class NewApiKeyAnswer(Answer):
     """A key that was just made: the only answer that ever shows it."""
 
@@ -602,6 +618,35 @@ class NewApiKeyAnswer(Answer):
 
     key = Item[str]()
     """Keep it now: only its digest is stored."""
+
+
+class OverviewRead(Answer):
+    """A relation that a query reads, and how far."""
+
+    relation = Item[str]()
+    """The relation that is read."""
+
+    lag = Item[int | None]()
+    """Records of its feed that are not read yet; null before the query's first commit, and of what is not in the built-in log."""
+
+    read_rows = Item[int | None]()
+    """Records of its feed that were read since the query began with this state; null as `lag`. Relations of one feed share it."""
+
+
+class OverviewRelation(Answer):
+    """A stream or a table that one of the queries reads or writes."""
+
+    name = Item[str]()
+    """Name of the relation."""
+
+    kind = Item[Literal["stream", "table"]]()
+    """Whether it is a stream or a table."""
+
+    origin = Item[Literal["source", "derived"]]()
+    """Registered by a user, or produced by a query."""
+
+    appended = Item[int | None]()
+    """Records, or changes of rows, that its feed was ever given; null where that is not known here (files, topics)."""
 
 
 class PartitionProgress(Answer):
@@ -867,6 +912,22 @@ class RowsAnswer(Answer):
 
     rows = Item[tuple[dict[str, Any], ...]](tuple)
     """Rows, or versions, as columns by name."""
+
+
+class SettingItem(Answer):
+    """A setting as it is in force."""
+
+    name = Item[str]()
+    """Its name, with dots between its parts."""
+
+    variable = Item[str]()
+    """The environment variable that sets it."""
+
+    value = Item[str]()
+    """Its value; secrets are masked, and what is not set is empty."""
+
+    origin = Item[Literal["environment", "default", "command line"]]()
+    """Where the value comes from."""
 
 
 class Shares(Answer):
@@ -1366,6 +1427,25 @@ class FunctionItem(Answer):
     """Its names in SQL, and in definitions of the dialect ksqldb."""
 
 
+class HeldQueryItem(Answer):
+    """A query that a driver has."""
+
+    name = Item[str]()
+    """Name of the query."""
+
+    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
+    """What it is doing now."""
+
+    internal = Item[bool]()
+    """It keeps the rows of a source with `materialize`."""
+
+    committed_at = Item[datetime | None](moment)
+    """When it last committed; null before the first commit."""
+
+    carrier = Item[Carrier | None](Carrier)
+    """What carried its last batch, and why; null before the first."""
+
+
 class InputLateness(Answer):
     """How late one input's records come: how far each is behind the greatest event time that its task had read of this input."""
 
@@ -1507,6 +1587,67 @@ class OperatorItem(Answer):
 
     examples = Item[tuple[ExpressionExample, ...]](many(ExpressionExample))
     """Expressions with their results."""
+
+
+class OverviewQuery(Answer):
+    """A query at a glance."""
+
+    name = Item[str]()
+    """Name of the query."""
+
+    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
+    """What it is doing now."""
+
+    phase = Item[str | None]()
+    """What it does inside its state, as in its status."""
+
+    desired_state = Item[Literal["running", "paused", "stopped"]]()
+    """What is wished."""
+
+    conditions = Item[tuple[str, ...]](tuple)
+    """`unreachable`, `unplaced`, `stale`, as in its status. `waits_for_producer` stands there alone: it takes a look at other queries."""
+
+    reason = Item[Reason | None](Reason)
+    """Its error, or why no driver has it; null: neither."""
+
+    state_since = Item[datetime](moment)
+    """When it came into this state."""
+
+    internal = Item[bool]()
+    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+
+    batch_id = Item[int | None]()
+    """Number of the last committed batch; null before the first."""
+
+    committed_at = Item[datetime | None](moment)
+    """When it last committed; null before the first commit."""
+
+    stream_time_ms = Item[int | None]()
+    """Stream time as of the last commit: milliseconds since 1970; null before the first record."""
+
+    batch_ms = Item[int | None]()
+    """Milliseconds that its last batch took: its tasks' work and the commit; null before the first."""
+
+    read_rows = Item[int]()
+    """Records read since the query began with this state."""
+
+    emitted_rows = Item[int]()
+    """Records or changes of rows written since then."""
+
+    lag = Item[int | None]()
+    """Records that it has not read yet; null before its first commit, and where the ends of its feeds are not known (files)."""
+
+    waiting = Item[int]()
+    """Records that wait inside, over all operators and tasks."""
+
+    late = Item[int]()
+    """Records that came too late, whatever became of them, since it began with this state."""
+
+    reads = Item[tuple[OverviewRead, ...]](many(OverviewRead))
+    """The relations that it reads, by name."""
+
+    writes = Item[str | None]()
+    """The relation that it writes; null for one that writes none of its own."""
 
 
 class QueryAnswer(Answer):
@@ -1790,6 +1931,13 @@ class SettingAdvice(Answer):
     """From 0 up to the first value that finds nothing late, and the one in force."""
 
 
+class SettingsAnswer(Answer):
+    """Every setting of this service."""
+
+    settings = Item[tuple[SettingItem, ...]](many(SettingItem))
+    """All of them, in the order of `slackwater config show`."""
+
+
 class StatementResult(Answer):
     """What became of one statement."""
 
@@ -1930,6 +2078,37 @@ class ComparisonAnswer(Answer):
     """In an order in which they can be carried out, what is depended on first; what cannot be read last."""
 
 
+class DriverItem(Answer):
+    """A process that runs queries."""
+
+    id = Item[str]()
+    """Id of the process: another one after each start; launches of queries name it."""
+
+    host = Item[str]()
+    """The host that it runs on."""
+
+    pid = Item[int]()
+    """Its number there."""
+
+    phase = Item[Literal["starting_jvm", "ready", "draining"]]()
+    """`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends."""
+
+    silent = Item[bool]()
+    """It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries."""
+
+    started_at = Item[datetime](moment)
+    """When it began."""
+
+    heartbeat_at = Item[datetime](moment)
+    """When it was last heard of."""
+
+    max_queries = Item[int | None]()
+    """How many queries it takes, internal ones not counted; null: an earlier version, which does not say."""
+
+    queries = Item[tuple[HeldQueryItem, ...]](many(HeldQueryItem))
+    """The queries that it has, by name."""
+
+
 class ExplainAnswer(Answer):
     """Why there is no row yet for a key and a time, or why this one."""
 
@@ -2031,6 +2210,22 @@ class LineageAnswer(Answer):
 
     withheld = Item[bool]()
     """There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."""
+
+
+class OverviewAnswer(Answer):
+    """All queries at a glance."""
+
+    at = Item[datetime](moment)
+    """When the service looked."""
+
+    queries = Item[tuple[OverviewQuery, ...]](many(OverviewQuery))
+    """Queries, by name."""
+
+    relations = Item[tuple[OverviewRelation, ...]](many(OverviewRelation))
+    """What they read and write, by name."""
+
+    next = Item[str | None]()
+    """Cursor of the next page; null on the last."""
 
 
 class QueryPage(Answer):
@@ -2221,66 +2416,6 @@ class ValidationAnswer(Answer):
     """The edit it would be; null where no query has this name."""
 
 
-class RunPage(Answer):
-    """Launches, newest first."""
-
-    items = Item[tuple[Run, ...]](many(Run))
-    """Launches, newest first."""
-
-    next = Item[str | None]()
-    """Cursor of the next page; null on the last."""
-
-
-class HeldQueryItem(Answer):
-    """A query that a driver has."""
-
-    name = Item[str]()
-    """Name of the query."""
-
-    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
-
-    internal = Item[bool]()
-    """It keeps the rows of a source with `materialize`."""
-
-    committed_at = Item[datetime | None](moment)
-    """When it last committed; null before the first commit."""
-
-    carrier = Item[Carrier | None](Carrier)
-    """What carried its last batch, and why; null before the first."""
-
-
-class DriverItem(Answer):
-    """A process that runs queries."""
-
-    id = Item[str]()
-    """Id of the process: another one after each start; launches of queries name it."""
-
-    host = Item[str]()
-    """The host that it runs on."""
-
-    pid = Item[int]()
-    """Its number there."""
-
-    phase = Item[Literal["starting_jvm", "ready", "draining"]]()
-    """`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends."""
-
-    silent = Item[bool]()
-    """It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries."""
-
-    started_at = Item[datetime](moment)
-    """When it began."""
-
-    heartbeat_at = Item[datetime](moment)
-    """When it was last heard of."""
-
-    max_queries = Item[int | None]()
-    """How many queries it takes, internal ones not counted; null: an earlier version, which does not say."""
-
-    queries = Item[tuple[HeldQueryItem, ...]](many(HeldQueryItem))
-    """The queries that it has, by name."""
-
-
 class DriversAnswer(Answer):
     """The drivers, and what waits for one."""
 
@@ -2291,24 +2426,11 @@ class DriversAnswer(Answer):
     """Queries that want a driver and have none; the status of each says why."""
 
 
-class SettingItem(Answer):
-    """A setting as it is in force."""
+class RunPage(Answer):
+    """Launches, newest first."""
 
-    name = Item[str]()
-    """Its name, with dots between its parts."""
+    items = Item[tuple[Run, ...]](many(Run))
+    """Launches, newest first."""
 
-    variable = Item[str]()
-    """The environment variable that sets it."""
-
-    value = Item[str]()
-    """Its value; secrets are masked, and what is not set is empty."""
-
-    origin = Item[Literal["environment", "default", "command line"]]()
-    """Where the value comes from."""
-
-
-class SettingsAnswer(Answer):
-    """Every setting of this service."""
-
-    settings = Item[tuple[SettingItem, ...]](many(SettingItem))
-    """All of them, in the order of `slackwater config show`."""
+    next = Item[str | None]()
+    """Cursor of the next page; null on the last."""

@@ -554,7 +554,7 @@ export interface paths {
         put?: never;
         /**
          * Carry statements of SQL out
-         * @description Carry a script out: statements of ksqlDB's language, and what only this service has (`docs/sql.md`).
+         * @description Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
          *
          *     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
          *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT
@@ -875,6 +875,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/comparisons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare definitions with what there is
+         * @description Say of many definitions what carrying them out would do: create, change nothing, edit in place, need new state, or be refused.
+         *
+         *     Each is planned against what is registered and against what those before it would have left, so a whole set can be checked before
+         *     anything of it exists. They are put into an order of dependence by themselves. Nothing is stored. Other systems (brokers, directories)
+         *     are not asked: a source that is new is looked at when it is registered. `"columns": "infer"` of a source that is there means the columns
+         *     that it has.
+         */
+        post: operations["post_comparison"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/functions": {
         parameters: {
             query?: never;
@@ -924,7 +949,7 @@ export interface paths {
         };
         /**
          * Explain the code of an error
-         * @description What a code means and what helps: where the `type` of a problem points to.
+         * @description What a code means and what helps: where the `type` of a problem points to. A browser is led to the code in the guide.
          */
         get: operations["get_error"];
         put?: never;
@@ -1179,7 +1204,9 @@ export interface paths {
          *
          *     `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
          *     ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
-         *     another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`.
+         *     another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`. `/readyz?for=driver` answers
+         *     503 until this service's own driver takes queries, whatever others do: who replaces one service by another waits for that, so that queries
+         *     have somewhere to go.
          */
         get: operations["readyz"];
         put?: never;
@@ -1837,6 +1864,84 @@ export interface components {
              * @description What is in the way of going back to any of them as things are now; null: nothing is.
              */
             obstacle: string | null;
+        };
+        /**
+         * ComparedItem
+         * @description What carrying a definition, or a statement, out would do.
+         */
+        ComparedItem: {
+            /**
+             * Index
+             * @description Its place among the definitions that were sent, from 0.
+             * @example 0
+             */
+            index: number;
+            /**
+             * Statement
+             * @description Of `sql`: the statement, with the values of its variables; null of others.
+             */
+            statement: string | null;
+            /**
+             * Properties
+             * @description Of `sql`: what SET has said before the statement.
+             */
+            properties: {
+                [key: string]: string;
+            };
+            /**
+             * Kind
+             * @description What it defines; null where it cannot be read.
+             */
+            kind: ("stream" | "table" | "query") | null;
+            /**
+             * Name
+             * @description Its name; null where it cannot be read.
+             * @example delays
+             */
+            name: string | null;
+            /**
+             * Action
+             * @description `no_op`: it is there, and equal. Of the others see `edit` of `/v1/validations`. null: it cannot be read as far as that.
+             */
+            action: ("create" | "no_op" | "in_place" | "repartition" | "needs_new_state") | null;
+            /**
+             * Definition
+             * @description With every default spelled out; null where it cannot be read.
+             */
+            definition: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Changes
+             * @description What differs from what is there; empty for `create` and `no_op`.
+             */
+            changes: components["schemas"]["EditChange"][];
+            /**
+             * Effects
+             * @description What an edit in place would let go, close or take away, as of the last commit; estimates are bounds.
+             */
+            effects: components["schemas"]["EditEffect"][];
+            /**
+             * Problems
+             * @description Why it would be refused; empty: it would not.
+             */
+            problems: components["schemas"]["ProblemItem"][];
+            /**
+             * Warnings
+             * @description What may surprise of it; empty for `no_op`.
+             */
+            warnings: components["schemas"]["WarningItem"][];
+        };
+        /**
+         * ComparisonAnswer
+         * @description What carrying the definitions out would do, one after the other.
+         */
+        ComparisonAnswer: {
+            /**
+             * Items
+             * @description In an order in which they can be carried out, what is depended on first; what cannot be read last.
+             */
+            items: components["schemas"]["ComparedItem"][];
         };
         /**
          * ConnectionAnswer
@@ -5290,6 +5395,17 @@ export interface components {
             when_full: "emit_early" | "stop";
         };
         /**
+         * ComparisonBody
+         * @description Definitions that are to be compared.
+         */
+        ComparisonBody: {
+            /**
+             * Definitions
+             * @description In any order; what depends on others is compared behind them.
+             */
+            definitions: components["schemas"]["WantedDefinition"][];
+        };
+        /**
          * ConnectionDefinition
          * @description A connection. Each secret is a value, `env:NAME` (a variable `SLACKWATER_SECRET_…`) or `file:PATH` (below `SLACKWATER_SECRETS_DIR`).
          */
@@ -5379,6 +5495,19 @@ export interface components {
              */
             message: string;
             /**
+             * Subject Strategy
+             * @description Of a registry: the subject of the schema. `record_name`: the record's full name; `topic_record_name`: the topic, - and that name. Absent: the topic with -key or -value (Confluent's topic name strategy).
+             * @default null
+             */
+            subject_strategy: ("record_name" | "topic_record_name") | null;
+            /**
+             * Record
+             * @description Of a registry: full name of the record where its schema is made of the columns (the title of a JSON Schema).
+             * @default null
+             * @example shop.orders.PricedOrder
+             */
+            record: string | null;
+            /**
              * Unwrapped
              * @description The one column stands alone, without an object or a record around it.
              * @default false
@@ -5421,6 +5550,19 @@ export interface components {
              * @default
              */
             message: string;
+            /**
+             * Subject Strategy
+             * @description Of a registry: the subject of the schema. `record_name`: the record's full name; `topic_record_name`: the topic, - and that name. Absent: the topic with -key or -value (Confluent's topic name strategy).
+             * @default null
+             */
+            subject_strategy: ("record_name" | "topic_record_name") | null;
+            /**
+             * Record
+             * @description Of a registry: full name of the record where its schema is made of the columns (the title of a JSON Schema).
+             * @default null
+             * @example shop.orders.PricedOrder
+             */
+            record: string | null;
             /**
              * Unwrapped
              * @description The one column stands alone, without an object or a record around it.
@@ -7073,6 +7215,38 @@ export interface components {
             history_retention: string;
         };
         /**
+         * WantedDefinition
+         * @description A definition as a PUT would have it, or statements of SQL that define something.
+         */
+        WantedDefinition: {
+            /**
+             * Kind
+             * @description What it defines; `sql`: what the statements say.
+             * @enum {string}
+             */
+            kind: "stream" | "table" | "query" | "sql";
+            /**
+             * Name
+             * @description Of a stream, a table or a query; of `sql` none.
+             * @default null
+             */
+            name: string | null;
+            /**
+             * Definition
+             * @description Of a stream, a table or a query.
+             * @default null
+             */
+            definition: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Sql
+             * @description CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT, as if with OR REPLACE; SET and DEFINE count for the statements behind them in this text.
+             * @default null
+             */
+            sql: string | null;
+        };
+        /**
          * Window
          * @description Windows in event time; which sizes they take depends on their type.
          */
@@ -7166,7 +7340,7 @@ export interface components {
          * @description Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.
          * @enum {string}
          */
-        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_missing" | "event_time_out_of_range" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_missing" | "fields_of_expression" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_name" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_driver_has_room" | "no_schema_id" | "not_a_change" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waits_for_producer" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
+        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_missing" | "event_time_out_of_range" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_missing" | "fields_of_expression" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_name" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_driver_has_room" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waits_for_producer" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
     };
     responses: never;
     parameters: never;
@@ -19250,6 +19424,352 @@ export interface operations {
             };
         };
     };
+    post_comparison: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ComparisonBody"];
+            };
+        };
+        responses: {
+            /** @description What carrying them out would do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "items": [
+                     *         {
+                     *           "index": 1,
+                     *           "statement": null,
+                     *           "properties": {},
+                     *           "kind": "query",
+                     *           "name": "delays_by_airport",
+                     *           "action": "in_place",
+                     *           "definition": {
+                     *             "name": "delays_by_airport",
+                     *             "from": {
+                     *               "stream": "departures",
+                     *               "table": null,
+                     *               "as": null,
+                     *               "where": null
+                     *             },
+                     *             "start": "earliest",
+                     *             "tasks": 4,
+                     *             "desired_state": "running",
+                     *             "joins": [],
+                     *             "where": null,
+                     *             "group_by": [
+                     *               "origin"
+                     *             ],
+                     *             "window": {
+                     *               "type": "tumbling",
+                     *               "size": "1h",
+                     *               "advance": null,
+                     *               "difference": null,
+                     *               "gap": null,
+                     *               "grace": "30m",
+                     *               "retention": "7d"
+                     *             },
+                     *             "aggregate": {
+                     *               "flights": "count(*)",
+                     *               "mean_delay": "avg(dep_delay)",
+                     *               "worst": "max(dep_delay)"
+                     *             },
+                     *             "having": null,
+                     *             "suppress": {
+                     *               "mode": "until_window_closes",
+                     *               "limit": null,
+                     *               "buffer": null,
+                     *               "event_driven": false
+                     *             },
+                     *             "select": null,
+                     *             "idle": null,
+                     *             "into": {
+                     *               "stream": null,
+                     *               "table": "delays_by_airport",
+                     *               "key": null,
+                     *               "connector": null,
+                     *               "versioned": null,
+                     *               "materialize_open": false
+                     *             },
+                     *             "late_records": {
+                     *               "max_rows": 100000,
+                     *               "retention": "7d"
+                     *             }
+                     *           },
+                     *           "changes": [
+                     *             {
+                     *               "pointer": "/window/grace",
+                     *               "kind": "in_place",
+                     *               "reason": "what has closed stays closed and is never shown again"
+                     *             }
+                     *           ],
+                     *           "effects": [
+                     *             {
+                     *               "pointer": "/window/grace",
+                     *               "effect": "windows_closed",
+                     *               "operator": "window",
+                     *               "at_least": 3,
+                     *               "at_most": 3,
+                     *               "from_ms": 1357034400000,
+                     *               "to_ms": 1357041600000
+                     *             }
+                     *           ],
+                     *           "problems": [],
+                     *           "warnings": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ComparisonAnswer"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/unknown_parameter",
+                     *       "title": "The request cannot be read",
+                     *       "status": 400,
+                     *       "detail": "unknown parameter limt; this path takes cursor, limit",
+                     *       "cure": "See the detail for those it takes.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "unknown_parameter",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description No valid API key or token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/api_key_missing",
+                     *       "title": "No valid API key or token",
+                     *       "status": 401,
+                     *       "detail": "send an API key or a token: Authorization: Bearer …",
+                     *       "cure": "Send `Authorization: Bearer sw_…`.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "api_key_missing",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/role_too_low",
+                     *       "title": "Not allowed",
+                     *       "status": 403,
+                     *       "detail": "this needs a key with the role write; the key 'dashboard' has the role read",
+                     *       "cure": "Use a key with the role that the detail names.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "role_too_low",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/body_too_large",
+                     *       "title": "Body too large",
+                     *       "status": 413,
+                     *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
+                     *       "cure": "Send less at a time.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "body_too_large",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Unsupported media type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/unsupported_media_type",
+                     *       "title": "Unsupported media type",
+                     *       "status": 415,
+                     *       "detail": "send application/json, application/x-ndjson or Arrow",
+                     *       "cure": "Send one that the detail names.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "unsupported_media_type",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The request is wrong */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/grace_exceeds_history_retention",
+                     *       "title": "The request is wrong",
+                     *       "status": 422,
+                     *       "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *       "cure": "Lower it, or keep more history.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "grace_exceeds_history_retention",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": [
+                     *         {
+                     *           "pointer": "/joins/0/grace",
+                     *           "code": "grace_exceeds_history_retention",
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Too many at once */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/too_many_requests",
+                     *       "title": "Too many at once",
+                     *       "status": 429,
+                     *       "detail": "48 reads of rows are under way; try again",
+                     *       "cure": "Wait as long as `Retry-After` says.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "too_many_requests",
+                     *       "retryable": true,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/internal_error",
+                     *       "title": "Internal error",
+                     *       "status": 500,
+                     *       "detail": "a fault of the service; please report it with the request id",
+                     *       "cure": "Report it with the request id.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "internal_error",
+                     *       "retryable": true,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/database_unavailable",
+                     *       "title": "Not available now",
+                     *       "status": 503,
+                     *       "detail": "the database did not answer; try again in a moment",
+                     *       "cure": "Try again in a moment. `slackwater doctor` looks for the cause.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "database_unavailable",
+                     *       "retryable": true,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not finished in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/read_too_expensive",
+                     *       "title": "Not finished in time",
+                     *       "status": 504,
+                     *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
+                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "instance": "/v1/comparisons",
+                     *       "code": "read_too_expensive",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     get_functions: {
         parameters: {
             query?: never;
@@ -19589,6 +20109,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["ErrorItem"];
                 };
+            };
+            /** @description Where the guide explains it, for who accepts `text/html`. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The request cannot be read */
             400: {
@@ -22233,8 +22760,8 @@ export interface operations {
     readyz: {
         parameters: {
             query?: {
-                /** @description What it is to be ready for: `reads` leaves the driver out, for results can be read without one. */
-                for?: "all" | "reads";
+                /** @description What it is to be ready for: `reads` leaves the driver out, for results can be read without one; `driver` needs that the driver of this very service takes queries. */
+                for?: "all" | "reads" | "driver";
             };
             header?: never;
             path?: never;
