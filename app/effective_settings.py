@@ -74,6 +74,17 @@ def effective(settings: Settings, environment: Mapping[str, str], overridden: fr
     return rows
 
 
+def in_force(settings: Settings) -> list[Effective]:
+    """List the settings of a running service: what the environment does not say was given when it was started.
+
+    An embedded database is no setting: `database_url` is empty then.
+    """
+    told = {name: value for name, _, value in _leaves(Settings())}
+    shown = settings if told["database_url"] is not None else settings.model_copy(update={"database_url": None})
+    overridden = frozenset(name for name, _, value in _leaves(shown) if value != told[name])
+    return effective(shown, os.environ, overridden)
+
+
 def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:
     for name in type(model).model_fields:
         value = getattr(model, name)

@@ -73,7 +73,7 @@ _BODIES = (
 )
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _READ_BY_POST = ("/v1/validations", "/v1/comparisons", "/v1/tables/{name}/rows:lookup")
-_WITHOUT_DATABASE = ("/v1/version", "/v1/functions", "/v1/errors", "/v1/errors/{code}", "/v1/me")
+_WITHOUT_DATABASE = ("/v1/version", "/v1/settings", "/v1/functions", "/v1/errors", "/v1/errors/{code}", "/v1/me")
 _CODED = ("ProblemBody", "FaultBody", "ProblemItem", "QueryError")
 _UNUSED = ("HTTPValidationError", "ValidationError")
 

@@ -34,6 +34,7 @@ from app.api import (
     service,
     statements,
     status,
+    system,
     validations,
 )
 from app.api.access import guards
@@ -71,6 +72,7 @@ ROUTERS = (
     me.router,
     api_keys.router,
     audit.router,
+    system.router,
     service.router,
 )
 PLAIN: tuple[PlainRoute, ...] = tuple(

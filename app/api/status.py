@@ -139,7 +139,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         tasks=_tasks(detail) if has_tasks else None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
-        carrier=_carrier(detail.get("carrier")),
+        carrier=carrier_of(detail.get("carrier")),
         limited_by=limit_of(facts),
         shares=_shares(facts),
         delivery=None if delivery is None else _delivery(delivery),
@@ -147,7 +147,8 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
     )
 
 
-def _carrier(noted: Mapping[str, Any] | None) -> Carrier | None:
+def carrier_of(noted: Mapping[str, Any] | None) -> Carrier | None:
+    """Return what a commit noted of the query's carrier, as answers show it."""
     if noted is None:
         return None
     return Carrier(

@@ -142,6 +142,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "POST /v1/api-keys": Rule(ADMIN, Reach.EVERYTHING),
         "DELETE /v1/api-keys/{name}": Rule(ADMIN, Reach.EVERYTHING),
         "GET /v1/audit": Rule(ADMIN, Reach.EVERYTHING),
+        "GET /v1/drivers": Rule(READ, Reach.EVERYTHING),
+        "GET /v1/settings": Rule(ADMIN, Reach.EVERYTHING),
     }
 )
 """Method and path template of every route → who may use it. PUTs check what their bodies name beside it."""

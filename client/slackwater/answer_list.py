@@ -914,6 +914,22 @@ class RowsAnswer(Answer):
     """Rows, or versions, as columns by name."""
 
 
+class SettingItem(Answer):
+    """A setting as it is in force."""
+
+    name = Item[str]()
+    """Its name, with dots between its parts."""
+
+    variable = Item[str]()
+    """The environment variable that sets it."""
+
+    value = Item[str]()
+    """Its value; secrets are masked, and what is not set is empty."""
+
+    origin = Item[Literal["environment", "default", "command line"]]()
+    """Where the value comes from."""
+
+
 class Shares(Answer):
     """Shares of the last ten seconds that a query's batches took, by what was done."""
 
@@ -1411,6 +1427,25 @@ class FunctionItem(Answer):
     """Its names in SQL, and in definitions of the dialect ksqldb."""
 
 
+class HeldQueryItem(Answer):
+    """A query that a driver has."""
+
+    name = Item[str]()
+    """Name of the query."""
+
+    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
+    """What it is doing now."""
+
+    internal = Item[bool]()
+    """It keeps the rows of a source with `materialize`."""
+
+    committed_at = Item[datetime | None](moment)
+    """When it last committed; null before the first commit."""
+
+    carrier = Item[Carrier | None](Carrier)
+    """What carried its last batch, and why; null before the first."""
+
+
 class InputLateness(Answer):
     """How late one input's records come: how far each is behind the greatest event time that its task had read of this input."""
 
@@ -1896,6 +1931,13 @@ class SettingAdvice(Answer):
     """From 0 up to the first value that finds nothing late, and the one in force."""
 
 
+class SettingsAnswer(Answer):
+    """Every setting of this service."""
+
+    settings = Item[tuple[SettingItem, ...]](many(SettingItem))
+    """All of them, in the order of `slackwater config show`."""
+
+
 class StatementResult(Answer):
     """What became of one statement."""
 
@@ -2034,6 +2076,37 @@ class ComparisonAnswer(Answer):
 
     items = Item[tuple[ComparedItem, ...]](many(ComparedItem))
     """In an order in which they can be carried out, what is depended on first; what cannot be read last."""
+
+
+class DriverItem(Answer):
+    """A process that runs queries."""
+
+    id = Item[str]()
+    """Id of the process: another one after each start; launches of queries name it."""
+
+    host = Item[str]()
+    """The host that it runs on."""
+
+    pid = Item[int]()
+    """Its number there."""
+
+    phase = Item[Literal["starting_jvm", "ready", "draining"]]()
+    """`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends."""
+
+    silent = Item[bool]()
+    """It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries."""
+
+    started_at = Item[datetime](moment)
+    """When it began."""
+
+    heartbeat_at = Item[datetime](moment)
+    """When it was last heard of."""
+
+    max_queries = Item[int | None]()
+    """How many queries it takes, internal ones not counted; null: an earlier version, which does not say."""
+
+    queries = Item[tuple[HeldQueryItem, ...]](many(HeldQueryItem))
+    """The queries that it has, by name."""
 
 
 class ExplainAnswer(Answer):
@@ -2341,6 +2414,16 @@ class ValidationAnswer(Answer):
 
     edit = Item[EditPreview | None](EditPreview)
     """The edit it would be; null where no query has this name."""
+
+
+class DriversAnswer(Answer):
+    """The drivers, and what waits for one."""
+
+    drivers = Item[tuple[DriverItem, ...]](many(DriverItem))
+    """Every driver, the oldest first."""
+
+    waiting = Item[tuple[str, ...]](tuple)
+    """Queries that want a driver and have none; the status of each says why."""
 
 
 class RunPage(Answer):

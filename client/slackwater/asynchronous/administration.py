@@ -10,12 +10,14 @@ from slackwater.answer_list import (
     AuditEntry,
     CheckAnswer,
     ConnectionAnswer,
+    DriversAnswer,
     ErrorItem,
     FunctionsAnswer,
     MeAnswer,
     NewApiKeyAnswer,
     OverviewAnswer,
     Readiness,
+    SettingItem,
     Version,
 )
 from slackwater.asynchronous.transport import AsyncTransport
@@ -145,6 +147,15 @@ class AsyncSystem:
     async def functions(self) -> FunctionsAnswer:
         """Return the functions, aggregates, operators and types of expressions."""
         return FunctionsAnswer(await self._transport.json(request("GET", path_of("functions"))))
+
+    async def drivers(self) -> DriversAnswer:
+        """Return the processes that run queries with what each has, and the queries that no driver has."""
+        return DriversAnswer(await self._transport.json(request("GET", path_of("drivers"))))
+
+    async def settings(self) -> list[SettingItem]:
+        """Return every setting of the service with its value and where that comes from."""
+        answer = await self._transport.json(request("GET", path_of("settings")))
+        return [SettingItem(each) for each in answer["settings"]]
 
     async def audit(
         self,

@@ -11,12 +11,14 @@ from slackwater.answer_list import (
     AuditEntry,
     CheckAnswer,
     ConnectionAnswer,
+    DriversAnswer,
     ErrorItem,
     FunctionsAnswer,
     MeAnswer,
     NewApiKeyAnswer,
     OverviewAnswer,
     Readiness,
+    SettingItem,
     Version,
 )
 from slackwater.blocking.transport import Transport
@@ -146,6 +148,15 @@ class System:
     def functions(self) -> FunctionsAnswer:
         """Return the functions, aggregates, operators and types of expressions."""
         return FunctionsAnswer(self._transport.json(request("GET", path_of("functions"))))
+
+    def drivers(self) -> DriversAnswer:
+        """Return the processes that run queries with what each has, and the queries that no driver has."""
+        return DriversAnswer(self._transport.json(request("GET", path_of("drivers"))))
+
+    def settings(self) -> list[SettingItem]:
+        """Return every setting of the service with its value and where that comes from."""
+        answer = self._transport.json(request("GET", path_of("settings")))
+        return [SettingItem(each) for each in answer["settings"]]
 
     def audit(
         self,

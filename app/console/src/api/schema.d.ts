@@ -1127,6 +1127,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/drivers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List drivers and the queries that they have
+         * @description Every process that runs queries, which it has and what carries them; and the queries that no driver has.
+         *
+         *     A driver that is `silent` has not said goodbye: its host hangs or is gone, and its row stays until a driver on that host starts.
+         */
+        get: operations["get_drivers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the settings in force
+         * @description Every setting of the service that answers, with its value and where that comes from, as `slackwater config show` lists them.
+         *
+         *     Secrets are masked. Drivers elsewhere have settings of their own.
+         */
+        get: operations["get_settings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -2112,6 +2156,76 @@ export interface components {
             at: string | null;
         };
         /**
+         * DriverItem
+         * @description A process that runs queries.
+         */
+        DriverItem: {
+            /**
+             * Id
+             * @description Id of the process: another one after each start; launches of queries name it.
+             */
+            id: string;
+            /**
+             * Host
+             * @description The host that it runs on.
+             */
+            host: string;
+            /**
+             * Pid
+             * @description Its number there.
+             */
+            pid: number;
+            /**
+             * Phase
+             * @description `starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends.
+             * @enum {string}
+             */
+            phase: "starting_jvm" | "ready" | "draining";
+            /**
+             * Silent
+             * @description It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries.
+             */
+            silent: boolean;
+            /**
+             * Started At
+             * Format: date-time
+             * @description When it began.
+             */
+            started_at: string;
+            /**
+             * Heartbeat At
+             * Format: date-time
+             * @description When it was last heard of.
+             */
+            heartbeat_at: string;
+            /**
+             * Max Queries
+             * @description How many queries it takes, internal ones not counted; null: an earlier version, which does not say.
+             */
+            max_queries: number | null;
+            /**
+             * Queries
+             * @description The queries that it has, by name.
+             */
+            queries: components["schemas"]["HeldQueryItem"][];
+        };
+        /**
+         * DriversAnswer
+         * @description The drivers, and what waits for one.
+         */
+        DriversAnswer: {
+            /**
+             * Drivers
+             * @description Every driver, the oldest first.
+             */
+            drivers: components["schemas"]["DriverItem"][];
+            /**
+             * Waiting
+             * @description Queries that want a driver and have none; the status of each says why.
+             */
+            waiting: string[];
+        };
+        /**
          * EditChange
          * @description One part of a definition that differs from the one in force.
          */
@@ -2690,6 +2804,36 @@ export interface components {
              * @constant
              */
             status: "ok";
+        };
+        /**
+         * HeldQueryItem
+         * @description A query that a driver has.
+         */
+        HeldQueryItem: {
+            /**
+             * Name
+             * @description Name of the query.
+             * @example delays_by_airport
+             */
+            name: string;
+            /**
+             * State
+             * @description What it is doing now.
+             * @enum {string}
+             */
+            state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
+            /**
+             * Internal
+             * @description It keeps the rows of a source with `materialize`.
+             */
+            internal: boolean;
+            /**
+             * Committed At
+             * @description When it last committed; null before the first commit.
+             */
+            committed_at: string | null;
+            /** @description What carried its last batch, and why; null before the first. */
+            carrier: components["schemas"]["Carrier"] | null;
         };
         /**
          * InputLateness
@@ -4579,6 +4723,47 @@ export interface components {
              * @description From 0 up to the first value that finds nothing late, and the one in force.
              */
             advice: components["schemas"]["AdviceItem"][];
+        };
+        /**
+         * SettingItem
+         * @description A setting as it is in force.
+         */
+        SettingItem: {
+            /**
+             * Name
+             * @description Its name, with dots between its parts.
+             * @example driver.max_queries
+             */
+            name: string;
+            /**
+             * Variable
+             * @description The environment variable that sets it.
+             * @example SLACKWATER_DRIVER__MAX_QUERIES
+             */
+            variable: string;
+            /**
+             * Value
+             * @description Its value; secrets are masked, and what is not set is empty.
+             * @example 100
+             */
+            value: string;
+            /**
+             * Origin
+             * @description Where the value comes from.
+             * @enum {string}
+             */
+            origin: "environment" | "default" | "command line";
+        };
+        /**
+         * SettingsAnswer
+         * @description Every setting of this service.
+         */
+        SettingsAnswer: {
+            /**
+             * Settings
+             * @description All of them, in the order of `slackwater config show`.
+             */
+            settings: components["schemas"]["SettingItem"][];
         };
         /**
          * Shares
@@ -22132,6 +22317,343 @@ export interface operations {
                      *       "instance": "/v1/audit",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_drivers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The drivers, as of their last heartbeats. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "drivers": [
+                     *         {
+                     *           "id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *           "host": "worker-1",
+                     *           "pid": 4711,
+                     *           "phase": "ready",
+                     *           "silent": false,
+                     *           "started_at": "2025-11-21T08:00:00Z",
+                     *           "heartbeat_at": "2025-11-21T08:30:00Z",
+                     *           "max_queries": 100,
+                     *           "queries": [
+                     *             {
+                     *               "name": "delays_by_airport",
+                     *               "state": "running",
+                     *               "internal": false,
+                     *               "committed_at": "2025-11-21T08:29:58Z",
+                     *               "carrier": {
+                     *                 "kind": "shared",
+                     *                 "moves": 0,
+                     *                 "cpu_share": 0.021,
+                     *                 "largest_batch": 412,
+                     *                 "max_rows": null
+                     *               }
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "waiting": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DriversAnswer"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/unknown_parameter",
+                     *       "title": "The request cannot be read",
+                     *       "status": 400,
+                     *       "detail": "unknown parameter limt; this path takes cursor, limit",
+                     *       "cure": "See the detail for those it takes.",
+                     *       "instance": "/v1/drivers",
+                     *       "code": "unknown_parameter",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description No valid API key or token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/api_key_missing",
+                     *       "title": "No valid API key or token",
+                     *       "status": 401,
+                     *       "detail": "send an API key or a token: Authorization: Bearer …",
+                     *       "cure": "Send `Authorization: Bearer sw_…`.",
+                     *       "instance": "/v1/drivers",
+                     *       "code": "api_key_missing",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/role_too_low",
+                     *       "title": "Not allowed",
+                     *       "status": 403,
+                     *       "detail": "this needs a key with the role write; the key 'dashboard' has the role read",
+                     *       "cure": "Use a key with the role that the detail names.",
+                     *       "instance": "/v1/drivers",
+                     *       "code": "role_too_low",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/internal_error",
+                     *       "title": "Internal error",
+                     *       "status": 500,
+                     *       "detail": "a fault of the service; please report it with the request id",
+                     *       "cure": "Report it with the request id.",
+                     *       "instance": "/v1/drivers",
+                     *       "code": "internal_error",
+                     *       "retryable": true,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/database_unavailable",
+                     *       "title": "Not available now",
+                     *       "status": 503,
+                     *       "detail": "the database did not answer; try again in a moment",
+                     *       "cure": "Try again in a moment. `slackwater doctor` looks for the cause.",
+                     *       "instance": "/v1/drivers",
+                     *       "code": "database_unavailable",
+                     *       "retryable": true,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not finished in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/read_too_expensive",
+                     *       "title": "Not finished in time",
+                     *       "status": 504,
+                     *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
+                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "instance": "/v1/drivers",
+                     *       "code": "read_too_expensive",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every setting. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "settings": [
+                     *         {
+                     *           "name": "driver.max_queries",
+                     *           "variable": "SLACKWATER_DRIVER__MAX_QUERIES",
+                     *           "value": "100",
+                     *           "origin": "default"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SettingsAnswer"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/unknown_parameter",
+                     *       "title": "The request cannot be read",
+                     *       "status": 400,
+                     *       "detail": "unknown parameter limt; this path takes cursor, limit",
+                     *       "cure": "See the detail for those it takes.",
+                     *       "instance": "/v1/settings",
+                     *       "code": "unknown_parameter",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description No valid API key or token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/api_key_missing",
+                     *       "title": "No valid API key or token",
+                     *       "status": 401,
+                     *       "detail": "send an API key or a token: Authorization: Bearer …",
+                     *       "cure": "Send `Authorization: Bearer sw_…`.",
+                     *       "instance": "/v1/settings",
+                     *       "code": "api_key_missing",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/role_too_low",
+                     *       "title": "Not allowed",
+                     *       "status": 403,
+                     *       "detail": "this needs a key with the role write; the key 'dashboard' has the role read",
+                     *       "cure": "Use a key with the role that the detail names.",
+                     *       "instance": "/v1/settings",
+                     *       "code": "role_too_low",
+                     *       "retryable": false,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Internal error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/internal_error",
+                     *       "title": "Internal error",
+                     *       "status": 500,
+                     *       "detail": "a fault of the service; please report it with the request id",
+                     *       "cure": "Report it with the request id.",
+                     *       "instance": "/v1/settings",
+                     *       "code": "internal_error",
+                     *       "retryable": true,
+                     *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                     *       "errors": []
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/v1/errors/database_unavailable",
+                     *       "title": "Not available now",
+                     *       "status": 503,
+                     *       "detail": "the database did not answer; try again in a moment",
+                     *       "cure": "Try again in a moment. `slackwater doctor` looks for the cause.",
+                     *       "instance": "/v1/settings",
+                     *       "code": "database_unavailable",
+                     *       "retryable": true,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
                      *       "errors": []
                      *     }

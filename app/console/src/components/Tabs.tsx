@@ -1,5 +1,6 @@
 /** Tabs (arrow keys go between them), and segments that choose one of few. */
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 
 export interface Tab {
   id: string;
@@ -9,6 +10,11 @@ export interface Tab {
 }
 
 export function Tabs({ label, tabs, active, onChange }: { label: string; tabs: readonly Tab[]; active: string; onChange: (id: string) => void }) {
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // On a phone not all of them are in sight.
+    list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [active]);
   const move = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;
@@ -18,7 +24,7 @@ export function Tabs({ label, tabs, active, onChange }: { label: string; tabs: r
     document.getElementById(`tab-${next.id}`)?.focus();
   };
   return (
-    <div class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
+    <div class="tabs" ref={list} role="tablist" aria-label={label} onKeyDown={move}>
       {tabs.map((tab) => (
         <button
           key={tab.id}

@@ -1,0 +1,33 @@
+/** What a form makes, as SQL and as JSON: either can be sent, and means the same. */
+import { useState } from "preact/hooks";
+import { CopyButton, Panel } from "~/components/basics";
+import { brokenSql, Code } from "~/components/Code";
+import { Segments } from "~/components/Tabs";
+
+export function Made({ sql, json, request }: { sql: string | null; json: unknown; request: string }) {
+  const [form, setForm] = useState<"sql" | "json">("sql");
+  const text = form === "sql" ? (sql === null ? "-- The statement appears when nothing is missing." : brokenSql(sql)) : JSON.stringify(json, null, 2);
+  return (
+    <Panel
+      id="made"
+      title="What this makes"
+      hint={form === "sql" ? "POST /v1/statements" : request}
+      actions={
+        <>
+          <Segments
+            label="Show as"
+            value={form}
+            options={[
+              ["sql", "SQL"],
+              ["json", "JSON"],
+            ]}
+            onChange={setForm}
+          />
+          <CopyButton text={text} />
+        </>
+      }
+    >
+      <Code language={form} label={form === "sql" ? "Statement" : "Definition"} text={text} />
+    </Panel>
+  );
+}

@@ -1,0 +1,64 @@
+/** Fields of forms: a name, what is entered, what is wrong with it. */
+import type { ComponentChildren } from "preact";
+import { plain } from "~/components/ErrorPanel";
+import type { ProblemItem, Warning } from "~/api/types";
+import { Note } from "~/components/basics";
+
+export function Field({ label, hint, problems = [], children, class: more }: { label: string; hint?: ComponentChildren; problems?: readonly { detail: string }[]; children: ComponentChildren; class?: string }) {
+  return (
+    <div class={`field ${more ?? ""}`}>
+      <label class="new-label">
+        <span>{label}</span>
+        {children}
+      </label>
+      {problems.map((problem) => (
+        <span key={problem.detail} class="fault">
+          {plain(problem.detail)}
+        </span>
+      ))}
+      {hint !== undefined && problems.length === 0 && <span class="new-hint">{hint}</span>}
+    </div>
+  );
+}
+
+export function Text({ value, onChange, placeholder, invalid, mono, list }: { value: string; onChange: (value: string) => void; placeholder?: string; invalid?: boolean; mono?: boolean; list?: string }) {
+  return (
+    <input class={`input${mono ? " mono" : ""}`} value={value} placeholder={placeholder} aria-invalid={invalid ? "true" : undefined} list={list} spellcheck={false} autocomplete="off" onInput={(event) => onChange(event.currentTarget.value)} />
+  );
+}
+
+export function Choose<T extends string>({ value, options, onChange, label }: { value: T; options: readonly (readonly [T, string])[]; onChange: (value: T) => void; label?: string }) {
+  return (
+    <select class="input" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
+      {options.map(([id, title]) => (
+        <option key={id} value={id}>
+          {title}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** What is wrong or may surprise, each with what helps. */
+export function Findings({ problems, warnings }: { problems: readonly ProblemItem[]; warnings: readonly Warning[] }) {
+  return (
+    <>
+      {problems.length > 0 && (
+        <Note tone="bad">
+          <strong>{problems.length === 1 ? "One thing is missing or wrong" : `${problems.length} things are missing or wrong`}</strong>
+          <ul>
+            {problems.map((problem) => (
+              <li key={problem.pointer + problem.code + problem.detail}>{plain(problem.detail)}</li>
+            ))}
+          </ul>
+        </Note>
+      )}
+      {warnings.map((warning) => (
+        <Note key={warning.pointer + warning.code} tone="warn">
+          <strong>{plain(warning.detail)}</strong>
+          <span class="cure">{plain(warning.cure)}</span>
+        </Note>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,52 @@
+/** What the SQL screen remembers in this browser: the script that is open, and what was run. Nothing of it leaves the browser. */
+
+const SCRIPT = "slackwater.sql.script";
+const HISTORY = "slackwater.sql.history";
+const MOST = 200;
+const MOST_CHARS = 20_000;
+
+export interface Ran {
+  sql: string;
+  at: number;
+  ms: number;
+  outcome: "done" | "failed" | "stopped";
+  /** What came of it, in a few words. */
+  note: string;
+}
+
+export function keptScript(): string | null {
+  return localStorage.getItem(SCRIPT);
+}
+
+export function keepScript(text: string): void {
+  keep(SCRIPT, text);
+}
+
+export function history(): Ran[] {
+  try {
+    const found = JSON.parse(localStorage.getItem(HISTORY) ?? "[]") as Ran[];
+    return Array.isArray(found) ? found.filter((each) => typeof each.sql === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Add what was run, the newest first. The same text again takes the place of the one before. */
+export function remember(ran: Ran): Ran[] {
+  if (ran.sql.length > MOST_CHARS) return history();
+  const all = [ran, ...history().filter((each) => each.sql !== ran.sql)].slice(0, MOST);
+  keep(HISTORY, JSON.stringify(all));
+  return all;
+}
+
+export function forgetHistory(): void {
+  localStorage.removeItem(HISTORY);
+}
+
+function keep(name: string, text: string): void {
+  try {
+    localStorage.setItem(name, text);
+  } catch {
+    // The browser's storage is full or forbidden: the console works without a memory.
+  }
+}

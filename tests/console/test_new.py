@@ -1,0 +1,170 @@
+"""The screen New: a form that shows what it makes, warns as the service does, and makes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.console.conftest import Look, Opening
+from tests.console.harbour import Harbour
+from tests.console.shore import strew
+
+SAMPLE = "id,item,amount,made_at\n007,cup,2.5,2024-03-02T10:00:00Z\n8,mug,3,2024-03-02T10:01:00Z\n"
+
+
+@pytest.fixture(scope="module")
+def harbour(empty_harbour: Harbour) -> Harbour:
+    strew(empty_harbour)
+    return empty_harbour
+
+
+def made(look: Look) -> dict[str, Any]:
+    """Return the definition that the form shows."""
+    look.page.get_by_role("region", name="What this makes").get_by_role("button", name="JSON").click()
+    found: dict[str, Any] = json.loads(look.page.locator("pre[aria-label=Definition]").inner_text())
+    return found
+
+
+def test_a_sample_becomes_a_stream_with_its_records(look: Look, harbour: Harbour) -> None:
+    page = look.at("/new")
+    page.get_by_label("Sample of records").fill(SAMPLE)
+    page.get_by_role("textbox", name="Name", exact=True).fill("orders")
+    page.get_by_text("The service would take it as it is.").wait_for()
+    assert [field.input_value() for field in page.get_by_label("Type of").all()] == ["string", "string", "double", "timestamp"]
+    assert page.get_by_label("id is part of the key").is_checked()
+    assert page.get_by_role("combobox", name="Event time").input_value() == "made_at"
+    assert "CREATE STREAM orders (" in page.locator("pre[aria-label=Statement]").inner_text()
+    look.sound()
+    definition = made(look)
+    page.get_by_role("button", name="Make the stream").click()
+    page.get_by_role("heading", name="orders").wait_for()
+    assert harbour.get("/v1/streams/orders")["definition"] == definition
+    found = [each for part in range(4) for each in harbour.get("/v1/streams/orders/records", partition=part)["records"]]
+    assert sorted((each["id"], each["amount"]) for each in found) == [("007", 2.5), ("8", 3.0)]
+    assert harbour.http.delete("/v1/streams/orders").status_code == 204
+    look.sound()
+
+
+def test_the_statement_of_a_table_means_its_definition(look: Look, harbour: Harbour) -> None:
+    page = look.at("/new")
+    page.get_by_role("button", name="Table", exact=True).click()
+    page.get_by_label("Sample of records").fill(
+        '{"code": "JFK", "at": 1357041600000, "tags": ["a"], "place": {"lat": 40.6, "town": "New York"}}'
+    )
+    page.get_by_role("textbox", name="Name", exact=True).fill("airports")
+    page.get_by_role("textbox", name="Keeps versions for").fill("2d")
+    page.get_by_text("The service would take it as it is.").wait_for()
+    statement = page.locator("pre[aria-label=Statement]").inner_text()
+    definition = made(look)
+    assert definition["columns"] == {
+        "code": "string",
+        "at": "bigint",
+        "tags": "array<string>",
+        "place": "struct<lat:double,town:string>",
+    }
+    assert (definition["versioned"], definition["event_time"], definition["materialize"]) == (
+        {"history_retention": "2d"},
+        "at",
+        True,
+    )
+    (result,) = harbour.http.post("/v1/statements", params={"validate": True}, json={"sql": statement}).json()["results"]
+    assert result["definition"] == definition
+    look.sound()
+
+
+def test_what_is_missing_is_said_before_anything_is_sent(look: Look) -> None:
+    page = look.at("/new")
+    page.get_by_role("textbox", name="Name", exact=True).fill("departures")
+    page.get_by_text("There is a stream or table departures already.").first.wait_for()
+    page.get_by_role("button", name="Column", exact=True).click()
+    page.get_by_role("button", name="Table", exact=True).click()
+    page.get_by_text("A column has no name.").first.wait_for()
+    page.get_by_text("A table needs a key").first.wait_for()
+    assert page.get_by_role("button", name="Make the table").is_disabled()
+    look.sound()
+
+
+def test_what_the_service_finds_wrong_is_said(look: Look) -> None:
+    look.expects("422")
+    page = look.at("/new")
+    page.get_by_label("Sample of records").fill(SAMPLE)
+    page.get_by_role("textbox", name="Name", exact=True).fill("orders")
+    page.get_by_label("Type of amount").fill("doubel")
+    page.get_by_role("alert").get_by_text("doubel", exact=False).first.wait_for()
+    assert page.get_by_role("button", name="Make the stream").is_disabled()
+    look.sound()
+
+
+def test_results_by_window_are_made_as_they_are_shown(look: Look, harbour: Harbour) -> None:
+    page = look.at("/new?what=query")
+    page.get_by_role("combobox", name="From").select_option("departures")
+    page.get_by_role("textbox", name="Only where").fill("delay > 15")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_text("The service would take it").wait_for()
+    page.get_by_text("window_start timestamp").wait_for()
+    assert "EMIT FINAL" in page.locator("pre[aria-label=Statement]").inner_text()
+    look.sound()
+    wanted = made(look)
+    assert (wanted["group_by"], wanted["where"], wanted["suppress"]) == (
+        ["origin"],
+        "delay > 15",
+        {"mode": "until_window_closes"},
+    )
+    page.get_by_role("button", name="Make the query").click()
+    page.get_by_role("heading", name="departures_by_origin").wait_for()
+    stored = harbour.get("/v1/queries/departures_by_origin")["definition"]
+    for part in ("group_by", "where", "aggregate"):
+        assert stored[part] == wanted[part]
+    assert stored["window"]["size"] == "1h"
+    assert harbour.http.delete("/v1/queries/departures_by_origin").status_code == 204
+
+
+def test_a_wrong_expression_is_marked_at_its_field(look: Look) -> None:
+    page = look.at("/new?what=query")
+    page.get_by_role("combobox", name="From").select_option("departures")
+    field = page.get_by_role("textbox", name="Only where")
+    field.fill("dela > 15")
+    page.locator(".fault").get_by_text("delay").wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+    assert page.get_by_role("button", name="Make the query").is_disabled()
+    field.fill("delay > 15")
+    page.get_by_text("The service would take it").wait_for()
+    look.sound()
+
+
+def test_a_join_is_suggested_by_equal_names(look: Look, harbour: Harbour) -> None:
+    page = look.at("/new?what=query")
+    page.get_by_text("Join with a table").click()
+    page.get_by_text("Choose the table that each record meets.").wait_for()
+    page.get_by_role("combobox", name="From").select_option("departures")
+    page.get_by_role("combobox", name="Table").select_option("weather")
+    assert page.get_by_role("textbox", name="On", exact=True).input_value() == "departures.origin = weather.origin"
+    page.get_by_role("textbox", name="Waits for late rows").fill("3d")
+    page.locator(".fault").get_by_text("history retention").first.wait_for()
+    page.get_by_role("textbox", name="Waits for late rows").fill("1h")
+    page.get_by_role("region", name="Columns of the result").get_by_role("button", name="Add").click()
+    page.get_by_role("region", name="Columns of the result").get_by_role("button", name="Add").click()
+    page.get_by_text("The service would take it").wait_for()
+    assert made(look)["select"] == {"origin": "departures.origin", "flight": "departures.flight"}
+    look.sound()
+
+
+def test_without_any_source_a_query_says_to_make_one(looking: Opening, harbour: Harbour) -> None:
+    look = looking(harbour)
+    for path in ("streams", "tables"):
+        look.page.route(f"**/v1/{path}?*", lambda route: route.fulfill(json={"items": [], "next": None}))
+    page = look.at("/new?what=query")
+    page.get_by_role("button", name="Make a source").click()
+    page.get_by_label("Sample of records").wait_for()
+    look.sound()
+
+
+@pytest.mark.parametrize("width", [390, 820, 1600])
+def test_both_forms_fit_every_width_in_the_dark(width: int, looking: Opening, harbour: Harbour) -> None:
+    look = looking(harbour, width=width, color_scheme="dark")
+    look.at("/new").get_by_label("Sample of records").fill(SAMPLE)
+    look.sound()
+    look.at("/new?what=query").get_by_text("The service would take it").wait_for()
+    look.sound()
