@@ -321,6 +321,8 @@ def calls(client: Client) -> Iterator[Callable[[], Any]]:
     yield client.system.metrics
     yield client.system.functions
     yield lambda: list(client.system.audit())
+    yield client.system.drivers
+    yield client.system.settings
 
 
 def _opened(client: Client) -> None:
