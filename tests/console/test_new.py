@@ -126,7 +126,7 @@ def test_a_wrong_expression_is_marked_at_its_field(look: Look) -> None:
     page.get_by_role("combobox", name="From").select_option("departures")
     field = page.get_by_role("textbox", name="Only where")
     field.fill("dela > 15")
-    page.locator(".fault").get_by_text("delay").wait_for()
+    page.locator(".fault", has_text="delay").wait_for()
     assert field.get_attribute("aria-invalid") == "true"
     assert page.get_by_role("button", name="Make the query").is_disabled()
     field.fill("delay > 15")
@@ -142,7 +142,10 @@ def test_a_join_is_suggested_by_equal_names(look: Look, harbour: Harbour) -> Non
     page.get_by_role("combobox", name="Table").select_option("weather")
     assert page.get_by_role("textbox", name="On", exact=True).input_value() == "departures.origin = weather.origin"
     page.get_by_role("textbox", name="Waits for late rows").fill("3d")
-    page.locator(".fault").get_by_text("history retention").first.wait_for()
+    (problem,) = harbour.post("/v1/validations", {**made(look), "name": "x", "into": {"stream": "x"}})["problems"]
+    assert problem["code"] == "grace_exceeds_history_retention"
+    page.locator(".fault").wait_for()
+    assert page.locator(".fault").inner_text() == problem["detail"].replace("`", "")
     page.get_by_role("textbox", name="Waits for late rows").fill("1h")
     page.get_by_role("region", name="Columns of the result").get_by_role("button", name="Add").click()
     page.get_by_role("region", name="Columns of the result").get_by_role("button", name="Add").click()

@@ -121,7 +121,7 @@ function Entry({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
         ]}
       />
       {entry.before !== null && entry.after !== null && (
-        <div class="scroll-x">
+        <div class="scroll-x" tabIndex={0} role="region" aria-label="What changed">
           <table class="plain">
             <thead>
               <tr>

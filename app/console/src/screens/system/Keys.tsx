@@ -103,7 +103,7 @@ export function Keys() {
             </>
           }
         >
-          <p>Whoever uses it is refused from the next request on. This cannot be undone.</p>
+          <p>Whoever uses it is refused a moment later. This cannot be undone.</p>
         </Dialog>
       )}
     </>

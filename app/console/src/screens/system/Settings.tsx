@@ -34,7 +34,7 @@ export function Settings() {
         {shown.length === 0 ? (
           <Empty title="There is no such setting" icon="search" />
         ) : (
-          <div class="body scroll-x">
+          <div class="body scroll-x" tabIndex={0} role="region" aria-label="Values of settings">
             <table class="plain">
               <thead>
                 <tr>
