@@ -101,8 +101,8 @@ def total(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def look(running: Service, seen: dict[str, str]) -> None:
-    """Read everything that a service shows and leaves behind while it runs."""
+def look(running: Service, seen: dict[str, str], stored: str = "scram_sha_512") -> None:
+    """Read everything that a service shows and leaves behind while it runs; ``stored`` is the name of a connection."""
     for path in ("/v1/connections", "/v1/streams", "/v1/queries", "/v1/audit?limit=1000", "/metrics"):
         seen[path] = httpx.get(running.url + path).text
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
@@ -113,7 +113,7 @@ def look(running: Service, seen: dict[str, str]) -> None:
         seen[f"file {path.name}"] = path.read_bytes().decode(errors="replace")
     seen["logs"] = running.logs()
     seen["database"] = dumped(dsn_of(running))
-    assert "scram_sha_512" in seen["database"], "what was stored is among it"
+    assert stored in seen["database"], "what was stored is among it"
     assert "serve" in seen["arguments"], "the service is among them"
 
 
