@@ -85,7 +85,7 @@ def test_who_asks_by_token_or_by_certificate_reads_and_writes(broker: Identities
         assert time.monotonic() - begun > TOKEN_S
         assert broker.issuer.issued.count(CLIENT) > before[CLIENT], "tokens were asked for anew"
         refused(client, broker, seen)
-        look(running, seen)
+        look(running, seen, "certificates")
     for _, into in topics.values():
         assert sorted(json.loads(each.value() or b"")["v"] for each in taken(broker.cluster, into, 2_000)) == [*range(2_000)]
     for secret in (SECRET, WRONG, KEY, *broker.holder.key.splitlines()[1:-1]):
@@ -120,7 +120,7 @@ def test_an_output_that_may_not_do_what_it_needs_stops_with_the_cure(broker: Ide
 
         def is_told(cure: str) -> bool:
             found = client.query("copy_copied").status()["delivery"]
-            return found["state"] == "stopped" and cure in found["error"]["detail"]
+            return found["state"] == "stopped" and cure in found["reason"]["detail"]
 
         until("transactions are not allowed", lambda: is_told("allow WRITE and DESCRIBE on transactional ids"), 180)
         for kind, operation in OF_OUTPUTS:

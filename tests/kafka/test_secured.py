@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from slackwater import Client, ServiceError
 
+from app.testing.service import command_of
 from engine.connectors.connector_kinds import control_of, open_feed
 from engine.connectors.feeds import ReadRequest, Split
 from engine.definition.relations import StreamDefinition
@@ -101,19 +102,19 @@ def total(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def look(running: Service, seen: dict[str, str]) -> None:
-    """Read everything that a service shows and leaves behind while it runs."""
+def look(running: Service, seen: dict[str, str], stored: str = "scram_sha_512") -> None:
+    """Read everything that a service shows and leaves behind while it runs; ``stored`` is the name of a connection."""
     for path in ("/v1/connections", "/v1/streams", "/v1/queries", "/v1/audit?limit=1000", "/metrics"):
         seen[path] = httpx.get(running.url + path).text
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    seen["arguments"] = "\n".join(" ".join(each.cmdline()) for each in processes if each.is_running())
+    seen["arguments"] = "\n".join(map(command_of, processes))
     files = [path for path in running.data_dir.rglob("*") if path.is_file() and "postgres" not in path.parts]
     assert any("driver" in path.name for path in files), "the driver's log is among them"
     for path in files:
         seen[f"file {path.name}"] = path.read_bytes().decode(errors="replace")
     seen["logs"] = running.logs()
     seen["database"] = dumped(dsn_of(running))
-    assert "scram_sha_512" in seen["database"], "what was stored is among it"
+    assert stored in seen["database"], "what was stored is among it"
     assert "serve" in seen["arguments"], "the service is among them"
 
 
