@@ -161,16 +161,18 @@ async def test_lists_show_what_is_within_the_scope(team: httpx.AsyncClient, boss
     for route, method, path in of_path(Reach.LIST):
         assert method == "GET"
         response = await team.get(path, params={"limit": 2})
-        items = response.json()["items"]
+        listed = "queries" if path == "/v1/overview" else "items"
+        items = response.json()[listed]
         while (following := response.json()["next"]) is not None:
             response = await team.get(path, params={"limit": 2, "cursor": following})
-            items += response.json()["items"]
+            items += response.json()[listed]
         found[route] = sorted(item["name"] for item in items)
         assert "secret" not in json.dumps([item for item in items if item["name"] != "orders_shared"])
     assert found == {
         "GET /v1/streams": sorted(STREAMS_WITHIN),
         "GET /v1/tables": sorted(TABLES_WITHIN),
         "GET /v1/queries": ["orders_priced"],
+        "GET /v1/overview": ["orders_priced"],
         "GET /v1/connections": [],  # tests/api/test_connections.py has some
     }
     assert len((await boss.get("/v1/queries")).json()["items"]) == len(QUERIES)
