@@ -144,7 +144,7 @@ def test_one_goes_to_a_query_by_a_part_of_its_name(look: Look) -> None:
     look.row("joined").wait_for()
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Go to a screen").fill("delay")
-    page.get_by_role("option").first.wait_for()
+    page.get_by_role("listbox", name="Found").get_by_role("option").first.wait_for()
     look.sound()
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="delays").wait_for()
