@@ -334,7 +334,7 @@ def test_what_belongs_to_the_service_is_there(sync_client: Client) -> None:
     assert sync_client.system.ready(for_reads=True).status == "ready"
     assert "slackwater_" in sync_client.system.metrics()
     assert len(sync_client.system.functions().functions) > 50
-    assert sync_client.system.drivers().drivers == []
+    assert list(sync_client.system.drivers().drivers) == []
     assert {"port", "driver.max_queries"} <= {each.name for each in sync_client.system.settings()}
     assert sync_client.errors.get("row_not_found").cure
     assert len(sync_client.errors.list()) > 100

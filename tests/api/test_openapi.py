@@ -53,7 +53,8 @@ def test_the_paths_are_those_of_the_product(document: dict[str, Any]) -> None:
         "/v1/statements", "/v1/validations", "/v1/comparisons", "/v1/functions", "/v1/errors", "/v1/errors/{code}",
         "/v1/debezium/auth/authenticate", "/v1/debezium/auth/refreshToken",
         "/v1/connections", "/v1/connections/{name}", "/v1/connections/{name}/check",
-        "/v1/api-keys", "/v1/api-keys/{name}", "/v1/audit", "/v1/me", "/v1/overview", "/v1/version", "/healthz", "/readyz", "/metrics",
+        "/v1/api-keys", "/v1/api-keys/{name}", "/v1/audit", "/v1/drivers", "/v1/settings",
+        "/v1/me", "/v1/overview", "/v1/version", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def test_every_read_of_the_database_says_that_it_may_be_ended(document: dict[str
         path: item["get"]["responses"] for path, item in document["paths"].items() if "get" in item and path.startswith("/v1/")
     }
     assert {path for path, answers in reads.items() if "504" not in answers} == {
-        "/v1/version", "/v1/functions", "/v1/errors", "/v1/errors/{code}", "/v1/me",
+        "/v1/version", "/v1/settings", "/v1/functions", "/v1/errors", "/v1/errors/{code}", "/v1/me",
     }  # fmt: skip
     example = reads["/v1/queries/{name}/late-records"]["504"]["content"]["application/problem+json"]["example"]
     assert (example["code"], example["retryable"]) == ("read_too_expensive", False)
