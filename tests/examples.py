@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-SCALE: Final = float(os.environ.get("TEST_EXAMPLES", "0.3"))
+SCALE: Final = float(os.environ.get("TEST_EXAMPLES", "0.25"))
 
 
 def examples(wanted: int) -> int:

@@ -12,12 +12,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 from app.api.guide import SITE
 from app.guide.gathering import PAGES, ROOT, gather
+from engine.python_processes import python_command
 
 CONFIG: Final = ROOT / "mkdocs.yml"
 SCRIPTS: Final = "assets/inline"
@@ -41,7 +41,7 @@ def build() -> None:
     """
     gather(PAGES)
     shutil.rmtree(SITE, ignore_errors=True)
-    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--config-file", str(CONFIG), "--strict", "--quiet"]
+    command = python_command("mkdocs", "build", "--config-file", str(CONFIG), "--strict", "--quiet")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **_QUIET})
     if done.returncode != 0:
         raise NotBuilt(f"{done.stdout}{done.stderr}".strip())

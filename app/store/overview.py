@@ -41,7 +41,7 @@ _RELATIONS = sa.text(
     ), fed AS (
         SELECT r.id, r.name, r.kind, r.origin, CASE
             WHEN r.origin = 'derived' THEN {RESULT_FEED}
-            WHEN r.definition #>> '{{connector,type}}' = :log THEN coalesce(r.definition #>> '{{connector,feed}}', r.name)
+            WHEN r.definition #>> '{{connector,type}}' = :built_in THEN coalesce(r.definition #>> '{{connector,feed}}', r.name)
         END AS feed
         FROM slackwater.relation r WHERE r.id IN (SELECT relation_id FROM edge)
     )
@@ -114,7 +114,7 @@ async def look(connection: AsyncConnection, limit: int, after: str | None) -> Gl
     ids = [status.query_id for status in statuses]
     lags = await _lags(connection, ids)
     late = await _late(connection, ids)
-    params = {"ids": ids, "log": DEFAULT.name(), "lane": LANE_PARTITION}
+    params = {"ids": ids, "built_in": DEFAULT.name(), "lane": LANE_PARTITION}
     edges = (await connection.execute(_RELATIONS, params)).all()
     relations = {name: RelationAtGlance(name, kind, origin, appended) for _, _, name, kind, origin, _, appended in edges}
     reads: dict[UUID, list[tuple[str, str | None]]] = {}

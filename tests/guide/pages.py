@@ -16,7 +16,7 @@ from tests.guide.blocks import steps
 READMES: Final = ("README.md", "client/README.md")
 """Documents outside of `docs/` that are run as well."""
 
-QUICK: Final = frozenset({"README.md", "docs/tutorial.md"})
+QUICK: Final = frozenset({"README.md"})
 """What a new user does first: every CI run does it. The other pages are `slow`."""
 
 

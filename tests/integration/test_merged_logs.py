@@ -17,6 +17,7 @@ from engine.connectors.feeds import Limit
 from engine.connectors.log import storage as log
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.plan.model import Feed, Input
+from engine.spark.batch_planner import FIRST_ROWS
 from tests.integration.batches import Backlog, merged
 from tests.unit.connectors.relations import relation
 
@@ -59,10 +60,11 @@ def some_times(chance: np.random.Generator, rows: int, span_ms: int) -> I64:
     return clipped
 
 
-@pytest.mark.parametrize(("max_rows", "seed"), [(9_000, 1), (50_000, 2), (120_000, 3), (10**9, 4)])
+@pytest.mark.parametrize(("max_rows", "seed"), [(9_000, 1), (40_000, 2), (70_000, 3), (10**9, 4)])
 def test_batches_of_several_logs_are_the_merge_of_the_whole(conn: Connection, dsn: str, max_rows: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
-    sizes = {("one", 0): 100_000, ("one", 1): 20_000, ("one", 2): 0, ("two", 0): 60_000}
+    sizes = {("one", 0): 70_000, ("one", 1): 15_000, ("one", 2): 0, ("two", 0): 35_000}
+    assert sum(sizes.values()) <= FIRST_ROWS
     times = {lane: some_times(chance, rows, 10**6) for lane, rows in sizes.items()}
     for (feed, partition), own in times.items():
         cuts = np.sort(chance.choice(len(own), 12)) if len(own) else []
@@ -90,7 +92,7 @@ def test_splits_inside_large_batches_have_the_heads_of_the_whole_partition(conn:
     assert [split.head for split in splits] == [BEFORE_ALL_TIME, *(int(heads[split.start - 1]) for split in splits[1:])]
     backlog = Backlog(dsn, (input_of("one", 0),), 10**9)
     backlog.read()
-    assert (backlog.batches, backlog.splits) == (1, len(splits) + 1)
+    assert (backlog.batches, backlog.splits) == (3, len(splits) + 1), "125,000 records, twice as many, and the rest"
     assert [backlog.heads[0, 0, offset] for offset in range(len(own))] == heads.tolist()
 
 

@@ -107,9 +107,11 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def tracked() -> set[str]:
-    """Return the packages' files as they are in the working copy."""
+    """Return the packages' files as they are in the working copy; of the console what is served."""
     found = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
-    return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
+    console, built = ROOT / "app" / "console", ROOT / "app" / "console" / "built"
+    kept = (path for path in found if console not in path.parents or built in path.parents)
+    return {str(path.relative_to(ROOT)) for path in kept if "__pycache__" not in path.parts}
 
 
 def contents(wheel: Path) -> set[str]:

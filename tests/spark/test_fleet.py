@@ -178,7 +178,9 @@ def test_who_kills_its_worker_is_found_and_the_others_go_on(fleets: Fleets, monk
     [
         (WAITING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for 4"),
         pytest.param(SPINNING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for", marks=pytest.mark.slow),
-        (HUNGRY, WorkBounds(memory_bytes=700 << 20), ExhaustsItsWorker, "of 700 that one may have"),
+        pytest.param(
+            HUNGRY, WorkBounds(memory_bytes=700 << 20), ExhaustsItsWorker, "of 700 that one may have", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
