@@ -70,7 +70,7 @@ class Tail:
 
     def take(self, partition: int, offset: int, limit: int) -> Stretch | None:
         """Return items from ``offset`` on; None where they are not kept here (any more)."""
-        if not self._begins[partition] <= offset <= self._ends[partition]:
+        if partition >= len(self._ends) or not self._begins[partition] <= offset <= self._ends[partition]:
             return None
         kept = self._items[partition]
         first = bisect_left(kept, offset, key=lambda item: item.offset)

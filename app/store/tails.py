@@ -114,7 +114,8 @@ class Tails:
             if source.id not in self._tails:  # another follower can have come while we looked
                 tail = self._tails[source.id] = Tail(source, [next_offset for _, next_offset in heads])
                 tail.is_gone = not heads
-                self._lookout.add(tail)
+                if not tail.is_gone:  # there is nothing to look for, and no end to look from
+                    self._lookout.add(tail)
         tail = self._tails[source.id]
         tail.followers += 1
         try:

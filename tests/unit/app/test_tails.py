@@ -17,6 +17,7 @@ from app.store.change_log import Item, Stretch
 from app.store.change_news import News
 from app.store.lookout import Lookout
 from app.store.tail import KEPT_CHARS, KEPT_ITEMS, Tail
+from app.store.tails import Tails
 
 
 class Log:
@@ -128,6 +129,18 @@ async def test_followers_learn_that_the_log_is_gone(is_long: bool) -> None:
         log.is_gone = True
         while not tail.is_gone:
             await tail.wait(5)
+
+
+async def test_a_log_that_is_gone_before_it_is_followed_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One statement looks for all logs: one without an end to look from would end the followers of all others."""
+    log, looked_for = Log(), list[Tail]()
+    log.is_gone = True
+    monkeypatch.setattr(Tails, "reading", lambda _: log.connection())
+    monkeypatch.setattr(Lookout, "add", lambda _, tail: looked_for.append(tail))
+    async with Tails("", Bell(""), 1_000).following(log) as tail:
+        assert tail.is_gone
+        assert tail.take(0, 1, 9) is None
+    assert not looked_for
 
 
 async def test_a_fault_of_ours_reaches_the_followers_instead_of_silence() -> None:
