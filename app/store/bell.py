@@ -97,7 +97,7 @@ async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str],
     """
     loop = asyncio.get_running_loop()
     lost: asyncio.Future[None] = loop.create_future()
-    link, encoding = connection.pgconn, connection.info.encoding
+    link, encoding, number = connection.pgconn, connection.info.encoding, connection.fileno()
 
     def listen() -> None:
         try:
@@ -105,16 +105,18 @@ async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str],
             while (found := link.notifies()) is not None:
                 ring(found.extra.decode(encoding))
         except psycopg.Error as error:
+            # At once: libpq has closed the socket, and the next connection that anybody opens may get its number.
+            loop.remove_reader(number)
             if not lost.done():
                 lost.set_exception(error)
 
-    listen()  # what came with the answer to LISTEN
-    number = connection.fileno()
     loop.add_reader(number, listen)
     try:
+        listen()  # what came with the answer to LISTEN
         await lost
     finally:
-        loop.remove_reader(number)
+        if not lost.done() or lost.cancelled():
+            loop.remove_reader(number)
 
 
 def _notice(dsn: str) -> None:
