@@ -85,7 +85,8 @@ class SharedAppends:
         At most one append to a feed may be under way.
 
         Returns:
-            None: nothing was appended, because a lock is held or the relation has changed.
+            None: nothing was appended, because a lock is held or the relation has changed, or because the statement was refused, perhaps for
+                somebody else's sake.
 
         Raises:
             psycopg.Error: nothing is known to be appended.
@@ -114,6 +115,8 @@ class SharedAppends:
         try:
             async with self._pool.connection() as connection:
                 bases = await _append(connection, [wanted for wanted, _ in group])
+        except (psycopg.IntegrityError, psycopg.DataError):
+            bases = {}  # nothing of it is there: the one that cannot be appended shall fail alone
         except Exception as error:  # noqa: BLE001 - whatever it is, each of those who wait gets it
             for _, answer in group:
                 if not answer.done():
