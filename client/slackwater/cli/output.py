@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +25,23 @@ STYLES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+_HARMLESS: Final = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+"""What terminals take for a command, and the sign that stands for it."""
+
+
+class PlainConsole(Console):
+    """A console whose texts command nothing: they may be data of strangers, and an escape sequence could rewrite what is on the screen."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See ``Console``."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else text.translate(_HARMLESS), style, control)
+
+
 class Output:
     """Where commands print.
 
@@ -33,8 +51,8 @@ class Output:
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.out = Console(highlight=False)
-        self.err = Console(stderr=True, highlight=False)
+        self.out = PlainConsole(highlight=False)
+        self.err = PlainConsole(stderr=True, highlight=False)
 
     @property
     def is_terminal(self) -> bool:
@@ -106,7 +124,7 @@ def columns(
         table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    console = Console(
+    console = PlainConsole(
         file=StringIO(),
         width=width,
         force_terminal=is_coloured,
@@ -123,8 +141,9 @@ def columns(
 
 def _cell(value: Any) -> Text:
     if isinstance(value, Text):
+        value.plain = value.plain.translate(_HARMLESS)  # before columns are measured
         return value
-    text = shown(value)
+    text = shown(value).translate(_HARMLESS)
     return Text(text, style=STYLES.get(text, ""))
 
 
