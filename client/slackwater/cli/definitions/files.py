@@ -21,6 +21,8 @@ from slackwater.cli.statements import Statement, statements_of
 
 KINDS: Final = ("stream", "table", "query")
 SUFFIXES: Final = (".sql", ".yaml", ".yml", ".json")
+MAX_VALUES: Final = 100_000
+"""Of a document of YAML: a few lines of aliases within each other are gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def _read(path: Path, shown: Path) -> Iterator[Wanted]:
     if path.suffix.lower() == ".json":
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Misused(f"{shown}: no JSON: {error}") from error
         documents = [(1, each) for each in (found if isinstance(found, list) else [found])]
     else:
@@ -202,14 +204,34 @@ for tag, pattern, first in (
 
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     loader.flatten_mapping(node)
-    keys = [loader.construct_object(key) for key, _ in node.value]
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+    seen: set[Any] = set()
     for place, key in enumerate(keys):
-        if key in keys[:place]:
-            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", node.value[place][0].start_mark)
+        mark = node.value[place][0].start_mark
+        if isinstance(key, dict | list | set):
+            raise yaml.constructor.ConstructorError(None, None, "a key is a text", mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", mark)
+        seen.add(key)
     return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
 
 
+def _whole(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    """Read a whole number in base ten, for so YAML 1.2 has it, leading zeros or not."""
+    return int(loader.construct_scalar(node))
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """Return how much a node is where all that is named again (``*name``) is written out."""
+    if id(node) not in known:
+        known[id(node)] = 1  # of a circle, which is refused where it is read
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = 1 if isinstance(node, yaml.ScalarNode) else 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
@@ -218,6 +240,9 @@ def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
     try:
         while loader.check_node():
             node: Any = loader.get_node()
+            if _size(node, {}) > MAX_VALUES:
+                detail = f"more than {MAX_VALUES:,} values, each alias as what it stands for"
+                raise yaml.composer.ComposerError(None, None, detail, node.start_mark)
             document = loader.construct_document(node)
             if document is not None:
                 yield node.start_mark.line + 1, document
@@ -225,5 +250,7 @@ def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
         mark = getattr(error, "problem_mark", None)
         place = f"{shown}:{mark.line + 1}" if mark is not None else str(shown)
         raise Misused(f"{place}: {getattr(error, 'problem', None) or error}") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise Misused(f"{shown}: a value cannot be read: {error}") from error  # of a tag such as !!int that it does not fit
     finally:
         loader.dispose()

@@ -107,3 +107,26 @@ def test_an_empty_or_missing_directory_says_what_to_do(tmp_path: Path) -> None:
         read_files(tmp_path)
     with pytest.raises(Misused, match="there is no"):
         read_files(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("table: a\nx: [\n" + "[" * 5_000 + "]" * 5_001, "recursion"),
+        (f"table: a\nx: {'9' * 5_000}", "digits"),
+        ("table: a\n? [b]\n: c", "a key is a text"),
+        ("table: a\nx: &x [*x]", "recursive"),
+        (
+            "table: a\nx0: &x0 [1]\n" + "".join(f"x{n + 1}: &x{n + 1} [*x{n}, *x{n}]\n" for n in range(40)),
+            "more than 100,000 values",
+        ),
+    ],
+)
+def test_a_file_that_would_break_the_reader_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(Misused, match=fault):
+        read_files(write(tmp_path, a_dot_yaml=text))
+
+
+def test_whole_numbers_are_in_base_ten(tmp_path: Path) -> None:
+    (found,) = read_files(write(tmp_path, a_dot_yaml="table: a\nx: [010, 09, -7, +3]"))
+    assert found.definition == {"x": [10, 9, -7, 3]}
