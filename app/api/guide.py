@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -54,11 +55,18 @@ class Guide:
         response.headers.update(_HEADERS)
         await response(scope, receive, send)
 
+    def _found(self, path: str) -> tuple[str, os.stat_result | None]:
+        """Look a file up; what no file can be called is none."""
+        try:
+            return self._files.lookup_path(path)
+        except (OSError, ValueError):  # too long, or with a NUL
+            return "", None
+
     def _answer(self, scope: Scope) -> Response:
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"Allow": "GET, HEAD"})
         path = scope["path"].removeprefix(scope.get("root_path", "")).lstrip("/")
-        place, found = self._files.lookup_path(path)
+        place, found = self._found(path)
         if found is not None and stat.S_ISDIR(found.st_mode):
             if path and not path.endswith("/"):
                 # Relative, for an absolute one would repeat the name in Host.

@@ -60,7 +60,17 @@ async def test_what_has_not_changed_is_not_sent_again(http: httpx.AsyncClient) -
     assert again.status_code == 304
 
 
-@pytest.mark.parametrize("path", ["/guide/nothing", "/guide/guides/", "/guide/..%2f..%2fetc/passwd", "/guide/%2e%2e/secret"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/guide/nothing",
+        "/guide/guides/",
+        "/guide/..%2f..%2fetc/passwd",
+        "/guide/%2e%2e/secret",
+        "/guide/%00",
+        f"/guide/{'a' * 300}",
+    ],
+)
 async def test_what_is_not_there_is_answered_with_the_way_to_the_first_page(
     path: str, site: Path, http: httpx.AsyncClient
 ) -> None:
