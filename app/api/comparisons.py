@@ -12,8 +12,8 @@ from anyio import to_thread
 from fastapi import APIRouter
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.comparison_schemas import ComparedItem, ComparisonAnswer, ComparisonBody, WantedDefinition
-from app.api.deps import LongInspection, OnlyKnownParameters, Services, ServicesOf, planning_turn
+from app.api.comparison_schemas import MAX_DEFINITIONS, ComparedItem, ComparisonAnswer, ComparisonBody, WantedDefinition
+from app.api.deps import LongInspection, OnlyKnownParameters, Services, ServicesOf, planned, planning_turn
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect
 from app.api.examples import QUERY, STREAM_DEFINITION, WINDOW_DEFINITION
@@ -22,7 +22,7 @@ from app.api.sql.faults import of_script, placed
 from app.api.warned import shown_warnings
 from app.domain.access import refuse_beyond_scope
 from app.domain.sources import read_source
-from app.errors import AppError, Unprocessable
+from app.errors import AppError, Fault, Unprocessable
 from app.store.comparing import AskedQuery, Compared, Picture, compare_query, compare_source, problems_of_refusal
 from app.store.relations import find_relation
 from engine.connectors.inferred import INFER
@@ -37,6 +37,9 @@ from engine.statements.naming import definition_name, folded
 from engine.statements.session import Session, Settings
 
 _MODELS: Final[Mapping[str, Any]] = {"stream": StreamDefinition, "table": TableDefinition}
+MOST_TRIES: Final = 10_000
+"""As many take a minute or so. 140 definitions get by with fewer in the worst of orders, 1,000 in any that is nearly right."""
+
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 _DEFINITIONS = [
     {"kind": "stream", "name": "departures", "definition": STREAM_DEFINITION},
@@ -92,18 +95,30 @@ async def post_comparison(body: JsonBody, services: ServicesOf, connection: Long
     done: list[ComparedItem] = []
     waiting: list[_Unit] = []
     for index, wanted in enumerate(asked.definitions):
-        units, faults = _units(index, wanted, services)
+        units, faults = await planned(services, partial(_units, index, wanted, services))
         waiting += units
         done += faults
+        if len(waiting) + len(done) > MAX_DEFINITIONS:
+            detail = f"they are more than {MAX_DEFINITIONS:,} definitions and statements; send them in parts"
+            raise Unprocessable("invalid_value", detail, [Fault("/definitions", "invalid_value", detail)])
     items = await _in_order(services, waiting, partial(_compared, connection, picture, services))
     return ComparisonAnswer(items=[*items, *done])
 
 
 async def _in_order(services: Services, waiting: list[_Unit], compare: Callable[[_Unit], ComparedItem]) -> list[ComparedItem]:
-    """Compare what can be compared, again and again, until nothing more can be: what is left is refused."""
+    """Compare what can be compared, again and again, until nothing more can be: what is left is refused.
+
+    Raises:
+        Unprocessable: they are many, and stand in an order that takes too many rounds.
+    """
     items: list[ComparedItem] = []
+    tries = 0
     while waiting:
         refused: list[tuple[_Unit, ComparedItem]] = []
+        tries += len(waiting)
+        if tries > MOST_TRIES:
+            detail = f"finding their order takes more than {MOST_TRIES:,} comparisons; send first what others depend on"
+            raise Unprocessable("invalid_value", detail, [Fault("/definitions", "invalid_value", detail)])
         for unit in waiting:
             async with planning_turn(services):
                 item = await to_thread.run_sync(compare, unit)

@@ -157,3 +157,23 @@ async def test_a_body_of_another_shape_is_refused(client: httpx.AsyncClient, bod
     response = await client.post("/v1/comparisons", json=body)
     assert response.status_code == 422, response.text
     assert response.json()["errors"][0]["pointer"].startswith("/definitions")
+
+
+async def test_statements_of_all_texts_together_are_bounded(client: httpx.AsyncClient) -> None:
+    texts = [{"kind": "sql", "sql": "DROP STREAM s;" * 501}] * 2
+    answer = await client.post("/v1/comparisons", json={"definitions": texts})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
+    assert "more than 1,000 definitions and statements" in answer.json()["detail"]
+
+
+async def test_an_order_that_takes_too_many_rounds_is_refused(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.api.comparisons.MOST_TRIES", 9)
+    chain = [
+        wanted("query", f"q{n}", {"from": {"stream": f"q{n - 1}" if n else "s"}, "into": {"stream": f"q{n}"}}) for n in range(3)
+    ]
+    source = wanted("stream", "s", STREAM)
+    items = await compared(client, source, *chain)
+    assert set(actions(items).values()) == {"create"}
+    answer = await client.post("/v1/comparisons", json={"definitions": [*reversed(chain), source]})
+    assert answer.status_code == 422
+    assert "send first what others depend on" in answer.json()["detail"]
