@@ -39,6 +39,7 @@ from engine.statements.session import Session, Settings
 _MODELS: Final[Mapping[str, Any]] = {"stream": StreamDefinition, "table": TableDefinition}
 MOST_TRIES: Final = 10_000
 """As many take a minute or so. 140 definitions get by with fewer in the worst of orders, 1,000 in any that is nearly right."""
+MAX_PROPERTY_CHARS: Final = 10_000
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 _DEFINITIONS = [
@@ -150,8 +151,10 @@ def _units(index: int, wanted: WantedDefinition, services: Services) -> tuple[li
                 if isinstance(parsed.tree, SetProperty):
                     action = bind(parsed.tree, Session(settings=_settings(services, settings)))
                     if isinstance(action, ChangeSetting):
-                        settings = {**settings, action.name: action.value or ""}
-                        settings = {name: value for name, value in settings.items() if value or name != action.name}
+                        changed = {**settings, action.name: action.value or ""}
+                        changed = {name: value for name, value in changed.items() if value or name != action.name}
+                        _check_short(changed)
+                        settings = changed
                     continue
         except AppError as error:
             faults.append(_refused(_Unit(index, wanted, parsed), problems_of_refusal(error)))
@@ -165,6 +168,13 @@ def _check_defines(parsed: Parsed) -> None:
     if not isinstance(parsed.tree, CreateRelation | CreateAs | InsertQuery | SetProperty | Define):
         detail = "a file of definitions has CREATE STREAM, CREATE TABLE, INSERT INTO … SELECT, SET and DEFINE; carry other statements out once"
         raise Unprocessable("not_a_definition", detail)
+
+
+def _check_short(settings: Mapping[str, str]) -> None:
+    """Refuse more than any statement has use for: each statement behind is answered with all of them."""
+    if sum(len(name) + len(value) for name, value in settings.items()) > MAX_PROPERTY_CHARS:
+        detail = f"names and values of SET may have {MAX_PROPERTY_CHARS:,} characters together"
+        raise Unprocessable("invalid_value", detail)
 
 
 def _settings(services: Services, values: Mapping[str, str]) -> Settings:

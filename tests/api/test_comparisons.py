@@ -177,3 +177,10 @@ async def test_an_order_that_takes_too_many_rounds_is_refused(client: httpx.Asyn
     answer = await client.post("/v1/comparisons", json={"definitions": [*reversed(chain), source]})
     assert answer.status_code == 422
     assert "send first what others depend on" in answer.json()["detail"]
+
+
+async def test_long_properties_are_not_answered_with_each_statement(client: httpx.AsyncClient) -> None:
+    sql = f"SET 'a' = '{'x' * 20_000}';" + "CREATE STREAM a AS SELECT * FROM nowhere;" * 3
+    items = await compared(client, {"kind": "sql", "sql": sql})
+    assert "10,000 characters together" in items[-1]["problems"][0]["detail"]
+    assert [item["properties"] for item in items] == [{}] * 4
