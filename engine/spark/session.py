@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from uuid import uuid4
 
@@ -47,6 +48,12 @@ queries left 1.1 GB there, and so 0.1 GB, at the same CPU. A quarter of a small 
 
 _SLOTS_PER_CORE = 2
 """A light query's tasks wait for processes most of the time, and beside a slow batch's there must be room for them."""
+
+_MAX_ADDRESS_BYTES = 107
+"""Of a Unix domain socket, in Linux."""
+
+_SOCKET_NAME_BYTES = len(f"/.{uuid4()}.sock")
+"""Of the sockets that Spark opens for its Python processes."""
 
 _STATE = "spark.sql.streaming.stateStore"
 
@@ -181,6 +188,7 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
         **_SETTINGS,
         **_places(prepared, f"{_archive_option(settings, prepared.java)} {_young(settings.driver_memory)}"),
         **_executors(settings),
+        **python_sockets(None if is_cluster(settings.master) else prepared.scratch),
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
     }
@@ -241,6 +249,22 @@ def _places(prepared: Prepared, more: str) -> dict[str, str]:
         # Where a worker's host has this file too, as in the same image. Else executors tell some twenty lines for each task and batch.
         "spark.executor.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
     }
+
+
+def python_sockets(scratch: Path | None) -> dict[str, str]:
+    """Return how the JVM and the Python processes reach each other: by sockets in the file system, where only this user may connect.
+
+    Spark's other way is a port of the loopback interface, drawn for each result, that takes one connection: when a stranger's comes first,
+    such as one of a client that still looks for a server that had the same port before, the batch waits for ever.
+
+    Args:
+        scratch: taken where its sockets' paths are not too long; else, and where it is None, the system's temporary folder, which
+            the hosts of a cluster have too.
+    """
+    for directory in filter(None, (scratch, Path(gettempdir()))):
+        if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _MAX_ADDRESS_BYTES:
+            return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(directory)}
+    return {}
 
 
 def _executors(settings: SparkSettings) -> dict[str, str]:

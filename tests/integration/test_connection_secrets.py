@@ -16,6 +16,7 @@ import httpx
 import psutil
 import psycopg
 
+from app.testing.service import command_of
 from engine.connectors.connections.secret import SHOWN
 from tests.integration.test_api_serve import environment, run, serving, url
 
@@ -89,7 +90,7 @@ def test_secrets_of_connections_show_up_nowhere(dsn: str, environment: dict[str,
             for path in ("/v1/connections", "/v1/audit?limit=1000", "/openapi.json", "/metrics", "/v1/errors", "/healthz"):
                 seen[path] = httpx.get(url(given, path), timeout=60).text
             processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-            seen["arguments"] = "\n".join(" ".join(each.cmdline()) for each in processes if each.is_running())
+            seen["arguments"] = "\n".join(map(command_of, processes))
         listening.shutdown(SHUT_RDWR)
     shown = run(given, "config", "show")
     doctor = run(given, "doctor")

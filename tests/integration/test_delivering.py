@@ -21,6 +21,7 @@ from app.store import deliveries
 from app.store.change_retention import trim_streams
 from app.store.database import single_transaction
 from app.store.queries import set_desired_state
+from app.testing.service import command_of
 from engine.connectors.delivered_rows import gather
 from engine.connectors.deliveries import Result
 from engine.connectors.log.storage import find_feed
@@ -273,7 +274,7 @@ def test_rows_are_gathered_the_same_however_they_are_cut(dsn: str, most_rows: in
 def delivering(driver_pid: int) -> int | None:
     """Return the process that a driver has for its deliveries."""
     children = psutil.Process(driver_pid).children()
-    return next((each.pid for each in children if "app.driver.delivering" in each.cmdline()), None)
+    return next((each.pid for each in children if "app.driver.delivering" in command_of(each)), None)
 
 
 def test_a_driver_keeps_a_process_that_delivers_and_it_ends_with_its_driver(dsn: str, tmp_path: Path) -> None:

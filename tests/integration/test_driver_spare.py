@@ -18,6 +18,7 @@ from app.driver.process_group import session_members
 from app.driver.spare import LEAST_FREE_BYTES, Spares, free_memory
 from app.driver.spawning import MAX_LOG_BYTES, Spawning
 from app.driver.supervisor import Supervisor
+from app.testing.service import command_of
 from engine.python_processes import CODE
 from tests.integration.driver_tools import STUB, Control, fast_settings, until
 from tests.integration.test_driver_supervisor import ended, ready, service
@@ -98,7 +99,7 @@ def test_a_spare_ends_with_a_service_that_was_killed(dsn: str, tmp_path: Path, c
     process = service(dsn, tmp_path, **SPARE)
 
     def found() -> list[int]:
-        return [each.pid for each in psutil.Process(process.pid).children() if "--spare" in each.cmdline()]
+        return [each.pid for each in psutil.Process(process.pid).children() if "--spare" in command_of(each)]
 
     (pid,) = until("there is a spare", found)
     ended(process)

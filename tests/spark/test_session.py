@@ -7,13 +7,19 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from stat import S_ISSOCK
+from tempfile import gettempdir
 
 import psutil
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.util import _load_from_socket
 
 from app.testing.service import command_of
 from engine.spark.java import find_java
+from engine.spark.session import python_sockets
 
 pytestmark = pytest.mark.spark
 
@@ -53,6 +59,25 @@ def test_the_gateway_to_the_jvm_asks_for_its_token(spark: SparkSession) -> None:
         stranger.sendall(b"r\nu\njava.lang.System\nrj\ne\n")
         answer = stranger.recv(1_024)
     assert b"!x" in answer or answer == b"", answer
+
+
+def test_results_come_by_a_socket_that_no_stranger_reaches(spark: SparkSession) -> None:
+    """By a port of the loopback interface, the first who connects without the secret made the batch wait for ever."""
+    address, secret, server = spark.range(3)._jdf.collectAsArrowToPython()
+    assert secret is None
+    assert S_ISSOCK(Path(address).stat().st_mode)
+    with _load_from_socket((address, secret), ArrowCollectSerializer()) as batches:
+        rows = sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
+    server.getResult()
+    assert rows == 3
+
+
+def test_sockets_are_where_their_paths_are_short_enough() -> None:
+    directory = "spark.python.unix.domain.socket.dir"
+    assert python_sockets(Path("/data/spark"))[directory] == "/data/spark"
+    assert python_sockets(Path("/" + "d" * 63))[directory] != gettempdir()
+    assert python_sockets(Path("/" + "d" * 64))[directory] == gettempdir()
+    assert python_sockets(None)[directory] == gettempdir()
 
 
 def start_session(directory: Path, environment: dict[str, str]) -> list[str]:
