@@ -45,11 +45,11 @@ from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
 from engine.connectors.retention import Retention
 
-# The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
 LONGEST_REST_S = 0.2
 REST_SHARE = 2
 """A round is followed by a rest of its length times this, so that many bells take a third of a core at most."""
 
+# The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
 LONGEST_PAUSE_S = 1.0
 # What stopping the session and the last writes may take after the queries were stopped.
 CLOSE_S = 10.0

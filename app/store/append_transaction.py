@@ -199,7 +199,7 @@ async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> li
     if not _is_alike(items) or sum(item.accepted.height for item in items) > INLINE_ROWS:
         return None
     batches = _batches(items, range(len(items)))
-    if len(batches) != 1 or len(batches[0].params["payload"]) > MOST_BYTES:
+    if len(batches) != 1 or len(batches[0].params["payload"]) > MOST_BYTES or batches[0].params["marks"] is not None:
         return None
     target, (batch,) = items[0].target, batches
     names = ("partition", "rows", "min_ts", "max_ts", "payload")
