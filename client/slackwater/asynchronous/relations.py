@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -77,6 +77,7 @@ class AsyncRelation:
         batch_rows: int | None = None,
         idempotency_key: str | None = None,
         attempts: int = APPEND_ATTEMPTS,
+        on_batch: Callable[[Appended], object] | None = None,
     ) -> Appended:
         """Append records, in batches; they are durable when this returns.
 
@@ -90,6 +91,7 @@ class AsyncRelation:
             idempotency_key: what the batches' keys begin with; given again within a day, with the same batches, nothing is appended twice,
                 from another process either. None: keys that nobody else has.
             attempts: how often a batch is sent at most.
+            on_batch: called behind each batch, with what became of all of them so far: to show how far it is.
 
         Raises:
             RecordsRejected: every record was refused; its ``appended`` has the reasons. Where some were appended, the rest is in
@@ -107,6 +109,8 @@ class AsyncRelation:
                 total = total.with_answer(batch, (await self._transport.send(sent, retries)).json())
             except RecordsRejected as error:
                 total, refusal = total.with_refusal(batch, error), error
+            if on_batch is not None:
+                on_batch(total)
         if refusal is not None and total.count == 0:
             refusal.appended = total
             raise refusal

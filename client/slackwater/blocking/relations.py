@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -76,6 +76,7 @@ class Relation:
         batch_rows: int | None = None,
         idempotency_key: str | None = None,
         attempts: int = APPEND_ATTEMPTS,
+        on_batch: Callable[[Appended], object] | None = None,
     ) -> Appended:
         """Append records, in batches; they are durable when this returns.
 
@@ -89,6 +90,7 @@ class Relation:
             idempotency_key: what the batches' keys begin with; given again within a day, with the same batches, nothing is appended twice,
                 from another process either. None: keys that nobody else has.
             attempts: how often a batch is sent at most.
+            on_batch: called behind each batch, with what became of all of them so far: to show how far it is.
 
         Raises:
             RecordsRejected: every record was refused; its ``appended`` has the reasons. Where some were appended, the rest is in
@@ -106,6 +108,8 @@ class Relation:
                 total = total.with_answer(batch, (self._transport.send(sent, retries)).json())
             except RecordsRejected as error:
                 total, refusal = total.with_refusal(batch, error), error
+            if on_batch is not None:
+                on_batch(total)
         if refusal is not None and total.count == 0:
             refusal.appended = total
             raise refusal

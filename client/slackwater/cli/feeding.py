@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -109,9 +110,13 @@ def load(
 
 def _append(here: Opened, relation: Relation, source: Any, batch_rows: int | None, key: str | None, named: str = "") -> None:
     """Append, and say what became of it; refused records end the command with 1."""
+    begun = time.monotonic()
     try:
-        with here.output.err.status(f"appending to {relation.name} …"):
-            done = relation.append(source, batch_rows=batch_rows, idempotency_key=key)
+        with here.output.err.status(f"appending to {relation.name} …") as status:
+            done = relation.append(
+                source, batch_rows=batch_rows, idempotency_key=key,
+                on_batch=lambda so_far: status.update(progress(so_far, relation.name, time.monotonic() - begun)),
+            )  # fmt: skip
     except RecordsRejected as error:
         done = error.appended
         if done is None:
@@ -126,6 +131,13 @@ def _append(here: Opened, relation: Relation, source: Any, batch_rows: int | Non
         _say(here, relation.name, done, named)
     if done.rejected_count:
         raise typer.Exit(FAILED)
+
+
+def progress(so_far: Appended, name: str, seconds: float) -> str:
+    """Return the line that is shown while records are appended."""
+    refused = f", {so_far.rejected_count:,} refused" if so_far.rejected_count else ""
+    sent = so_far.count + so_far.rejected_count
+    return f"{so_far.count:,} appended to {name}{refused}; {sent / max(seconds, 0.001):,.0f} records/s …"
 
 
 def _say(here: Opened, name: str, done: Appended, named: str) -> None:

@@ -180,3 +180,18 @@ def test_bytes_of_other_formats_go_as_they_are() -> None:
     body = io.BytesIO(b"{}").getvalue()
     service.client().table("t").append_bytes(body, "application/json", format="debezium")
     assert (service.lines, service.asked[0].content) == (["POST /v1/tables/t/records?format=debezium"], b"{}")
+
+
+def test_behind_each_batch_is_told_what_became_of_all_so_far() -> None:
+    told: list[tuple[int, int, int]] = []
+    Scripted(answered).client().stream("s").append(
+        iter(RECORDS), batch_rows=2, on_batch=lambda done: told.append((done.batches, done.count, done.rejected_count))
+    )
+    assert told == [(1, 2, 0), (2, 3, 1), (3, 4, 1)]
+
+
+def test_a_batch_that_was_refused_whole_is_told_as_well() -> None:
+    told: list[int] = []
+    with pytest.raises(RecordsRejected):
+        Scripted(answered).client().stream("s").append([{"n": 3}], on_batch=lambda done: told.append(done.rejected_count))
+    assert told == [1]
