@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from app.settings import Settings
@@ -57,6 +59,13 @@ async def totals(one: httpx.AsyncClient, dsn: str) -> None:
     """Three rows of a table whose query is paused, so that nobody waits for it."""
     await ksql(one, f"{ORDERS}{TOTALS}PAUSE totals;")
     write_totals(dsn)
+
+
+def test_no_process_that_the_service_starts_has_the_port(url: str) -> None:
+    """A driver that had it kept it when its service was killed: the next service could not start."""
+    port = httpx.URL(url).port
+    doors = [each.fd for each in psutil.Process().net_connections("inet") if each.laddr.port == port and each.status == "LISTEN"]
+    assert [os.get_inheritable(door) for door in doors] == [False]
 
 
 async def test_it_says_what_it_is(http: httpx.AsyncClient) -> None:
