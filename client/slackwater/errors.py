@@ -63,7 +63,7 @@ class Unreachable(SlackwaterError):
 
 
 class ForeignAnswer(SlackwaterError):
-    """The answer is none of the service's: a proxy answers in its place, a page to sign in, another program. Nothing is sent after a redirect."""
+    """The answer is none of the service's: a proxy answers in its place, a page to sign in, another program. No redirect is followed."""
 
     def __init__(self, request: str, detail: str) -> None:
         super().__init__(f"{request}: {detail}")

@@ -53,7 +53,7 @@ def _event(block: bytes) -> Event | None:
         return None
     data = json.loads(fields["data"])
     if not isinstance(data, dict):
-        raise ValueError(f"{fields['data'][:80]!r} is no object")
+        raise ValueError(f"{fields['data'][:80]!r} is no object")  # noqa: TRY004 - as of what is no JSON
     return Event(fields.get("event", "message"), fields.get("id", ""), data)
 
 

@@ -92,7 +92,7 @@ def failure_of(error: SlackwaterError | Misused, url: str) -> Failure:
             cure = f"{asked}Is the service running? `slackwater context list` shows which one is asked, --url names another"
             return Failure("unreachable", f"{url} does not answer: {error}", cure, UNREACHABLE)
         case ForeignAnswer():
-            cure = "is this the URL of a service? A proxy, or a page to sign in, may answer in its place; `slackwater context list` shows the URL"
+            cure = "is this the URL of a service? A proxy or a page to sign in may answer instead; `slackwater context list` shows it"
             return Failure("foreign_answer", f"{url} does not answer as Slackwater does: {error}", cure, UNREACHABLE)
         case Unauthorized():
             cure = "give a key: --key, SLACKWATER_API_KEY, or slackwater context add NAME --url URL --key KEY"
