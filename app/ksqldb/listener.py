@@ -14,11 +14,12 @@ from fastapi.responses import JSONResponse, Response
 from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.api.database_errors import DATABASE_ERRORS, from_database
 from app.api.deps import Services
 from app.api.tokens import Doorkeeper
-from app.errors import AppError, Internal
+from app.errors import AppError, BadRequest, Internal
 from app.ksqldb import inserts, queries, service, statements
 from app.ksqldb.access import guard
 from app.ksqldb.errors import NOT_FOUND, error_response
@@ -47,6 +48,11 @@ def create_listener(services: Services, door: Doorkeeper) -> FastAPI:
     @app.exception_handler(AppError)
     async def _app_error(_request: Request, error: AppError) -> JSONResponse:
         return error_response(error)
+
+    @app.exception_handler(ClientDisconnect)
+    async def _gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # Nobody reads this answer; it is no fault of ours either.
+        return error_response(BadRequest("malformed_body", "the connection ended before the body did"))
 
     @app.exception_handler(EngineError)
     @app.exception_handler(Exception)
