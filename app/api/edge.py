@@ -27,6 +27,10 @@ METHODS = READING | {"PUT", "POST", "DELETE", "PATCH"}
 KEY_NAME = "slackwater.key_name"
 """Where in a request's scope the guard notes whose key it carries."""
 
+_GUARDING = ((b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"frame-ancestors 'none'"))
+"""Headers of every answer that has none of its own: a browser takes data for nothing else, and shows no page of ours, such as ``/docs``,
+inside of a stranger's, who could have the reader press its buttons."""
+
 _ENABLED = logging.getLogger(__name__).isEnabledFor  # a line that nobody wants shall not cost the hot path its making
 _SCOPE_KEY = "slackwater.request_id"
 # A caller's own id is taken over if it can stand in a log line as it is.
@@ -94,7 +98,7 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _set_header(message, request_id)
+                _set_headers(message, request_id)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -168,8 +172,10 @@ def _span(scope: Scope, method: str, route: str, status: int, seconds: float) ->
     return Done(f"{method} {route}", ended_ns - round(seconds * 1e9), ended_ns, attributes, is_failed, caller)
 
 
-def _set_header(message: Message, request_id: str) -> None:
+def _set_headers(message: Message, request_id: str) -> None:
     headers = [header for header in message["headers"] if header[0].lower() != _REQUEST_ID]  # errors name it already
+    names = [name for name, _ in headers]
+    headers += [header for header in _GUARDING if header[0] not in names]
     message["headers"] = [*headers, (_REQUEST_ID, request_id.encode())]
 
 

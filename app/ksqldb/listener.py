@@ -12,13 +12,14 @@ import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from hypercorn.asyncio import serve
-from hypercorn.config import Config
+from hypercorn.config import Config, Sockets
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.api.database_errors import DATABASE_ERRORS, from_database
 from app.api.deps import Services
 from app.api.tokens import Doorkeeper
-from app.errors import AppError, Internal
+from app.errors import AppError, BadRequest, Internal
 from app.ksqldb import inserts, queries, service, statements
 from app.ksqldb.access import guard
 from app.ksqldb.errors import NOT_FOUND, error_response
@@ -47,6 +48,11 @@ def create_listener(services: Services, door: Doorkeeper) -> FastAPI:
     @app.exception_handler(AppError)
     async def _app_error(_request: Request, error: AppError) -> JSONResponse:
         return error_response(error)
+
+    @app.exception_handler(ClientDisconnect)
+    async def _gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # Nobody reads this answer; it is no fault of ours either.
+        return error_response(BadRequest("malformed_body", "the connection ended before the body did"))
 
     @app.exception_handler(EngineError)
     @app.exception_handler(Exception)
@@ -81,7 +87,7 @@ async def listen(app: FastAPI, door: socket.socket, stopping: asyncio.Event) -> 
         stopping: ends it.
     """
     host, port = door.getsockname()[:2]
-    config = Config()
+    config = _Config()
     config.bind = [f"fd://{door.detach()}"]
     config.accesslog = None
     config.errorlog = None
@@ -90,6 +96,20 @@ async def listen(app: FastAPI, door: socket.socket, stopping: asyncio.Event) -> 
     config.include_server_header = False
     log.info("ksqldb_listener_started", host=host, port=port)
     await serve(app, config, shutdown_trigger=stopping.wait)  # type: ignore[arg-type]
+
+
+class _Config(Config):
+    """Hypercorn's, which would have every process inherit the port that this one starts: for workers of its own, of which there are none.
+
+    A driver would hold the port when this process is gone: clients would wait at it for ever, and the next service could not have it.
+    """
+
+    def create_sockets(self) -> Sockets:
+        """See ``Config``."""
+        sockets = super().create_sockets()
+        for door in sockets.insecure_sockets:
+            door.set_inheritable(False)
+        return sockets
 
 
 def opened(host: str, port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 SlackwaterError
 ├── Unreachable             nobody answers; every attempt is over
+├── ForeignAnswer           something else than the service answers: a proxy, a page to sign in, another program
 ├── ServiceError            the service answered with a problem (RFC 9457); ``code`` says which
 │   ├── BadRequest              400
 │   ├── Unauthorized            401
@@ -32,13 +33,16 @@ SlackwaterError
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import httpx
 
 Json = dict[str, Any]
+
+MOST_CHARACTERS: Final = 1_000
+"""Of an answer that is no problem, such as the page of a proxy, in ``detail``."""
 
 
 class SlackwaterError(Exception):
@@ -56,6 +60,17 @@ class Unreachable(SlackwaterError):
         outcome = "; whether it was carried out is not known" if is_sent else ""
         super().__init__(f"{request}: {type(error).__name__}: {error}{outcome}")
         self.is_sent = is_sent
+
+
+class ForeignAnswer(SlackwaterError):
+    """The answer is none of the service's: a proxy answers in its place, a page to sign in, another program. No redirect is followed."""
+
+    def __init__(self, request: str, detail: str) -> None:
+        super().__init__(f"{request}: {detail}")
+        self.request, self.detail = request, detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.request, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +114,7 @@ class ServiceError(SlackwaterError):
         self.code = str(problem.get("code", f"http_{status}"))
         self.detail = str(problem.get("detail", ""))
         self.cure = str(problem.get("cure", ""))
-        self.errors = tuple(
-            Fault(fault["pointer"], fault["code"], fault["detail"], fault.get("place")) for fault in problem.get("errors", ())
-        )
+        self.errors = tuple(_faults(problem.get("errors")))
         self.retryable = bool(problem.get("retryable", False))
         self.request_id = problem.get("request_id")
         self.retry_after_s = retry_after_s
@@ -292,6 +305,16 @@ class ExtraMissing(SlackwaterError, ImportError):
         super().__init__(f"this needs {library}: pip install 'slackwater-client[{extra}]'")
 
 
+def _faults(given: Any) -> Iterator[Fault]:
+    """Yield the faults of a problem; other programs mean other things by ``errors``."""
+    for each in given if isinstance(given, list) else ():
+        if isinstance(each, dict) and {"pointer", "code", "detail"} <= each.keys():
+            place = each.get("place")
+            yield Fault(
+                str(each["pointer"]), str(each["code"]), str(each["detail"]), place if isinstance(place, Mapping) else None
+            )
+
+
 def _classes(root: type[ServiceError]) -> list[type[ServiceError]]:
     return [root, *(each for child in root.__subclasses__() for each in _classes(child))]
 
@@ -304,14 +327,40 @@ def error_of(response: httpx.Response) -> ServiceError:
     """Return the exception for an answer with an error status; its body has been read."""
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
-    problem: Json = body if isinstance(body, dict) else {"detail": response.text}
+    is_problem = isinstance(body, dict) and isinstance(body.get("code"), str)
+    problem: Json = body if is_problem else {"detail": response.text[:MOST_CHARACTERS]}
     kind = _BY_CODE.get(str(problem.get("code"))) or _BY_STATUS.get(response.status_code)
     if kind is None:
         kind = Unavailable if response.status_code == httpx.codes.BAD_GATEWAY else ServiceError
     request = f"{response.request.method} {response.request.url.path}"
     return kind(response.status_code, problem, request, retry_after_of(response))
+
+
+def foreign(response: httpx.Response, reason: str) -> ForeignAnswer:
+    """Return the exception for an answer that the service never gives.
+
+    Args:
+        response: the answer.
+        reason: what it is instead, such as "is no JSON".
+    """
+    kind = response.headers.get("content-type", "")[:100] or "nothing said of what it is"
+    return ForeignAnswer(
+        f"{response.request.method} {response.request.url.path}", f"the answer ({response.status_code}, {kind}) {reason}"
+    )
+
+
+def accepted(response: httpx.Response) -> httpx.Response:
+    """Return an answer that is no error.
+
+    Raises:
+        ForeignAnswer: it is neither: the service redirects no request of this client, and whoever else does may not get its key.
+    """
+    if not response.is_success:
+        elsewhere = response.headers.get("location", "")[:200]
+        raise foreign(response, f"leads to {elsewhere}" if elsewhere else "is no answer of the service")
+    return response
 
 
 def retry_after_of(response: httpx.Response) -> float | None:

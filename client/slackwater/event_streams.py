@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from slackwater.errors import ChangesReset, Json, ServiceError
+from slackwater.errors import ChangesReset, ForeignAnswer, Json, ServiceError
 from slackwater.requests import EVENT_STREAM, Params, Request, request
 
 RECONNECT_SECONDS: Final = (0.1, 0.3, 1.0, 3.0)
@@ -51,7 +51,10 @@ def _event(block: bytes) -> Event | None:
         fields[name] = f"{fields[name]}\n{value}" if name == "data" and "data" in fields else value
     if "data" not in fields:
         return None
-    return Event(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))
+    data = json.loads(fields["data"])
+    if not isinstance(data, dict):
+        raise ValueError(f"{fields['data'][:80]!r} is no object")  # noqa: TRY004 - as of what is no JSON
+    return Event(fields.get("event", "message"), fields.get("id", ""), data)
 
 
 @dataclass(slots=True)
@@ -155,10 +158,17 @@ class Change:
 
 
 def line_of(text: str) -> tuple[str, Any] | None:
-    """Read a line of a push query: its kind and content; None: a sign of life."""
+    """Read a line of a push query: its kind and content; None: a sign of life.
+
+    Raises:
+        ForeignAnswer: the service writes no such line.
+    """
     if not text.strip():
         return None
-    ((kind, content),) = json.loads(text).items()
+    try:
+        ((kind, content),) = json.loads(text).items()
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ForeignAnswer("a push query", f"{text[:80]!r} is no line of the service") from error
     return kind, content
 
 

@@ -13,3 +13,17 @@ VARIABLES: Final = (URL_VARIABLE, API_KEY_VARIABLE, CONTEXT_VARIABLE)
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 90.0
 """Longer than the longest poll of the service (60 s)."""
+
+LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+"""What no proxy of the environment is asked for: it would get the key, and reach another machine's loopback."""
+
+
+def authorization(key: str) -> str:
+    """Return the header that carries a key.
+
+    Raises:
+        ValueError: it can be none. The key itself is not repeated: what is wrong with it is often what stands around it.
+    """
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise ValueError("the API key has spaces around it, line ends, or characters beyond ASCII, and can be none")
+    return f"Bearer {key}"

@@ -124,3 +124,14 @@ async def test_the_documentation_loads_nothing_from_elsewhere(client: httpx.Asyn
 async def test_no_redirect_repeats_the_host(client: httpx.AsyncClient, path: str) -> None:
     answer = await client.get(path)
     assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/docs", "/openapi.json", "/healthz", "/v1/queries", "/v1/nowhere", "/console/", "/guide/", "/docs/assets/swagger-ui.css"],
+)
+async def test_no_answer_is_framed_by_others_or_taken_for_something_else(client: httpx.AsyncClient, path: str) -> None:
+    """A page of a stranger could show `/docs` of this machine's service, and have its reader press the buttons."""
+    answer = await client.get(path)
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any
 
 import httpx
+import psutil
 import pytest
+import structlog
 
 from app.settings import Settings
 from app.testing.sql import consume, produce
@@ -57,6 +61,27 @@ async def totals(one: httpx.AsyncClient, dsn: str) -> None:
     """Three rows of a table whose query is paused, so that nobody waits for it."""
     await ksql(one, f"{ORDERS}{TOTALS}PAUSE totals;")
     write_totals(dsn)
+
+
+def test_no_process_that_the_service_starts_has_the_port(url: str) -> None:
+    """A driver that had it kept it when its service was killed: the next service could not start."""
+    port = httpx.URL(url).port
+    doors = [each.fd for each in psutil.Process().net_connections("inet") if each.laddr.port == port and each.status == "LISTEN"]
+    assert [os.get_inheritable(door) for door in doors] == [False]
+
+
+@pytest.mark.parametrize("body", [b"Content-Length: 9\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"])
+def test_a_body_that_breaks_off_is_no_fault_of_the_service(url: str, body: bytes) -> None:
+    """Whoever reaches the port could fill the log with tracebacks."""
+    address = httpx.URL(url).host, httpx.URL(url).port or 0
+    with structlog.testing.capture_logs() as logs:
+        with socket.create_connection(address, 10) as client:
+            client.sendall(b"POST /ksql HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + body)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(1_024):
+                pass
+        httpx.get(f"{url}/info")  # what is written of the other request is written by now
+    assert [each for each in logs if each["log_level"] == "error"] == []
 
 
 async def test_it_says_what_it_is(http: httpx.AsyncClient) -> None:

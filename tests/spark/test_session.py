@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from stat import S_ISSOCK
 from tempfile import gettempdir
@@ -20,11 +21,13 @@ from pyspark.util import _load_from_socket
 from app.testing.service import command_of
 from engine.spark.java import find_java
 from engine.spark.session import python_sockets
+from engine.spark.warm_up import warm_up
 
 pytestmark = pytest.mark.spark
 
 RUN = """
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from engine.spark.session import SparkSettings, session_of
 
@@ -70,6 +73,22 @@ def test_results_come_by_a_socket_that_no_stranger_reaches(spark: SparkSession) 
         rows = sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
     server.getResult()
     assert rows == 3
+
+
+def test_strangers_at_every_port_keep_no_query_from_its_batches(spark: SparkSession) -> None:
+    """Some say nothing and stay, others say what no process of ours would."""
+    warm_up(spark)
+    ours = [each for each in (psutil.Process(), *psutil.Process().children()) if each.status() != psutil.STATUS_ZOMBIE]
+    doors = {each.laddr for process in ours for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN}
+    assert len(doors) >= 4, "the gateway, where the JVM calls back, two of Spark's own"
+    assert {door.ip.removeprefix("::ffff:") for door in doors} == {"127.0.0.1"}
+    with ExitStack() as strangers:
+        for door in doors:
+            for said in (b"", b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", bytes(64), b"A" * 100_000):
+                stranger = strangers.enter_context(socket.create_connection(door, 10))
+                with suppress(ConnectionError):  # some are sent away before they have said all
+                    stranger.sendall(said)
+        warm_up(spark)
 
 
 def test_sockets_are_where_their_paths_are_short_enough() -> None:

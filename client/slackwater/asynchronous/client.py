@@ -19,7 +19,7 @@ from slackwater.errors import PushFailed
 from slackwater.event_streams import SILENCE_SECONDS, Event, line_of
 from slackwater.requests import EVENT_STREAM, NDJSON_TYPE, Params, Retries, path_of, request
 from slackwater.rows import PushedRow, SqlResult, sql_body
-from slackwater.settings import API_KEY_VARIABLE, TIMEOUT_SECONDS
+from slackwater.settings import API_KEY_VARIABLE, LOOPBACK, TIMEOUT_SECONDS, authorization
 
 
 class AsyncClient:
@@ -74,8 +74,9 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         key = os.environ.get(API_KEY_VARIABLE) if api_key is None else api_key
-        sent = {**({"authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
-        http = httpx.AsyncClient(base_url=base_url, timeout=timeout, headers=sent, transport=transport)
+        sent = {**({"authorization": authorization(key)} if key else {}), **(headers or {})}
+        direct: Mapping[str, None] = dict.fromkeys(LOOPBACK)
+        http = httpx.AsyncClient(base_url=base_url, timeout=timeout, headers=sent, transport=transport, mounts=direct)
         self._transport = AsyncTransport(http, retries or Retries())
         self.queries = AsyncQueries(self._transport)
         self.connections = AsyncConnections(self._transport)

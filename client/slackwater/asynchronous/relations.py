@@ -106,7 +106,7 @@ class AsyncRelation:
             headers = {"content-type": batch.media_type, "idempotency-key": f"{key}-{batch.first}"}
             try:
                 sent = request("POST", self._path("records"), content=batch.body, headers=headers)
-                total = total.with_answer(batch, (await self._transport.send(sent, retries)).json())
+                total = total.with_answer(batch, await self._transport.json(sent, retries))
             except RecordsRejected as error:
                 total, refusal = total.with_refusal(batch, error), error
             if on_batch is not None:

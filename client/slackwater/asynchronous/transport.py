@@ -6,13 +6,12 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx
 
-from slackwater.errors import Json, ServiceError, Unreachable, error_of
+from slackwater.errors import ForeignAnswer, Json, ServiceError, Unreachable, accepted, error_of, foreign
 from slackwater.event_streams import Event, EventParser, Following, LineParser
-from slackwater.requests import Params, Request, Retries, is_unsent, request
+from slackwater.requests import EVENT_STREAM, NDJSON_TYPE, Params, Request, Retries, is_unsent, request
 
 
 class AsyncTransport:
@@ -37,6 +36,7 @@ class AsyncTransport:
         Raises:
             ServiceError: the last answer was a problem.
             Unreachable: there was no answer.
+            ForeignAnswer: it was not the service that answered.
         """
         rule = retries or self.retries
         attempt = 0
@@ -44,23 +44,33 @@ class AsyncTransport:
             attempt += 1
             try:
                 response = await self._http.send(self._built(wanted))
+            except httpx.DecodingError as error:
+                raise ForeignAnswer(f"{wanted.method} {wanted.path}", f"the answer cannot be decompressed: {error}") from error
             except httpx.TransportError as error:
                 wait = rule.after_loss(wanted, error, attempt, random.random())  # noqa: S311 - spreads waits
                 if wait is None:
                     raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
             else:
                 if response.status_code < httpx.codes.BAD_REQUEST:
-                    return response
+                    return accepted(response)
                 problem = error_of(response)
                 wait = rule.after_error(wanted, problem, attempt, random.random())  # noqa: S311 - spreads waits
                 if wait is None:
                     raise problem
             await asyncio.sleep(wait)
 
-    async def json(self, wanted: Request) -> Any:
-        """Send a request; return its answer's JSON, ``{}`` of an empty one."""
-        response = await self.send(wanted)
-        return response.json() if response.content else {}
+    async def json(self, wanted: Request, retries: Retries | None = None) -> Json:
+        """Send a request; return the object that its answer is, ``{}`` of an empty one. Raises what ``send`` does."""
+        response = await self.send(wanted, retries)
+        if not response.content:
+            return {}
+        try:
+            found = response.json()
+        except (ValueError, RecursionError) as error:
+            raise foreign(response, "is no JSON") from error
+        if not isinstance(found, dict):
+            raise foreign(response, "is no object of JSON")
+        return found
 
     @asynccontextmanager
     async def opened(self, wanted: Request) -> AsyncIterator[httpx.Response]:
@@ -69,6 +79,7 @@ class AsyncTransport:
         Raises:
             ServiceError: it is refused.
             Unreachable: there is no answer, or it ends early.
+            ForeignAnswer: it is not the service that answers.
         """
         try:
             response = await self._http.send(self._built(wanted), stream=True)
@@ -76,9 +87,11 @@ class AsyncTransport:
                 if response.status_code >= httpx.codes.BAD_REQUEST:
                     await response.aread()
                     raise error_of(response)
-                yield response
+                yield accepted(response)
             finally:
                 await response.aclose()
+        except httpx.DecodingError as error:
+            raise ForeignAnswer(f"{wanted.method} {wanted.path}", f"the answer cannot be decompressed: {error}") from error
         except httpx.TransportError as error:
             raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
 
@@ -86,12 +99,16 @@ class AsyncTransport:
     async def events(self, wanted: Request) -> AsyncIterator[AsyncIterator[Event]]:
         """Open one connection to an event stream; its events end with it."""
         async with self.opened(wanted) as response:
+            if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+                raise foreign(response, "is no stream of events")
             yield _events(response)
 
     @asynccontextmanager
     async def lines(self, wanted: Request) -> AsyncIterator[AsyncIterator[str]]:
         """Open an answer of lines."""
         async with self.opened(wanted) as response:
+            if not response.headers.get("content-type", "").startswith(NDJSON_TYPE):
+                raise foreign(response, "is no answer in lines of JSON")
             yield _lines(response)
 
     async def followed(self, following: Following) -> AsyncGenerator[Event, None]:
@@ -115,6 +132,8 @@ class AsyncTransport:
         cursor: Mapping[str, str] = {}
         while True:
             page = await self.json(request("GET", path, params={**params, **cursor}))
+            if not {member, "next"} <= page.keys():
+                raise ForeignAnswer(f"GET {path}", f"the answer has no {member!r} and 'next'")
             for item in page[member]:
                 yield item
             if page["next"] is None:
@@ -139,12 +158,20 @@ class AsyncTransport:
 async def _events(response: httpx.Response) -> AsyncGenerator[Event, None]:
     parser = EventParser()
     async for chunk in response.aiter_bytes():
-        for event in parser.feed(chunk):
+        try:
+            events = parser.feed(chunk)
+        except ValueError as error:
+            raise foreign(response, f"is no event of the service: {error}") from error
+        for event in events:
             yield event
 
 
 async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
     parser = LineParser()
     async for chunk in response.aiter_bytes():
-        for line in parser.feed(chunk):
+        try:
+            lines = parser.feed(chunk)
+        except ValueError as error:
+            raise foreign(response, f"is no line of the service: {error}") from error
+        for line in lines:
             yield line

@@ -7,13 +7,12 @@ import random
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import httpx
 
-from slackwater.errors import Json, ServiceError, Unreachable, error_of
+from slackwater.errors import ForeignAnswer, Json, ServiceError, Unreachable, accepted, error_of, foreign
 from slackwater.event_streams import Event, EventParser, Following, LineParser
-from slackwater.requests import Params, Request, Retries, is_unsent, request
+from slackwater.requests import EVENT_STREAM, NDJSON_TYPE, Params, Request, Retries, is_unsent, request
 
 
 class Transport:
@@ -38,6 +37,7 @@ class Transport:
         Raises:
             ServiceError: the last answer was a problem.
             Unreachable: there was no answer.
+            ForeignAnswer: it was not the service that answered.
         """
         rule = retries or self.retries
         attempt = 0
@@ -45,23 +45,33 @@ class Transport:
             attempt += 1
             try:
                 response = self._http.send(self._built(wanted))
+            except httpx.DecodingError as error:
+                raise ForeignAnswer(f"{wanted.method} {wanted.path}", f"the answer cannot be decompressed: {error}") from error
             except httpx.TransportError as error:
                 wait = rule.after_loss(wanted, error, attempt, random.random())  # noqa: S311 - spreads waits
                 if wait is None:
                     raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
             else:
                 if response.status_code < httpx.codes.BAD_REQUEST:
-                    return response
+                    return accepted(response)
                 problem = error_of(response)
                 wait = rule.after_error(wanted, problem, attempt, random.random())  # noqa: S311 - spreads waits
                 if wait is None:
                     raise problem
             time.sleep(wait)
 
-    def json(self, wanted: Request) -> Any:
-        """Send a request; return its answer's JSON, ``{}`` of an empty one."""
-        response = self.send(wanted)
-        return response.json() if response.content else {}
+    def json(self, wanted: Request, retries: Retries | None = None) -> Json:
+        """Send a request; return the object that its answer is, ``{}`` of an empty one. Raises what ``send`` does."""
+        response = self.send(wanted, retries)
+        if not response.content:
+            return {}
+        try:
+            found = response.json()
+        except (ValueError, RecursionError) as error:
+            raise foreign(response, "is no JSON") from error
+        if not isinstance(found, dict):
+            raise foreign(response, "is no object of JSON")
+        return found
 
     @contextmanager
     def opened(self, wanted: Request) -> Iterator[httpx.Response]:
@@ -70,6 +80,7 @@ class Transport:
         Raises:
             ServiceError: it is refused.
             Unreachable: there is no answer, or it ends early.
+            ForeignAnswer: it is not the service that answers.
         """
         try:
             response = self._http.send(self._built(wanted), stream=True)
@@ -77,9 +88,11 @@ class Transport:
                 if response.status_code >= httpx.codes.BAD_REQUEST:
                     response.read()
                     raise error_of(response)
-                yield response
+                yield accepted(response)
             finally:
                 response.close()
+        except httpx.DecodingError as error:
+            raise ForeignAnswer(f"{wanted.method} {wanted.path}", f"the answer cannot be decompressed: {error}") from error
         except httpx.TransportError as error:
             raise Unreachable(f"{wanted.method} {wanted.path}", error, is_sent=not is_unsent(error)) from error
 
@@ -87,12 +100,16 @@ class Transport:
     def events(self, wanted: Request) -> Iterator[Iterator[Event]]:
         """Open one connection to an event stream; its events end with it."""
         with self.opened(wanted) as response:
+            if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+                raise foreign(response, "is no stream of events")
             yield _events(response)
 
     @contextmanager
     def lines(self, wanted: Request) -> Iterator[Iterator[str]]:
         """Open an answer of lines."""
         with self.opened(wanted) as response:
+            if not response.headers.get("content-type", "").startswith(NDJSON_TYPE):
+                raise foreign(response, "is no answer in lines of JSON")
             yield _lines(response)
 
     def followed(self, following: Following) -> Generator[Event, None, None]:
@@ -116,6 +133,8 @@ class Transport:
         cursor: Mapping[str, str] = {}
         while True:
             page = self.json(request("GET", path, params={**params, **cursor}))
+            if not {member, "next"} <= page.keys():
+                raise ForeignAnswer(f"GET {path}", f"the answer has no {member!r} and 'next'")
             for item in page[member]:
                 yield item
             if page["next"] is None:
@@ -140,12 +159,20 @@ class Transport:
 def _events(response: httpx.Response) -> Generator[Event, None, None]:
     parser = EventParser()
     for chunk in response.iter_bytes():
-        for event in parser.feed(chunk):
+        try:
+            events = parser.feed(chunk)
+        except ValueError as error:
+            raise foreign(response, f"is no event of the service: {error}") from error
+        for event in events:
             yield event
 
 
 def _lines(response: httpx.Response) -> Generator[str, None, None]:
     parser = LineParser()
     for chunk in response.iter_bytes():
-        for line in parser.feed(chunk):
+        try:
+            lines = parser.feed(chunk)
+        except ValueError as error:
+            raise foreign(response, f"is no line of the service: {error}") from error
+        for line in lines:
             yield line

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from slackwater.blocking.client import Client
-from slackwater.cli.contexts import Context, shown
+from slackwater.cli.contexts import Context, checked_key, checked_url, shown
 from slackwater.cli.failing import Misused
 from slackwater.cli.opened import Command, context_file, opened
 from slackwater.errors import SlackwaterError
@@ -40,10 +40,11 @@ def add(
     url = here.given.get("url")
     if url is None:
         raise Misused("say where the service is", f"slackwater context add {name} --url https://…")
+    url = checked_url(str(url))
     key = None if without_key else here.given.get("key")
     if key is None and not without_key and sys.stdin.isatty():
         key = typer.prompt("API key (empty: the service asks for none)", default="", hide_input=True, show_default=False) or None
-    service = Context(str(url).rstrip("/"), key)
+    service = Context(url, checked_key(key))
     if not unchecked:
         with Client(service.url, api_key=key or "", timeout=10.0) as client:
             try:

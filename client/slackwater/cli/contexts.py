@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
+
 from slackwater.cli.failing import Misused
-from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, DEFAULT_URL, URL_VARIABLE
+from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, DEFAULT_URL, URL_VARIABLE, authorization
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _OWNER_ONLY: Final = 0o600
@@ -89,7 +91,7 @@ class ContextFile:
             with self.path.open(encoding="utf-8") as file:
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
                 found = json.load(file)
-            contexts = {name: Context(str(each["url"]), each.get("key")) for name, each in found["contexts"].items()}
+            contexts = {name: _context(each) for name, each in found["contexts"].items()}
             current = found.get("current")
         except FileNotFoundError:
             return Contexts()
@@ -145,10 +147,11 @@ def chosen(asked: Asked, environment: Mapping[str, str], file: ContextFile) -> S
     """Decide which service is meant.
 
     An option counts before the environment, and that before the context in use. The key of a context goes to the context's own URL alone:
-    who names another one has to give a key for it.
+    who names another one has to give a key for it. A context that is named by an option takes its own key with it: the environment's may be for
+    another service.
 
     Raises:
-        Misused: there is no such context, or the URL is none.
+        Misused: there is no such context, the URL is none, or the key can be none.
     """
     url, url_origin = _first((asked.url, "--url"), (environment.get(URL_VARIABLE), URL_VARIABLE))
     key, _ = _first((asked.key, "--key"), (environment.get(API_KEY_VARIABLE), API_KEY_VARIABLE))
@@ -161,18 +164,47 @@ def chosen(asked: Asked, environment: Mapping[str, str], file: ContextFile) -> S
         )
         if name is not None:
             found = contexts.named(name)
-            return Service(_checked(found.url), key or found.key, f"context {name}")
-    return Service(_checked(url or DEFAULT_URL), key, url_origin or "the default")
+            own, _ = _first((found.key if asked.context is not None else None, ""), (key, ""), (found.key, ""))
+            return Service(checked_url(found.url), checked_key(asked.key or own), f"context {name}")
+    return Service(checked_url(url or DEFAULT_URL), checked_key(key), url_origin or "the default")
+
+
+def _context(found: Mapping[str, Any]) -> Context:
+    url, key = found["url"], found.get("key")
+    if not isinstance(url, str) or not isinstance(key, str | None):
+        raise TypeError("a URL is a text, and so is a key")
+    return Context(url, key)
 
 
 def _first(*given: tuple[str | None, str]) -> tuple[str | None, str | None]:
     return next(((value, origin) for value, origin in given if value), (None, None))
 
 
-def _checked(url: str) -> str:
-    if re.match(r"https?://[^/]", url) is None:
+def checked_url(url: str) -> str:
+    """Return the URL of a service as it is kept.
+
+    Raises:
+        Misused: it is none.
+    """
+    try:
+        is_url = re.match(r"https?://[^/]", url) is not None and bool(httpx.URL(url).host)
+    except httpx.InvalidURL:
+        is_url = False
+    if not is_url:
         raise Misused(f"{url!r} is no URL of a service", "give one such as http://127.0.0.1:8080")
     return url.rstrip("/")
+
+
+def checked_key(key: str | None) -> str | None:
+    """Return a key.
+
+    Raises:
+        Misused: it can be none.
+    """
+    try:
+        return key if key is None or authorization(key) else None
+    except ValueError as error:
+        raise Misused(str(error), "copy it anew: --key, SLACKWATER_API_KEY, or slackwater context add") from error
 
 
 def shown(name: str, context: Context, *, is_current: bool) -> dict[str, Any]:

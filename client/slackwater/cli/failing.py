@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from slackwater.errors import (
     ChangesReset,
+    ForeignAnswer,
     NotReached,
     PushFailed,
     QueryFailed,
@@ -29,7 +30,7 @@ USAGE: Final = 2
 DIFFERENT: Final = 3
 """``diff``: there is something to do. ``apply``: something was left undone."""
 UNREACHABLE: Final = 4
-"""Nobody answers."""
+"""Nobody answers, or somebody else than the service."""
 INTERRUPTED: Final = 130
 
 
@@ -90,6 +91,9 @@ def failure_of(error: SlackwaterError | Misused, url: str) -> Failure:
             asked = "what was asked for may have been done; look before you ask again. " if error.is_sent else ""
             cure = f"{asked}Is the service running? `slackwater context list` shows which one is asked, --url names another"
             return Failure("unreachable", f"{url} does not answer: {error}", cure, UNREACHABLE)
+        case ForeignAnswer():
+            cure = "is this the URL of a service? A proxy or a page to sign in may answer instead; `slackwater context list` shows it"
+            return Failure("foreign_answer", f"{url} does not answer as Slackwater does: {error}", cure, UNREACHABLE)
         case Unauthorized():
             cure = "give a key: --key, SLACKWATER_API_KEY, or slackwater context add NAME --url URL --key KEY"
             return Failure(error.code, error.detail, cure, FAILED, request_id=error.request_id)

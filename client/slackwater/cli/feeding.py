@@ -64,7 +64,7 @@ def append(
 def _parsed(text: str) -> list[dict[str, Any]]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Misused(
             f"{text[:80]!r} is no JSON: {error}", "write a record as an object, in single quotes of the shell"
         ) from error
@@ -80,7 +80,7 @@ def _lines(pipe: Any) -> Iterator[dict[str, Any]]:
         if line.strip():
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 detail = f"line {number} of standard input is no JSON: {error}"
                 raise Misused(
                     detail, "each line is one object; what stands before it in whole batches is appended", FAILED

@@ -29,7 +29,7 @@ _LISTING: Final = "slackwater.listing"
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 the service refused, or what was waited for did not come; 2 the command line is wrong; 3 diff: there is something "
-    "to do, apply: something was left undone; 4 nobody answers."
+    "to do, apply: something was left undone; 4 nobody answers, or something else than the service."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,6 +14,9 @@ import yaml
 from slackwater.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.plan import compared
+from slackwater.cli.failing import FAILED, Misused
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
 
 USUAL: Final[Mapping[str, Any]] = {
     "dialect": "standard",
@@ -66,8 +70,18 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
         client: of the service.
         patterns: of names; none: all.
         as_sql: queries as statements, where these say the same.
+
+    Raises:
+        Misused: something has a name that no file can have.
     """
-    found = [each for each in _everything(client) if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+    everything = list(_everything(client))
+    for each in everything:
+        # What is written where is this program's to say, whoever answers.
+        if _NAME.fullmatch(each.name) is None:
+            raise Misused(
+                f"{each.name!r} can be the name of no file", "nothing was written; is this the URL of a service?", FAILED
+            )
+    found = [each for each in everything if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
     if not found:
         return []
     short = [each.body(_short(each.definition)) for each in found]

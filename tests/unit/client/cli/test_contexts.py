@@ -45,7 +45,9 @@ def test_others_may_read_contexts_without_keys(file: ContextFile) -> None:
     assert sorted(file.read().by_name) == ["dev"]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"contexts": {"a": {}}}', '{"contexts": 3}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"contexts": {"a": {}}}', '{"contexts": 3}', '{"contexts": {"a": {"url": "http://a", "key": 3}}}']
+)
 def test_a_broken_file_says_so(file: ContextFile, text: str) -> None:
     file.path.write_text(text)
     with pytest.raises(Misused, match=r"contexts\.json cannot be read"):
@@ -71,6 +73,9 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
         (Asked(context="prod"), {"SLACKWATER_URL": URL}, ("https://prod", "sw_secret", "context prod")),
         (Asked(), {"SLACKWATER_CONTEXT": "prod"}, ("https://prod", "sw_secret", "context prod")),
         (Asked(), {"SLACKWATER_CONTEXT": "prod", "SLACKWATER_API_KEY": "sw_env"}, ("https://prod", "sw_env", "context prod")),
+        (Asked(context="prod"), {"SLACKWATER_API_KEY": "sw_env"}, ("https://prod", "sw_secret", "context prod")),
+        (Asked(context="dev"), {"SLACKWATER_API_KEY": "sw_env"}, ("http://dev:1", "sw_env", "context dev")),
+        (Asked(context="prod", key="sw_opt"), {}, ("https://prod", "sw_opt", "context prod")),
         (Asked(key="sw_opt"), {"SLACKWATER_API_KEY": "sw_env"}, ("http://dev:1", "sw_opt", "context dev")),
         (Asked(), {"SLACKWATER_URL": URL, "SLACKWATER_CONTEXT": "prod"}, (URL, None, "SLACKWATER_URL")),
         (Asked(url=f"{URL}/"), {"SLACKWATER_URL": "http://other"}, (URL, None, "--url")),

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
 import pytest
 import slackwater.cli
 import typer
+from slackwater.cli.failing import INTERRUPTED
 from slackwater.cli.program import Program, cli
 from typer.cli import get_docs_for_click
 from typer.core import TyperGroup
@@ -90,6 +92,19 @@ def test_without_the_extra_the_program_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit, match=r"needs typer: pip install 'slackwater-client\[cli\]'"):
         slackwater.cli.main()
+
+
+def test_ctrl_c_before_a_command_begins_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pressed(MetaPathFinder):
+        def find_spec(self, fullname: str, *_: object) -> None:
+            if fullname == "slackwater.cli.program":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "slackwater.cli.program", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Pressed(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        slackwater.cli.main()
+    assert ended.value.code == INTERRUPTED
 
 
 def test_nobody_who_answers_is_an_exit_code_of_its_own() -> None:
