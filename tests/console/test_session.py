@@ -84,9 +84,12 @@ def test_a_key_lasts_for_its_tab_until_one_signs_out(look: Look, keys: Keys) -> 
     look.page.reload()
     look.row("joined").wait_for()
     assert look.page.evaluate("localStorage.getItem('slackwater.key')") is None
+    for name in ("script", "history"):
+        look.page.evaluate("name => localStorage.setItem(name, '[]')", f"slackwater.sql.{name}")
     look.page.get_by_role("button", name="Sign out").click()
     look.page.get_by_label("API key or token").wait_for()
     assert look.page.evaluate("sessionStorage.length") == 0
+    assert look.page.evaluate("Object.keys(localStorage).filter(name => name.startsWith('slackwater.sql'))") == []
     look.sound()
 
 

@@ -11,9 +11,15 @@ import { Page } from "./components/Page";
 import { attention, overviewError, startOverview } from "./overview";
 import { Link, path } from "./router";
 import { navigation, screenFor, type Screen, type ScreenProps } from "./screens/registry";
+import { forgetAll } from "./screens/sql/kept";
 import { isLocked, key, may, me, role, signOut } from "./session";
 import { SignIn } from "./SignIn";
 import { theme, type Theme } from "./theme";
+
+function leave(): void {
+  forgetAll();
+  signOut();
+}
 
 export function App() {
   const [error, setError] = useState<Error | null>(null);
@@ -111,7 +117,7 @@ function Side() {
         </a>
         <ThemeButton />
         {key.value !== null && (
-          <button type="button" class="nav-item" onClick={() => signOut()} title="Sign out">
+          <button type="button" class="nav-item" onClick={leave} title="Sign out">
             <Icon name="leave" size={17} />
             <span class="label">Sign out</span>
           </button>

@@ -43,6 +43,12 @@ export function forgetHistory(): void {
   localStorage.removeItem(HISTORY);
 }
 
+/** Forget the script as well: whoever signs out leaves nothing for who comes next. */
+export function forgetAll(): void {
+  localStorage.removeItem(SCRIPT);
+  forgetHistory();
+}
+
 function keep(name: string, text: string): void {
   try {
     localStorage.setItem(name, text);
