@@ -32,6 +32,7 @@ RELATIONS: dict[tuple[Kind, str], dict[str, Any]] = {
         },
         "event_time": "observed_at",
         "versioned": {"history_retention": "2d"},
+        "materialize": True,  # its rows can be read as of any time of those two days
         "connector": {"type": "log", "partitions": 1},
     },
 }  # fmt: skip

@@ -60,6 +60,13 @@ def verdict(console: Console, agreements: list[Agreement]) -> bool:
 
 def invitations(console: Console, base_url: str) -> None:
     """Print what to try next."""
+    console.print("\n[bold]See and ask[/]")
+    for what, where in (
+        ("In a browser", f"{base_url}/console"),
+        ("The tutorial", f"{base_url}/guide/tutorial/"),
+        ("In SQL", f"source .venv/bin/activate; slackwater --url {base_url} sql"),
+    ):
+        console.print(f"  {what:<12}  {where}", soft_wrap=True, highlight=False)
     console.print("\n[bold]The same by curl[/]")
     for path in (
         "/v1/tables/delays_by_airport/rows?key.origin=JFK&window_from=2013-01-10T12:00:00Z&window_to=2013-01-10T15:00:00Z",

@@ -122,6 +122,8 @@ async def test_records_are_inserted_and_read(client: httpx.AsyncClient) -> None:
     assert [row[-1] for row in await rows(client, "PRINT orders FROM BEGINNING LIMIT 1")] == [
         '{"ID":"1","ITEM":"cup","AMOUNT":1.5,"MADE":"2013-01-01T00:00:00Z"}'
     ]
+    (single,) = await run(client, "INSERT INTO orders (id, item, amount, made) VALUES ('3', 'jar', 2.0, '2013-01-01T00:00:02');")
+    assert single["message"] == "1 record appended"
 
 
 @pytest.mark.usefixtures("totals")

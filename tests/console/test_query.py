@@ -59,6 +59,18 @@ def test_the_tide_moves_while_one_looks(look: Look, harbour: Harbour) -> None:
     look.sound()
 
 
+def test_an_axis_of_days_tells_them_apart(look: Look, harbour: Harbour) -> None:
+    harbour.detail("joined", waiting={"w": {"0": [[AT, AT + 60 * H, 30, 30]]}})
+    page = look.at("/queries/joined")
+    tide = page.get_by_role("region", name="Tide")
+    tide.get_by_text("02 Jan").wait_for()
+    marks = tide.locator("svg text").all_text_contents()
+    assert "03 Jan" in marks
+    assert "2013-01" not in marks
+    harbour.tide(AT)
+    look.sound()
+
+
 def test_late_records_are_marks_where_they_were(look: Look, harbour: Harbour) -> None:
     harbour.tide(AT)
     page = look.at("/queries/joined")

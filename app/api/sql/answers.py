@@ -34,7 +34,7 @@ def answer_of(outcome: Outcome) -> StatementResult:
             )  # fmt: skip
         case Inserted(appended=appended, relation=relation):
             refused = "" if not appended.rejected_count else f", {appended.rejected_count} refused: {appended.rejected[0].detail}"
-            message = f"{appended.count} records appended{refused}"
+            message = f"{appended.count} {'record' if appended.count == 1 else 'records'} appended{refused}"
             return StatementResult(**about, kind="inserted", message=message, relation=relation.definition_name)
 
 

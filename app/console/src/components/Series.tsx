@@ -25,6 +25,9 @@ interface Props {
   format?: (value: number) => string;
 }
 
+/** Between two marks of time: none is shorter than the second that its text tells. */
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400];
+
 export function Series({ label, times, curves, height = 150, format = compact }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -43,7 +46,7 @@ export function Series({ label, times, curves, height = 150, format = compact }:
         legend: { live: true },
         scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
         axes: [
-          { ...axis, values: "{HH}:{mm}:{ss}", space: 80 },
+          { ...axis, values: "{HH}:{mm}:{ss}", space: 80, incrs: SECONDS },
           { ...axis, size: 52, space: 30, values: (_, values) => values.map(format) },
         ],
         series: [

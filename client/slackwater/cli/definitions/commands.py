@@ -82,6 +82,7 @@ def apply(
         if here.output.as_json:
             raise Misused("with --json nobody is asked", "slackwater diff --json shows the plan; give --yes to carry it out")
         if not confirmed("Carry this out?", yes=False):
+            here.output.note("nothing was done")
             raise typer.Exit(FAILED)
         # Somebody has thought about it meanwhile; what is done must be what was shown.
         if plan_of(here.client, wanted, prune=prune, patterns=match or ()).sign != plan.sign:
