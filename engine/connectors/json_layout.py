@@ -153,7 +153,8 @@ def read_alike(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, u
     columns = []
     for field, (begins, stops) in zip(layout.fields, spans, strict=True):
         declared = relation.columns[field.name] if field.name in relation.columns.names else None
-        if declared is None and are_digits and words.are_natural(begins, stops):
+        # Texts were all looked at together (``_spans``).
+        if declared is None and (field.is_text or (are_digits and words.are_natural(begins, stops))):
             continue
         column, bad = read_values(words, begins, stops, declared, is_text=field.is_text, are_digits=are_digits)
         if bad is not None:
