@@ -75,11 +75,13 @@ class Observed:
         bodies: (moment of sending in ms, seconds until it was acknowledged, its keys).
         seen: key → (moments of sending that its row showed, when), both rising.
         refused: requests that were not taken.
+        is_followed: the follower has its place in the log.
     """
 
     bodies: list[tuple[int, float, Sequence[int]]] = field(default_factory=list)
     seen: dict[str, tuple[list[int], list[float]]] = field(default_factory=lambda: defaultdict(lambda: ([], [])))
     refused: int = 0
+    is_followed: bool = False
 
     def latencies(self, since_ms: int) -> list[float]:
         """Return the seconds until each (body, key) could be seen, sorted; infinite for what never was."""
@@ -107,6 +109,10 @@ def observe(url: str, lanes: Sequence[Lane], seconds: float) -> dict[str, Observ
 async def _observe(service: Service, lanes: Sequence[Lane], seconds: float) -> dict[str, Observed]:
     observed = {lane.name: Observed() for lane in lanes}
     watchers = [asyncio.create_task(watch(service, lane, observed[lane.name])) for lane in lanes]
+    # Hundreds of followers that come at once take a while to be let in, which says nothing about the queries.
+    opened_by = time.monotonic() + _ANSWER_S
+    while not all(each.is_followed for each in observed.values()) and time.monotonic() < opened_by:
+        await asyncio.sleep(_LOOK_S)
     await asyncio.gather(
         *(feed(service, lane, observed[lane.name], seconds, place / len(lanes)) for place, lane in enumerate(lanes))
     )
@@ -157,6 +163,7 @@ async def watch(service: Service, lane: Lane, observed: Observed) -> None:
             async with service.connection() as wire, aclosing(wire.events(f"{lane.changes}?{where}")) as chunks:
                 async for chunk in chunks:
                     now = time.time()
+                    observed.is_followed = True
                     for kind, event_id, data in chunk:
                         where = f"cursor={event_id}"
                         if kind == "change":

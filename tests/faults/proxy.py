@@ -112,7 +112,7 @@ class Proxy:
                 behind = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
             else:
                 behind = await asyncio.open_connection(host, int(port or 5432))
-        except OSError:  # What stands behind is not there: nor is this.
+        except (OSError, asyncio.CancelledError):  # What stands behind is not there, or this proxy ends: nor is this connection.
             writer.transport.abort()
             return
         pair = _Pair(writer, behind[1])
@@ -141,9 +141,11 @@ class Proxy:
 
     async def _end(self) -> None:
         await self._refuse()
-        for task in list(self._tasks):
+        others = asyncio.all_tasks() - {asyncio.current_task()}  # also those that are connecting to what stands behind
+        for task in others:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # what was aborted is closed in the next turn
 
 
 @contextmanager
