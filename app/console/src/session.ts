@@ -40,7 +40,12 @@ export function signIn(text: string): void {
 export function signOut(why: string | null = null): void {
   sessionStorage.removeItem(STORED);
   key.value = null;
-  me.value = null;
   refusal.value = why;
+  lock();
+}
+
+/** Ask for a key. Why the one before was refused stays. */
+export function lock(): void {
+  me.value = null;
   isLocked.value = true;
 }

@@ -4,7 +4,7 @@
  * Paths are given as in the OpenAPI document, with their parameters apart, so that nothing has to be escaped by hand:
  * `api.get("/v1/queries/{name}/status", { path: { name }, query: { tasks: true } })`. The types of answers follow from the path.
  */
-import { key, signOut } from "~/session";
+import { key, lock, signOut } from "~/session";
 import type { paths } from "./schema";
 import type { Problem } from "./types";
 
@@ -85,7 +85,10 @@ export async function send(method: string, path: string, options: Options = {}):
   }
   if (response.ok) return response;
   const failure = new ApiError(await problemOf(response), retryAfterOf(response));
-  if (response.status === 401 && presented === key.peek()) signOut(presented === null ? null : failure.problem.detail);
+  if (response.status === 401 && presented === key.peek()) {
+    if (presented === null) lock();
+    else signOut(failure.problem.detail);
+  }
   throw failure;
 }
 
