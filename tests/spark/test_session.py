@@ -27,7 +27,6 @@ pytestmark = pytest.mark.spark
 
 RUN = """
 import sys
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from engine.spark.session import SparkSettings, session_of
 
