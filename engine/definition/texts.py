@@ -18,12 +18,11 @@ from engine.definition.once import once
 def joined(texts: Sequence[pl.Expr], *, passes_nulls: bool) -> pl.Expr:
     """Return the texts one after the other; ``passes_nulls``: a NULL is passed over instead of making the result NULL."""
 
-    def build(*parts: pl.Expr) -> pl.Expr:
-        fits = _joined_size(parts) <= MAX_TEXT_BYTES
+    def join(fits: pl.Expr, *parts: pl.Expr) -> pl.Expr:
         kept = [pl.when(fits).then(part) for part in parts]  # the parts of what is too long are not joined
         return pl.when(fits).then(pl.concat_str(kept, ignore_nulls=passes_nulls))
 
-    return once(build, *texts)
+    return once(lambda *parts: once(join, _joined_size(parts) <= MAX_TEXT_BYTES, *parts), *texts)
 
 
 def is_joined_too_long(texts: Sequence[pl.Expr], *, passes_nulls: bool) -> pl.Expr:

@@ -183,6 +183,12 @@ OPERATORS = (
 )  # fmt: skip
 
 
+OF_MANY = (
+    ("concat", "s"), ("concat", "y"), ("coalesce", "s"), ("greatest", "n"), ("least", "n"), ("json_concat", "s"), ("field", "s"),
+)  # fmt: skip
+"""Functions of any number of arguments, and one of them."""
+
+
 def nested(text: str, depth: int) -> str:
     """Put an expression into itself, in place of its capital letter, which stands for the column of that name."""
     result = hole = next(letter for letter in re.findall(r"\b[NDMSTBAP]\b", text))
@@ -204,6 +210,19 @@ def test_every_function_is_looked_at() -> None:
 def test_an_expression_in_itself_grows_by_the_same_each_time(text: str) -> None:
     one, two, three = (size(nested(text, depth)) for depth in (1, 3, 5))
     assert three - two <= 2 * (two - one) + 200
+
+
+@pytest.mark.parametrize(
+    ("each", "between", "around"),
+    [
+        *((each, ", ", f"{name}({{}})") for name, each in OF_MANY),
+        ("s", ", ", "concat_ws({})"), ("s", ", ", "elt(n, {})"), ("s", " || ", "{}"), ("n", ", ", "n in ({})"), ("n", ", ", "array[{}][1]"),
+        ("when n = 1 then s", " ", "case {} end"), ("when n then s", " ", "case n {} end"), ("b", " and ", "{}"), ("b", " or ", "{}"),
+    ],
+)  # fmt: skip
+def test_each_further_argument_costs_the_same(each: str, between: str, around: str) -> None:
+    few, more, many = (size(around.format(between.join([each] * number))) for number in (8, 16, 32))
+    assert many - more <= 2 * (more - few) + 200
 
 
 @pytest.mark.parametrize("text", [*(text for texts in CALLS.values() for text in texts), *OPERATORS])
