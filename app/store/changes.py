@@ -23,7 +23,7 @@ from app.store.change_news import News
 from app.store.followed import Followed
 from app.store.page_bounds import Most
 from app.store.snapshots import hold, read_rows, up_to
-from app.store.tail import Tail
+from app.store.tail import Tail, taken
 from app.store.tails import Tails
 from engine.plan.model import Output
 
@@ -84,11 +84,15 @@ class ChangeSource:
 
     @staticmethod
     async def news_of(
-        connection: Connection, sources: Sequence[ChangeSource], ends: Sequence[Sequence[int]]
+        connection: Connection,
+        sources: Sequence[ChangeSource],
+        ends: Sequence[Sequence[int] | None],
+        *,
+        from_oldest: bool = False,
     ) -> Sequence[News | Unavailable]:
         """See ``Source``."""
-        texts = [source.has_text_numbers for source in sources]
-        return await change_news.news_of(connection, [source.followed for source in sources], ends, texts)
+        texts, followed = [source.has_text_numbers for source in sources], [source.followed for source in sources]
+        return await change_news.news_of(connection, followed, ends, texts, from_oldest=from_oldest)
 
     async def heads(self, connection: Connection) -> Heads:
         """Return those of this one alone.
@@ -105,13 +109,21 @@ class ChangeSource:
         return await change_log.read_stretch(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a follower begins, and what was found of its log at this moment."""
+
+    cursor: ChangeCursor
+    news: News
+
+
 class ChangeFollower:
     """One client that follows one relation.
 
     Args:
         tails: whose connections it reads through.
         source: the relation.
-        cursor: where it begins.
+        begun: where it begins.
         tail: the source's, to wait for what is new.
         most_bytes: after so many a step ends, before its limit; at least one event.
 
@@ -124,7 +136,7 @@ class ChangeFollower:
         self,
         tails: Tails,
         source: ChangeSource,
-        cursor: ChangeCursor,
+        begun: Begun,
         tail: Tail | None = None,
         *,
         most_bytes: int = STRETCH_BYTES,
@@ -134,7 +146,8 @@ class ChangeFollower:
         self._source = source
         self._followed = source.followed
         self._tail = tail
-        self.cursor = cursor
+        self._news: News | None = begun.news
+        self.cursor = begun.cursor
         self.is_caught_up = False
 
     @property
@@ -158,11 +171,15 @@ class ChangeFollower:
         if self._tail is not None and self._tail.is_gone:
             raise self._replaced()
         events = self._from_tail(limit) if self._tail is not None else None
+        events = self._from_news(limit) if events is None else events
         return await self._from_log(limit) if events is None else events
 
     async def wait(self, seconds: float) -> None:
         """Wait until there may be something, at most so long; not at all where there was more to look through. Only with a tail."""
-        if self._tail is not None and self.is_caught_up:
+        if self._tail is None or not self.is_caught_up:
+            return
+        is_behind = any(offset < end for offset, end in zip(self.cursor.offsets, self._tail.ends, strict=False))
+        if not is_behind:  # it has been woken while this follower read from the database
             await self._tail.wait(seconds)
 
     def _from_tail(self, limit: int) -> list[PushEvent] | None:
@@ -182,6 +199,20 @@ class ChangeFollower:
             room = 0 if len(cut.items) < len(taken.items) else room - _size(cut.items)
         self.is_caught_up = len(events) < limit and room > 0
         return events
+
+    def _from_news(self, limit: int) -> list[PushEvent] | None:
+        """Take from what was found when it began; None where that was not all, and once it is taken."""
+        news = self._news
+        if news is None:
+            return None
+        offset, ends = self.cursor.offsets[0], tuple(next_offset for _, next_offset in news.heads)
+        if news.read is not None and news.start <= offset < ends[0]:
+            events = self._events(0, _cut(taken(news.read(), offset, limit), limit, self._most_bytes))
+            self.is_caught_up = self.cursor.offsets == ends
+            return events
+        self._news = None
+        self.is_caught_up = self._tail is None and self.cursor.offsets == ends
+        return [] if self.is_caught_up else None
 
     async def _from_log(self, limit: int) -> list[PushEvent]:
         """Read from the database; several steps where a shared feed holds little of the relation, and not all of it at once."""
@@ -334,17 +365,20 @@ def bad_cursor() -> BadRequest:
     return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
 
 
-async def first_cursor(tails: Tails, source: ChangeSource, start: Start) -> ChangeCursor:
-    """Return the cursor of a follower that has none.
+async def begin(tails: Tails, source: ChangeSource, start: Start | ChangeCursor) -> Begun:
+    """Return where a follower begins: there, or behind the cursor that it has.
 
     Raises:
-        CursorExpired: the relation is being replaced.
+        CursorExpired: what comes next is no longer known, or the relation is being replaced.
+        Unavailable: ``relation_changing``.
     """
     followed = source.followed
-    async with tails.reading() as connection:
-        heads = await source.heads(connection)
-    if not heads:
+    if isinstance(start, ChangeCursor):
+        news = await tails.look(source, start.offsets if start.rows_after is None else None)
+        return Begun(continued(followed, start, news.heads), news)
+    news = await tails.look(source, (0,) * len(followed.lanes) if start == "earliest" else None)
+    if not news.heads:
         raise CursorExpired(followed.name, "the result was begun anew or deleted")
-    offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in heads)
+    offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in news.heads)
     parts = tuple(part.identity for part in followed.parts)
-    return ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts)
+    return Begun(ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts), news)

@@ -77,10 +77,9 @@ async def following(tails: Tails, source: ChangeSource, beginning: Beginning) ->
     Raises:
         CursorExpired: the relation is being replaced.
     """
-    async with tails.following(source) as tail:
-        async with tails.reading() as connection:
-            heads = await source.heads(connection)
-        if not heads:
-            raise CursorExpired(source.followed.name, "the result was begun anew or deleted")
-        offsets = [oldest if beginning == "earliest" else end for oldest, end in heads]
+    news = await tails.look(source)
+    if not news.heads:
+        raise CursorExpired(source.followed.name, "the result was begun anew or deleted")
+    offsets = [oldest if beginning == "earliest" else end for oldest, end in news.heads]
+    async with tails.following(source, news) as tail:
         yield FrameFollower(tails, source, offsets, tail)
