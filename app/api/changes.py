@@ -18,7 +18,8 @@ from app.api.negotiation import JSON_TYPE
 from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.errors import BadRequest, Fault
-from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, begin, read_cursor
+from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, begin
+from app.store.given_cursors import read_cursor
 from app.store.relations import Kind
 
 MAX_WAIT_SECONDS = 60

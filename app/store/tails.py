@@ -26,6 +26,7 @@ from app.store.bell import Bell
 from app.store.change_log import Connection
 from app.store.change_news import News
 from app.store.database import bounded_reads, linked_pool
+from app.store.joined_reads import JoinedReads
 from app.store.lookout import Lookout
 from app.store.shared_reads import SharedReads
 from app.store.tail import Source, Tail
@@ -57,6 +58,7 @@ class Tails:
     Attributes:
         is_closing: the service stops; streams end.
         streams: how many streams are open.
+        reads: of followers that are at the same place.
     """
 
     def __init__(self, dsn: str, bell: Bell, read_timeout_ms: int) -> None:
@@ -77,6 +79,7 @@ class Tails:
         )
         self._lookout = Lookout(self._looks, self._pool, bell)
         self._asked: dict[type[Source], SharedReads] = {}
+        self.reads = JoinedReads(self._pool.connection)
 
     @contextmanager
     def counted(self) -> Iterator[None]:

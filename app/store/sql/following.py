@@ -9,7 +9,8 @@ from typing import Final, Literal
 import polars as pl
 
 from app.store.change_log import read_frame, stretch_end
-from app.store.changes import ChangeSource, CursorExpired
+from app.store.changes import ChangeSource
+from app.store.given_cursors import CursorExpired
 from app.store.tail import Tail
 from app.store.tails import Tails
 
