@@ -30,6 +30,7 @@ from app.store.api_keys import KeyRing
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
+from app.store.followed import Followables
 from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.refusals import RefusalLog
@@ -68,6 +69,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         bell,
         metrics,
         Readables(database, gates, settings.limits),
+        Followables(database.reads),
         Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
         asyncio.Semaphore(settings.limits.planning),

@@ -18,8 +18,8 @@ from app.api.negotiation import JSON_TYPE
 from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.errors import BadRequest, Fault
-from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, continued, first_cursor, read_cursor
-from app.store.followed import find_followed
+from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, begin
+from app.store.given_cursors import read_cursor
 from app.store.relations import Kind
 
 MAX_WAIT_SECONDS = 60
@@ -167,8 +167,7 @@ async def _wanted(services: Services, kind: Kind, name: str, asked: FollowParame
     if asked.cursor is not None and asked.from_ is not None:
         detail = "`cursor` says where to go on, `from` where to begin: give one of them"
         raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
-    async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, kind, name)
+    followed = await services.followables.find(kind, name)
     return _Wanted(ChangeSource(followed, asked.bigints == "string"), asked)
 
 
@@ -179,32 +178,26 @@ async def _answer(request: Request, services: Services, wanted: _Wanted, last_ev
         refuse_of_pages(request, "limit", "wait")
     # An empty id is what a client has after a reset: none.
     given = last_event_id or asked.cursor
-    cursor = None if given is None else read_cursor(source.followed, given)
+    start = asked.from_ or "earliest" if given is None else read_cursor(source.followed, given)
     if not is_stream:
-        return await _page(services, source, cursor, asked)
+        return await _page(services, source, start, asked)
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[ChangeFollower]:
-        async with services.tails.following(source) as tail:
-            yield ChangeFollower(services.tails, source, await _checked(services, source, cursor, asked.from_), tail)
+        begun = await begin(services.tails, source, start)
+        async with services.tails.following(source, begun.news) as tail:
+            yield ChangeFollower(services.tails, source, begun, tail)
 
     return event_stream(request, services, opening)
 
 
-async def _checked(services: Services, source: ChangeSource, cursor: ChangeCursor | None, start: Start | None) -> ChangeCursor:
-    if cursor is None:
-        return await first_cursor(services.tails, source, start or "earliest")
-    async with services.tails.reading() as connection:
-        return continued(source.followed, cursor, await source.heads(connection))
-
-
-async def _page(services: Services, source: ChangeSource, cursor: ChangeCursor | None, asked: FollowParameters) -> Response:
-    begun = await _checked(services, source, cursor, asked.from_)
+async def _page(services: Services, source: ChangeSource, start: Start | ChangeCursor, asked: FollowParameters) -> Response:
+    begun = await begin(services.tails, source, start)
     most = services.settings.limits.page_bytes
     if asked.wait <= 0:
         follower = ChangeFollower(services.tails, source, begun, most_bytes=most)
         return _page_response(follower, source, await follower.next(asked.limit))
-    async with services.tails.following(source) as tail:
+    async with services.tails.following(source, begun.news) as tail:
         follower = ChangeFollower(services.tails, source, begun, tail, most_bytes=most)
         deadline = time.monotonic() + asked.wait
         events = await follower.next(asked.limit)

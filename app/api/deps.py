@@ -24,6 +24,7 @@ from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
+from app.store.followed import Followables
 from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.registries import Registries
@@ -56,6 +57,7 @@ class Services:
     bell: Bell
     metrics: Metrics
     readables: Readables
+    followables: Followables
     tails: Tails
     gates: Gates
     planning: asyncio.Semaphore

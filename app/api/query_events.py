@@ -77,7 +77,7 @@ async def get_events(
 def _stream(request: Request, services: Services, source: EventSource, after: int) -> Response:
     @asynccontextmanager
     async def opening() -> AsyncIterator[EventFollower]:
-        async with services.tails.following(source) as tail:
+        async with services.tails.following(source, await services.tails.look(source)) as tail:
             yield EventFollower(services.tails, source, after, tail)
 
     return event_stream(request, services, opening)

@@ -28,7 +28,7 @@ SELECT w.place, h.oldest, h.following, (r.definition -> 'columns')::text, CASE W
     SELECT p.id FROM slackwater.relation p WHERE p.origin = 'derived' AND p.definition ->> 'append_to' = r.name
 ) END, b.sequence, b.sequence_rows, b.partition, b.base_offset, b.payload
 FROM unnest(%(feeds)s::bigint[], %(relations)s::uuid[], %(incarnations)s::uuid[], %(rewound)s::uuid[], %(numbered)s::bool[], %(streams)s::bool[],
-    %(starts)s::bigint[]) WITH ORDINALITY AS w (feed_id, relation_id, incarnation, rewound, is_numbered, is_stream, start, place)
+    %(starts)s::bigint[]) WITH ORDINALITY AS w (feed_id, relation_id, incarnation, rewound, is_numbered, is_stream, known, place)
 LEFT JOIN slackwater.relation r ON r.id = w.relation_id
 LEFT JOIN LATERAL (
     SELECT l.partition, l.start_offset AS oldest, l.next_offset AS following FROM log.head l
@@ -37,12 +37,13 @@ LEFT JOIN LATERAL (
     SELECT 0, f.start_sequence, f.next_sequence FROM log.feed f
     WHERE w.is_numbered AND f.id = w.feed_id AND f.next_sequence IS NOT NULL AND f.rewound IS NOT DISTINCT FROM w.rewound
 ) h ON (SELECT id FROM log.incarnation) IS NOT DISTINCT FROM w.incarnation
+CROSS JOIN LATERAL (SELECT CASE WHEN %(from_oldest)s AND w.known < h.oldest THEN h.oldest ELSE w.known END AS start) s
 LEFT JOIN LATERAL (
     SELECT * FROM (
         SELECT n.sequence, n.sequence_rows, n.partition, n.base_offset, n.payload, sum(octet_length(n.payload)) OVER () AS bytes
         FROM log.batch n
-        WHERE h.following - w.start BETWEEN 1 AND %(rows)s AND w.start >= h.oldest AND n.feed_id = w.feed_id AND n.sequence >= (
-            SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = w.feed_id AND sequence <= w.start
+        WHERE h.following - s.start BETWEEN 1 AND %(rows)s AND s.start >= h.oldest AND n.feed_id = w.feed_id AND n.sequence >= (
+            SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = w.feed_id AND sequence <= s.start
         )
     ) behind WHERE bytes <= %(bytes)s
 ) b ON true
@@ -58,10 +59,12 @@ class News:
     Attributes:
         heads: (oldest offset, next offset) by lane; nothing where the log is gone.
         read: gives what is new in the only lane, up to its end; None where nothing is, or it is to be read stretch by stretch.
+        start: from where.
     """
 
     heads: Heads
     read: Callable[[], Stretch] | None = None
+    start: int = 0
 
 
 async def heads(connection: Connection, followed: Followed) -> Heads:
@@ -78,31 +81,40 @@ async def heads(connection: Connection, followed: Followed) -> Heads:
 
 async def heads_of(connection: Connection, followed: Sequence[Followed]) -> list[Heads | Unavailable]:
     """Return what ``heads`` gives or raises for each of several, by one statement."""
-    found = await _found(connection, followed, [None] * len(followed))
+    found = await _found(connection, followed, [None] * len(followed), from_oldest=False)
     return [_of_lanes([_judged(log, rows) for log, rows in lanes]) for lanes in found]
 
 
 async def news_of(
-    connection: Connection, followed: Sequence[Followed], ends: Sequence[Sequence[int]], has_text_numbers: Sequence[bool]
+    connection: Connection,
+    followed: Sequence[Followed],
+    ends: Sequence[Sequence[int] | None],
+    has_text_numbers: Sequence[bool],
+    *,
+    from_oldest: bool = False,
 ) -> list[News | Unavailable]:
     """Return where each of several logs ends, by one statement, and what is new in those of one lane of numbers.
 
     Args:
         connection: to the database.
         followed: the logs.
-        ends: how far each is known, by lane.
+        ends: how far each is known, by lane; None: what is new is not wanted.
         has_text_numbers: how the changes of each are written.
+        from_oldest: where what is new has been removed in part, the rest of it is wanted.
     """
-    starts = [known[0] if each.is_derived and not each.parts else None for each, known in zip(followed, ends, strict=True)]
-    found = await _found(connection, followed, starts)
+    starts = [
+        known[0] if known is not None and each.is_derived and not each.parts else None
+        for each, known in zip(followed, ends, strict=True)
+    ]
+    found = await _found(connection, followed, starts, from_oldest=from_oldest)
     return [
-        _news(lanes, known[0], has_text_numbers=is_text)
-        for lanes, known, is_text in zip(found, ends, has_text_numbers, strict=True)
+        _news(lanes, start, has_text_numbers=is_text)
+        for lanes, start, is_text in zip(found, starts, has_text_numbers, strict=True)
     ]
 
 
 async def _found(
-    connection: Connection, followed: Sequence[Followed], starts: Sequence[int | None]
+    connection: Connection, followed: Sequence[Followed], starts: Sequence[int | None], *, from_oldest: bool
 ) -> list[list[tuple[Followed, list[tuple[Any, ...]]]]]:
     """Return the rows of each log and of its parts."""
     logs = [log for each in followed for log in (each, *each.parts)]
@@ -114,6 +126,7 @@ async def _found(
         "numbered": [log.is_derived for log in logs],
         "streams": [log.kind == "stream" for log in logs],
         "starts": [start for each, own in zip(followed, starts, strict=True) for start in (own, *(None for _ in each.parts))],
+        "from_oldest": from_oldest,
         "rows": STRETCH_ROWS,
         "bytes": SMALL_BYTES,
     }
@@ -123,15 +136,18 @@ async def _found(
     return [[(log, next(by_place)) for log in (each, *each.parts)] for each in followed]
 
 
-def _news(lanes: Sequence[tuple[Followed, list[tuple[Any, ...]]]], start: int, *, has_text_numbers: bool) -> News | Unavailable:
+def _news(
+    lanes: Sequence[tuple[Followed, list[tuple[Any, ...]]]], known: int | None, *, has_text_numbers: bool
+) -> News | Unavailable:
     found = _of_lanes([_judged(log, rows) for log, rows in lanes])
     if isinstance(found, Unavailable):
         return found
     followed, rows = lanes[0]
     blocks = [row[_BLOCK] for row in rows if row[_BLOCK.start] is not None]
-    if not blocks or not found:
+    if known is None or not blocks or not found:
         return News(found)
-    end = found[0][1]
+    oldest, end = found[0]
+    start = max(known, oldest)
 
     def read() -> Stretch:
         few = few_changes(followed, blocks, start, end, has_text_numbers=has_text_numbers)
@@ -140,7 +156,7 @@ def _news(lanes: Sequence[tuple[Followed, list[tuple[Any, ...]]]], start: int, *
         frame = numbered_frame(followed, blocks, start, end)
         return Stretch(encode_changes(followed, 0, frame, has_text_numbers=has_text_numbers), end)
 
-    return News(found, read)
+    return News(found, read, start)
 
 
 def _judged(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Unavailable:

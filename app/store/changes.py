@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 from uuid import UUID
 
 import psycopg
 
 from app.domain.change_cursors import ChangeCursor
-from app.errors import BadRequest, Fault, Gone, Unavailable
+from app.errors import Unavailable
 from app.store import change_log, change_news
 from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Heads, Item, Stretch
 from app.store.change_news import News
 from app.store.followed import Followed
+from app.store.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
 from app.store.page_bounds import Most
 from app.store.snapshots import hold, read_rows, up_to
-from app.store.tail import Tail
+from app.store.tail import Tail, taken
 from app.store.tails import Tails
 from engine.plan.model import Output
 
@@ -32,17 +34,6 @@ STRETCHES_AT_ONCE = 64
 
 Start = Literal["snapshot", "earliest", "latest"]
 EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
-
-
-class CursorExpired(Gone):
-    """The cursor leads nowhere any more; ``detail`` says why and what to do."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(
-            "cursor_expired",
-            f"{why}; what followers hold of '{name}' is no longer continued: drop it and begin anew without the cursor "
-            "(from=snapshot for a table's rows, from=earliest for what the log still holds)",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +75,15 @@ class ChangeSource:
 
     @staticmethod
     async def news_of(
-        connection: Connection, sources: Sequence[ChangeSource], ends: Sequence[Sequence[int]]
+        connection: Connection,
+        sources: Sequence[ChangeSource],
+        ends: Sequence[Sequence[int] | None],
+        *,
+        from_oldest: bool = False,
     ) -> Sequence[News | Unavailable]:
         """See ``Source``."""
-        texts = [source.has_text_numbers for source in sources]
-        return await change_news.news_of(connection, [source.followed for source in sources], ends, texts)
+        texts, followed = [source.has_text_numbers for source in sources], [source.followed for source in sources]
+        return await change_news.news_of(connection, followed, ends, texts, from_oldest=from_oldest)
 
     async def heads(self, connection: Connection) -> Heads:
         """Return those of this one alone.
@@ -105,13 +100,21 @@ class ChangeSource:
         return await change_log.read_stretch(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a follower begins, and what was found of its log at this moment."""
+
+    cursor: ChangeCursor
+    news: News
+
+
 class ChangeFollower:
     """One client that follows one relation.
 
     Args:
         tails: whose connections it reads through.
         source: the relation.
-        cursor: where it begins.
+        begun: where it begins.
         tail: the source's, to wait for what is new.
         most_bytes: after so many a step ends, before its limit; at least one event.
 
@@ -124,7 +127,7 @@ class ChangeFollower:
         self,
         tails: Tails,
         source: ChangeSource,
-        cursor: ChangeCursor,
+        begun: Begun,
         tail: Tail | None = None,
         *,
         most_bytes: int = STRETCH_BYTES,
@@ -134,7 +137,8 @@ class ChangeFollower:
         self._source = source
         self._followed = source.followed
         self._tail = tail
-        self.cursor = cursor
+        self._news: News | None = begun.news
+        self.cursor = begun.cursor
         self.is_caught_up = False
 
     @property
@@ -156,13 +160,17 @@ class ChangeFollower:
             except psycopg.DataError as error:
                 raise bad_cursor() from error  # a text of its key is not of the column's type
         if self._tail is not None and self._tail.is_gone:
-            raise self._replaced()
+            raise _replaced(self._followed)
         events = self._from_tail(limit) if self._tail is not None else None
+        events = self._from_news(limit) if events is None else events
         return await self._from_log(limit) if events is None else events
 
     async def wait(self, seconds: float) -> None:
         """Wait until there may be something, at most so long; not at all where there was more to look through. Only with a tail."""
-        if self._tail is not None and self.is_caught_up:
+        if self._tail is None or not self.is_caught_up:
+            return
+        is_behind = any(offset < end for offset, end in zip(self.cursor.offsets, self._tail.ends, strict=False))
+        if not is_behind:  # it has been woken while this follower read from the database
             await self._tail.wait(seconds)
 
     def _from_tail(self, limit: int) -> list[PushEvent] | None:
@@ -174,36 +182,36 @@ class ChangeFollower:
         for partition, offset in enumerate(self.cursor.offsets):
             if len(events) >= limit or room <= 0:
                 return events
-            taken = self._tail.take(partition, offset, limit - len(events))
-            if taken is None:
+            found = self._tail.take(partition, offset, limit - len(events))
+            if found is None:
                 return events or None
-            cut = _cut(taken, limit - len(events), room)
+            cut = _cut(found, limit - len(events), room)
             events += self._events(partition, cut)
-            room = 0 if len(cut.items) < len(taken.items) else room - _size(cut.items)
+            room = 0 if len(cut.items) < len(found.items) else room - _size(cut.items)
+        self._news = None
         self.is_caught_up = len(events) < limit and room > 0
         return events
 
+    def _from_news(self, limit: int) -> list[PushEvent] | None:
+        """Take from what was found when it began; None where that was not all, and once it is taken."""
+        news = self._news
+        if news is None:
+            return None
+        offset, ends = self.cursor.offsets[0], tuple(next_offset for _, next_offset in news.heads)
+        if news.read is not None and news.start <= offset < ends[0]:
+            events = self._events(0, _cut(taken(news.read(), offset, limit), limit, self._most_bytes))
+            self.is_caught_up = self.cursor.offsets == ends
+            return events
+        self._news = None
+        self.is_caught_up = self._tail is None and self.cursor.offsets == ends
+        return [] if self.is_caught_up else None
+
     async def _from_log(self, limit: int) -> list[PushEvent]:
-        """Read from the database; several steps where a shared feed holds little of the relation, and not all of it at once."""
-        async with self._tails.reading() as connection:
-            heads = self._check(await self._source.heads(connection), self.cursor)
-            events: list[PushEvent] = []
-            stretches, room = 0, self._most_bytes
-            for partition, (_, next_offset) in enumerate(heads):
-                rows = limit - len(events)
-                while (
-                    (offset := self.cursor.offsets[partition]) < next_offset
-                    and len(events) < limit
-                    and room > 0
-                    and stretches < STRETCHES_AT_ONCE
-                ):
-                    found = await self._source.stretch(connection, partition, offset, min(next_offset, offset + rows))
-                    cut = _cut(found, limit - len(events), room)
-                    events += self._events(partition, cut)
-                    room -= _size(cut.items)
-                    # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
-                    rows, stretches = STRETCH_ROWS, stretches + 1
-            self.is_caught_up = all(offset >= head[1] for offset, head in zip(self.cursor.offsets, heads, strict=True))
+        """Read from the database, together with who is at the same place."""
+        wanted = self._source.id, self.cursor.offsets, limit, self._most_bytes
+        step = await self._tails.reads.read(wanted, partial(_read_step, self._source, self.cursor, limit, self._most_bytes))
+        events = [event for partition, found in step.stretches for event in self._events(partition, found)]
+        self.is_caught_up = step.is_all
         return events
 
     def _events(self, partition: int, stretch: Stretch) -> list[PushEvent]:
@@ -218,8 +226,8 @@ class ChangeFollower:
             try:
                 await hold(connection, output)
             except psycopg.errors.UndefinedTable as error:
-                raise self._replaced() from error
-            heads = self._check(await self._source.heads(connection), self.cursor)
+                raise _replaced(self._followed) from error
+            heads = await _heads(connection, self._source, self.cursor)
             next_offset = heads[0][1]
             if not self.cursor.rows_after:
                 self.cursor = self.cursor.at(0, next_offset)
@@ -257,14 +265,47 @@ class ChangeFollower:
             events.append(PushEvent("snapshot_end", self.cursor.encode(), f'{{"offset":{self.cursor.offsets[0]}}}'))
         return events
 
-    def _check(self, heads: list[tuple[int, int]], cursor: ChangeCursor) -> list[tuple[int, int]]:
-        if not heads:
-            raise self._replaced()
-        check_cursor(self._followed, cursor, heads)
-        return heads
 
-    def _replaced(self) -> CursorExpired:
-        return CursorExpired(self._followed.name, "the result was begun anew or deleted, or the database was put back")
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What was read from the database at once.
+
+    Attributes:
+        stretches: with their lanes, in order.
+        is_all: there was nothing behind them.
+    """
+
+    stretches: Sequence[tuple[int, Stretch]]
+    is_all: bool
+
+
+async def _read_step(source: ChangeSource, cursor: ChangeCursor, limit: int, room: int, connection: Connection) -> _Step:
+    """Read behind a cursor; several stretches where a shared feed holds little of the relation, and not all of it at once."""
+    stretches: list[tuple[int, Stretch]] = []
+    items, is_all = 0, True
+    for partition, (_, next_offset) in enumerate(await _heads(connection, source, cursor)):
+        offset, rows = cursor.offsets[partition], limit - items
+        while offset < next_offset and items < limit and room > 0 and len(stretches) < STRETCHES_AT_ONCE:
+            found = await source.stretch(connection, partition, offset, min(next_offset, offset + rows))
+            cut = _cut(found, limit - items, room)
+            stretches.append((partition, cut))
+            offset, items, room = cut.end, items + len(cut.items), room - _size(cut.items)
+            # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
+            rows = STRETCH_ROWS
+        is_all = is_all and offset >= next_offset
+    return _Step(stretches, is_all)
+
+
+async def _heads(connection: Connection, source: ChangeSource, cursor: ChangeCursor) -> Heads:
+    heads = await source.heads(connection)
+    if not heads:
+        raise _replaced(source.followed)
+    check_cursor(source.followed, cursor, heads)
+    return heads
+
+
+def _replaced(followed: Followed) -> CursorExpired:
+    return CursorExpired(followed.name, "the result was begun anew or deleted, or the database was put back")
 
 
 def _cut(stretch: Stretch, items: int, room: int) -> Stretch:
@@ -280,71 +321,20 @@ def _size(items: Sequence[Item]) -> int:
     return sum(len(item.json) for item in items)
 
 
-def read_cursor(followed: Followed, text: str) -> ChangeCursor:
-    """Read what a client sent as cursor.
+async def begin(tails: Tails, source: ChangeSource, start: Start | ChangeCursor) -> Begun:
+    """Return where a follower begins: there, or behind the cursor that it has.
 
     Raises:
-        BadRequest: ``bad_cursor``: it cannot be one of this relation.
-    """
-    try:
-        cursor = ChangeCursor.decode(text)
-    except ValueError as error:
-        raise bad_cursor() from error
-    if cursor.rows_after is None:
-        return cursor
-    if followed.output is None or len(cursor.rows_after) not in (0, max(len(followed.key), 1)) or len(cursor.offsets) != 1:
-        raise bad_cursor()
-    return cursor
-
-
-def continued(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> ChangeCursor:
-    """Return a cursor for the parts that there are now: one that it does not know is followed from its beginning.
-
-    Raises:
-        CursorExpired: as ``check_cursor``; or what a part held is there no more.
-    """
-    known, parts = cursor.by_part, tuple(part.identity for part in followed.parts)
-    if not known.keys() <= set(parts):
-        raise CursorExpired(followed.name, "a query that appended to it was begun anew or deleted with its records")
-    wanted = replace(cursor, offsets=(*cursor.own, *(known.get(part, 0) for part in parts)), parts=parts)
-    check_cursor(followed, wanted, heads)
-    return wanted
-
-
-def check_cursor(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> None:
-    """Refuse a cursor whose continuation is not known.
-
-    Raises:
-        CursorExpired: it belongs to another log, to one that was put back, or to what retention removed.
-    """
-    if cursor.identity != followed.identity or len(cursor.offsets) != len(heads):
-        raise CursorExpired(
-            followed.name, "the cursor is of an earlier result, of another relation, or from before the database was put back"
-        )
-    for offset, (oldest, next_offset) in zip(cursor.offsets, heads, strict=True):
-        if offset < oldest:
-            raise CursorExpired(followed.name, f"changes {offset} to {oldest - 1} were removed by the retention of the log")
-        if offset > next_offset:
-            raise CursorExpired(followed.name, f"the cursor is ahead of the log, which ends at {next_offset}: it was put back")
-
-
-def bad_cursor() -> BadRequest:
-    """Return the error for a cursor that nobody was given."""
-    detail = "take the cursor from `next` or from an event's id, unchanged; it belongs to this path"
-    return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
-
-
-async def first_cursor(tails: Tails, source: ChangeSource, start: Start) -> ChangeCursor:
-    """Return the cursor of a follower that has none.
-
-    Raises:
-        CursorExpired: the relation is being replaced.
+        CursorExpired: what comes next is no longer known, or the relation is being replaced.
+        Unavailable: ``relation_changing``.
     """
     followed = source.followed
-    async with tails.reading() as connection:
-        heads = await source.heads(connection)
-    if not heads:
+    if isinstance(start, ChangeCursor):
+        news = await tails.look(source, start.offsets if start.rows_after is None else None)
+        return Begun(continued(followed, start, news.heads), news)
+    news = await tails.look(source, (0,) * len(followed.lanes) if start == "earliest" else None)
+    if not news.heads:
         raise CursorExpired(followed.name, "the result was begun anew or deleted")
-    offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in heads)
+    offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in news.heads)
     parts = tuple(part.identity for part in followed.parts)
-    return ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts)
+    return Begun(ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts), news)

@@ -66,7 +66,9 @@ class EventSource:
     async def news_of(
         connection: Connection,
         sources: Sequence[EventSource],
-        ends: Sequence[Sequence[int]],  # noqa: ARG004 - of the port
+        ends: Sequence[Sequence[int] | None],  # noqa: ARG004 - of the port
+        *,
+        from_oldest: bool = False,  # noqa: ARG004
     ) -> Sequence[News | Unavailable]:
         """See ``Source``. Events are read stretch by stretch."""
         return [News(await source.heads(connection)) for source in sources]

@@ -43,8 +43,17 @@ def parts_of(connection: sa.Connection, names: Iterable[str]) -> dict[str, list[
 
 def parts_in_order(name: str) -> sa.Select[Any]:
     """Return the statement that gives the parts of a stream by name, in the order in which they were made."""
-    wanted = sa.select(relation.c.name).where(relation.c.origin == "derived", _WHOLE.in_([name]))
+    wanted = sa.select(relation.c.name).where(is_part_of(sa.literal(name)))
     return wanted.order_by(relation.c.created_at, relation.c.name)
+
+
+def is_part_of(wholes: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition under which a relation is a part of one of these streams.
+
+    Args:
+        wholes: what its name is compared with, such as ``ANY(…)``.
+    """
+    return sa.and_(relation.c.origin == "derived", wholes == _WHOLE)
 
 
 def writers_into(connection: sa.Connection, name: str) -> list[str]:

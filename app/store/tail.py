@@ -34,18 +34,27 @@ class Source(Protocol):
 
     @staticmethod
     async def news_of(
-        connection: Connection, sources: Sequence[Any], ends: Sequence[Sequence[int]]
+        connection: Connection, sources: Sequence[Any], ends: Sequence[Sequence[int] | None], *, from_oldest: bool = False
     ) -> Sequence[News | Unavailable]:
         """Return the same with what is new behind these ends, where that is little.
 
         Args:
             connection: in autocommit mode: all of it is of one moment nevertheless.
             sources: of this class.
-            ends: how far each is known, by partition.
+            ends: how far each is known, by partition; None: what is new is not wanted.
+            from_oldest: where what is new has been removed in part, the rest of it is wanted.
         """
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
         """Return what lies from ``start`` on, up to ``end`` or less far where it is much."""
+
+
+def taken(stretch: Stretch, offset: int, limit: int) -> Stretch:
+    """Return the first items of a stretch from ``offset`` on."""
+    first = bisect_left(stretch.items, offset, key=lambda item: item.offset)
+    found = stretch.items[first : first + limit]
+    is_all = first + len(found) == len(stretch.items)
+    return Stretch(found, stretch.end if is_all else found[-1].offset + 1)
 
 
 class Tail:
@@ -72,11 +81,7 @@ class Tail:
         """Return items from ``offset`` on; None where they are not kept here (any more)."""
         if partition >= len(self._ends) or not self._begins[partition] <= offset <= self._ends[partition]:
             return None
-        kept = self._items[partition]
-        first = bisect_left(kept, offset, key=lambda item: item.offset)
-        found = kept[first : first + limit]
-        is_all = first + len(found) == len(kept)
-        return Stretch(found, self._ends[partition] if is_all else found[-1].offset + 1)
+        return taken(Stretch(self._items[partition], self._ends[partition]), offset, limit)
 
     async def wait(self, seconds: float) -> None:
         """Wait until something is new or over, at most so long.

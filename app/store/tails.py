@@ -3,13 +3,19 @@
 A ``Tail`` stands for a followed log, however many clients follow it, and keeps a bounded part of what is new. One task of the process, the
 ``Lookout``, looks for all: where the bell has rung, and by itself now and then. A follower that is further behind reads from the database
 itself until it has caught up. An idle follower is an object that waits; it holds no connection.
+
+Followers that begin at the same moment, as after a restart of the service, are one statement: where their logs end, and what each has still
+to get where that is little.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import anyio
 import psycopg
@@ -18,12 +24,27 @@ import psycopg_pool
 from app.errors import Unavailable
 from app.store.bell import Bell
 from app.store.change_log import Connection
+from app.store.change_news import News
 from app.store.database import bounded_reads, linked_pool
+from app.store.joined_reads import JoinedReads
 from app.store.lookout import Lookout
+from app.store.shared_reads import SharedReads
 from app.store.tail import Source, Tail
 
 POOL_SIZE = 4
 """Connections for all followers of a process. They are used for moments; the rest of the service has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A log that somebody begins to follow, and from where."""
+
+    source: Source
+    start: tuple[int, ...] | None
+
+    @property
+    def id(self) -> Hashable:
+        return self.source.id, self.start
 
 
 class Tails:
@@ -37,6 +58,7 @@ class Tails:
     Attributes:
         is_closing: the service stops; streams end.
         streams: how many streams are open.
+        reads: of followers that are at the same place.
     """
 
     def __init__(self, dsn: str, bell: Bell, read_timeout_ms: int) -> None:
@@ -56,6 +78,8 @@ class Tails:
             dsn, {**options, "autocommit": True}, min_size=0, max_size=1
         )
         self._lookout = Lookout(self._looks, self._pool, bell)
+        self._asked: dict[type[Source], SharedReads] = {}
+        self.reads = JoinedReads(self._pool.connection)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -103,19 +127,47 @@ class Tails:
             async with self._pool.connection() as connection:
                 yield connection
 
+    async def look(self, source: Source, start: Sequence[int] | None = None) -> News:
+        """Return where a log ends now; whoever asks at the same moment asks with the same statement.
+
+        Args:
+            source: the log.
+            start: from there on, or from the oldest that there is, its items are wanted as well, where they are few; None: they are not.
+
+        Raises:
+            Unavailable: the source is being changed.
+        """
+        kind = type(source)
+        asked = self._asked.get(kind)
+        if asked is None:
+            asked = self._asked[kind] = SharedReads(self._news, lambda found, place: found[place])
+        news: Any = await asked.read(_Asked(source, None if start is None else tuple(start)))
+        if isinstance(news, Unavailable):
+            raise news
+        found: News = news
+        return found
+
+    async def _news(self, asked: list[_Asked]) -> tuple[News | Unavailable, ...]:
+        distinct = {each.id: each for each in asked}
+        sources, starts = [each.source for each in distinct.values()], [each.start for each in distinct.values()]
+        async with self._pool.connection() as connection:
+            found = await sources[0].news_of(connection, sources, starts, from_oldest=True)
+        told = {key: _read_once(news) for key, news in zip(distinct, found, strict=True)}
+        return tuple(told[each.id] for each in asked)
+
     @asynccontextmanager
-    async def following(self, source: Source) -> AsyncIterator[Tail]:
-        """Yield the source's tail; it begins at the source's present end or earlier, and runs while somebody follows."""
+    async def following(self, source: Source, news: News) -> AsyncIterator[Tail]:
+        """Yield the source's tail, which runs while somebody follows.
+
+        Args:
+            source: what is followed.
+            news: of a moment ago: the tail begins at its end or earlier.
+        """
         if source.id not in self._tails:
-            async with self.reading() as connection:
-                (heads,) = await source.heads_of(connection, [source])
-            if isinstance(heads, Unavailable):
-                raise heads
-            if source.id not in self._tails:  # another follower can have come while we looked
-                tail = self._tails[source.id] = Tail(source, [next_offset for _, next_offset in heads])
-                tail.is_gone = not heads
-                if not tail.is_gone:  # there is nothing to look for, and no end to look from
-                    self._lookout.add(tail)
+            tail = self._tails[source.id] = Tail(source, [next_offset for _, next_offset in news.heads])
+            tail.is_gone = not news.heads
+            if not tail.is_gone:  # there is nothing to look for, and no end to look from
+                self._lookout.add(tail)
         tail = self._tails[source.id]
         tail.followers += 1
         try:
@@ -125,6 +177,11 @@ class Tails:
             if not tail.followers and self._tails.get(source.id) is tail:
                 del self._tails[source.id]
                 self._lookout.remove(tail)
+
+
+def _read_once(news: News | Unavailable) -> News | Unavailable:
+    """Let all who get it read it as one."""
+    return news if isinstance(news, Unavailable) or news.read is None else replace(news, read=cache(news.read))
 
 
 async def _consistent(connection: Connection) -> None:

@@ -14,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 from slackwater import ChangesReset, Client, Event, ServiceError
 
+from app.api.push import EVENTS_AT_ONCE
 from app.limit_settings import PushSettings
 from app.main import create_app
 from app.settings import Settings
@@ -272,6 +273,18 @@ def test_a_snapshot_goes_on_at_once_when_much_has_changed_behind_it(served: tupl
         with client.follow(path, last_event_id=first.id) as events:
             kinds = [next(events).kind for _ in range(2)]
     assert kinds == ["position", "snapshot"]  # else a second position comes, with the sign of life after 15 s
+
+
+def test_an_event_stream_goes_on_behind_what_its_beginning_found(served: tuple[FastAPI, str], dsn: str) -> None:
+    """That is more than it takes at once."""
+    _, url = served
+    with ChangeWriter(dsn, "totals") as writer, Client(url) as client:
+        writer.commit([row(f"A{number}", number) for number in range(EVENTS_AT_ONCE + 200)])
+        with client.follow("/v1/tables/totals/changes", {"from": "earliest"}) as events:
+            assert next(events).kind == "position"
+            assert [next(events).data["sequence"] for _ in range(EVENTS_AT_ONCE + 200)] == list(range(EVENTS_AT_ONCE + 200))
+            writer.commit([row("B", 1)])
+            assert next(events).data["sequence"] == EVENTS_AT_ONCE + 200
 
 
 def test_a_reset_says_why_and_takes_the_id_away(served: tuple[FastAPI, str], dsn: str) -> None:

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from app.store.changes import ChangeSource
-from app.store.followed import find_followed
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, STREAM, Problem
 
@@ -133,8 +132,7 @@ async def test_records_name_the_parts_and_read_one(client: httpx.AsyncClient, ds
 async def test_a_follower_that_is_there_comes_again_for_another_part(client: httpx.AsyncClient, app: Any, dsn: str) -> None:
     """Its tail ends with `relation_changing`, so an event stream says `reconnect`, with the cursor."""
     services = app.state.services
-    async with services.database.reads.connect() as connection:
-        source = ChangeSource(await find_followed(connection, "stream", "departures"), has_text_numbers=False)
+    source = ChangeSource(await services.followables.find("stream", "departures"), has_text_numbers=False)
     async with services.tails.reading() as connection:
         assert len(await source.heads(connection)) == len(source.followed.lanes) == STREAM["connector"]["partitions"] + 1
     await create(client, "shop")

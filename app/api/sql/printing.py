@@ -14,7 +14,6 @@ from app.api.sql.stream_records import stream_records
 from app.domain.record_json import encode_keyed
 from app.domain.sql_listing import Listing, texts
 from app.store.changes import ChangeSource
-from app.store.followed import find_followed
 from app.store.sql.following import following
 from engine.sql.statement_tree import Print
 from engine.sql.tree import Identifier
@@ -70,8 +69,7 @@ async def _frames(services: Services, relation: SqlRelation) -> AsyncGenerator[p
         async for frame in stream_records(services, relation.entry):
             yield frame
         return
-    async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, relation.kind, relation.definition_name, takes_records=True)
+    followed = await services.followables.find(relation.kind, relation.definition_name, takes_records=True)
     async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
         while frames := await follower.next():
             for frame in frames:

@@ -24,7 +24,6 @@ from app.api.sql.rows import RowReader
 from app.api.sql.scripts import ScriptRunner
 from app.errors import Conflict, TooManyRequests
 from app.store.changes import ChangeSource
-from app.store.followed import find_followed
 from app.store.sql import transient
 from app.store.sql.following import Beginning, FrameFollower, following
 from engine.definition.queries import QueryDefinition
@@ -133,8 +132,7 @@ def _own(select: Select, session: Session) -> OwnedRead | None:
 
 @asynccontextmanager
 async def _following(services: Services, kind: str, name: str, beginning: Beginning) -> AsyncIterator[FrameFollower]:
-    async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, "table" if kind == "table" else "stream", name, takes_records=True)
+    followed = await services.followables.find("table" if kind == "table" else "stream", name, takes_records=True)
     async with following(services.tails, ChangeSource(followed, has_text_numbers=False), beginning) as follower:
         yield follower
 

@@ -8,15 +8,13 @@ import polars as pl
 
 from app.api.deps import Services
 from app.store.changes import ChangeSource
-from app.store.followed import find_followed
 from app.store.sql.following import following
 from engine.plan.catalog import CatalogEntry
 
 
 async def stream_records(services: Services, entry: CatalogEntry) -> AsyncIterator[pl.DataFrame]:
     """Yield frames of ``_ts``, ``_op`` and the stream's columns: of each partition and each part in its order."""
-    async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, "stream", entry.relation.name)
+    followed = await services.followables.find("stream", entry.relation.name)
     async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
         while frames := await follower.next():
             for frame in frames:

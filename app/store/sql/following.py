@@ -9,7 +9,8 @@ from typing import Final, Literal
 import polars as pl
 
 from app.store.change_log import read_frame, stretch_end
-from app.store.changes import ChangeSource, CursorExpired
+from app.store.changes import ChangeSource
+from app.store.given_cursors import CursorExpired
 from app.store.tail import Tail
 from app.store.tails import Tails
 
@@ -77,10 +78,9 @@ async def following(tails: Tails, source: ChangeSource, beginning: Beginning) ->
     Raises:
         CursorExpired: the relation is being replaced.
     """
-    async with tails.following(source) as tail:
-        async with tails.reading() as connection:
-            heads = await source.heads(connection)
-        if not heads:
-            raise CursorExpired(source.followed.name, "the result was begun anew or deleted")
-        offsets = [oldest if beginning == "earliest" else end for oldest, end in heads]
+    news = await tails.look(source)
+    if not news.heads:
+        raise CursorExpired(source.followed.name, "the result was begun anew or deleted")
+    offsets = [oldest if beginning == "earliest" else end for oldest, end in news.heads]
+    async with tails.following(source, news) as tail:
         yield FrameFollower(tails, source, offsets, tail)

@@ -49,7 +49,9 @@ class Log:
         return [source.heads() for source in sources]
 
     @staticmethod
-    async def news_of(connection: Any, sources: Sequence[Log], ends: Sequence[Sequence[int]]) -> list[News]:
+    async def news_of(
+        connection: Any, sources: Sequence[Log], ends: Sequence[Sequence[int]], *, from_oldest: bool = False
+    ) -> list[News]:
         return [News(source.heads(), source.little(*end)) for source, end in zip(sources, ends, strict=True)]
 
     def little(self, end: int) -> Callable[[], Stretch] | None:
@@ -135,9 +137,8 @@ async def test_a_log_that_is_gone_before_it_is_followed_is_not_looked_for(monkey
     """One statement looks for all logs: one without an end to look from would end the followers of all others."""
     log, looked_for = Log(), list[Tail]()
     log.is_gone = True
-    monkeypatch.setattr(Tails, "reading", lambda _: log.connection())
     monkeypatch.setattr(Lookout, "add", lambda _, tail: looked_for.append(tail))
-    async with Tails("", Bell(""), 1_000).following(log) as tail:
+    async with Tails("", Bell(""), 1_000).following(log, News(log.heads())) as tail:
         assert tail.is_gone
         assert tail.take(0, 1, 9) is None
     assert not looked_for
