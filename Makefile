@@ -35,6 +35,7 @@ $(GUIDE): $(VENV)/demo-ok mkdocs.yml $(shell find docs app engine client -name '
 	@$(BIN)/python -m app.guide
 
 guide: $(GUIDE) ## build the documentation that the service shows at /guide
+	@:
 
 guide-run: $(VENV)/classes-ok ## run the blocks of the guide's pages against a service and compare their answers (PAGE=docs/tutorial.md: of one)
 	@$(BIN)/python -m tests.guide $(PAGE) $(ARGS)

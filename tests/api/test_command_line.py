@@ -92,6 +92,7 @@ def test_what_there_is_is_listed(run: Run, filled: Client) -> None:
     assert told(run("get", "table", "weather", "--json"))["key"] == ["origin"]
     missed = run("get", "queries", "totls", exits=1)
     assert "did you mean totals?" in missed.stderr
+    assert "slackwater describe totals" in run("get", "totals", exits=2).stderr
 
 
 def test_a_name_is_described_as_query_and_result(run: Run, filled: Client) -> None:
