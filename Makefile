@@ -48,6 +48,7 @@ demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real fli
 	@$(BIN)/python -m app.demo $(ARGS)
 
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
+	@$(MAKE) --no-print-directory guide || echo "The service shows no guide; everything else works."
 	@$(BIN)/slackwater serve
 
 # Three for two cores: many tests wait for processes that they started.
