@@ -310,6 +310,18 @@ def test_what_is_exported_and_applied_changes_nothing(
     run("diff", str(out), "--prune")
 
 
+@pytest.mark.parametrize("form", [(), ("--sql",)], ids=["yaml", "sql"])
+def test_what_other_files_define_is_not_exported_a_second_time(
+    run: Run, files: Path, client: Client, form: tuple[str, ...]
+) -> None:
+    run("apply", str(files), "--yes")
+    client.stream("mine").register(STREAM)
+    left_out = run("export", str(files), *form, "--overwrite", exits=3)
+    assert f"queries/miles.{'sql' if form else 'yaml'} is left out: rides.sql:3 defines that already" in left_out.stderr
+    assert (files / "streams" / "mine.yaml").exists()
+    assert "No change: the service has all 10 definitions as they are." in run("diff", str(files)).stdout
+
+
 # --- SQL ---
 
 
