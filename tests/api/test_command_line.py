@@ -155,7 +155,7 @@ def test_events_and_late_records_are_shown(run: Run, filled: Client) -> None:
 
 
 def test_queries_are_steered_forked_and_deleted(run: Run, filled: Client) -> None:
-    assert "wished to be paused" in run("pause", "totals").stdout
+    assert "totals: stopped now, will be paused" in run("pause", "totals").stdout
     assert filled.query("totals").info().desired_state == "paused"
     assert told(run("resume", "totals", "--json"))[0]["desired_state"] == "running"
     run("restart", "query/totals")

@@ -189,7 +189,9 @@ def test_top_shows_queries_reacts_to_keys_and_leaves(terminal: Terminal, filled:
 def test_how_many_late_records_are_meant_is_said_before_they_are_replayed(
     filled: Client, environment: dict[str, str], dsn: str
 ) -> None:
-    late = [("w", reason, ts, ts + 9, 0, '{"departures.origin":"JFK"}') for ts, reason in enumerate(["late_diverted"] * 2 + ["x"])]
+    late = [
+        ("w", reason, ts, ts + 9, 0, '{"departures.origin":"JFK"}') for ts, reason in enumerate(["late_diverted"] * 2 + ["x"])
+    ]
     commit(dsn, "jfk", [(0, 0, emitted({"w": 9_000}, late=pl.DataFrame(late, schema=LATE_SCHEMA, orient="row")))])
     for reason, said, code in (("late_diverted", "Replay 2 late records of jfk? [y/N]:", 1), ("y", "no late record fits", 0)):
         terminal = Terminal(["replay", "jfk", "--reason", reason], environment)

@@ -35,7 +35,9 @@ def kind_of(word: str, cure: str = "") -> Kind:
         Misused: it is none.
     """
     if word.lower() not in KINDS:
-        raise Misused(f"{word!r} is no kind of thing", "; ".join(each for each in ("there are queries, streams and tables", cure) if each))
+        raise Misused(
+            f"{word!r} is no kind of thing", "; ".join(each for each in ("there are queries, streams and tables", cure) if each)
+        )
     return KINDS[word.lower()]
 
 
