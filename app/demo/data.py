@@ -102,11 +102,9 @@ def sent_before(chunks: Sequence[Chunk], relation: str, have: int) -> int:
 
     A request is appended whole or not at all, so what is beyond the last whole one was appended by somebody else, as the tutorial does.
     """
-    ends = [0]
-    for chunk in chunks:
-        if chunk.relation == relation:
-            ends.append(chunk.accepted_before + int(chunk.frame[EVENT_TIMES[relation]].count()))
-    return max(end for end in ends if end <= have)
+    own = [chunk for chunk in chunks if chunk.relation == relation]
+    ends = [chunk.accepted_before + int(chunk.frame[EVENT_TIMES[relation]].count()) for chunk in own]
+    return max((end for end in ends if end <= have), default=0)
 
 
 def _payload(frame: pl.DataFrame) -> pl.DataFrame:

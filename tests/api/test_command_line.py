@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
 from tests.api.live_server import live
 from tests.conftest import ROOT
+from tests.guide.blocks import steps
 
 Run = Callable[..., Result]
 TOTALS = {"name": "totals", "from": {"stream": "departures"}, "group_by": ["origin"], "aggregate": {"flights": "count(*)"},
@@ -392,8 +392,10 @@ def test_the_shell_completes_names_of_the_service_and_says_nothing_where_that_is
 
 
 def test_the_definitions_of_the_document_are_right(run: Run, filled: Client, tmp_path: Path) -> None:
-    blocks = re.findall(r"```(sql|yaml)\n(.*?)```", (ROOT / "docs" / "guides" / "command-line.md").read_text(), re.DOTALL)
-    for number, (kind, text) in enumerate(blocks):
-        (tmp_path / f"{number}.{kind}").write_text(text)
+    for step in steps(ROOT / "docs" / "guides" / "command-line.md"):
+        if step.fence.file is not None and step.fence.language in ("sql", "yaml"):
+            file = tmp_path / step.fence.file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(step.fence.text)
     run("apply", str(tmp_path), "--yes")
-    assert {each.name for each in filled.queries.list()} == {"totals", "miles", "delays"}
+    assert {each.name for each in filled.queries.list()} == {"totals", "miles", "hours"}
