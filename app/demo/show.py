@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.table import Table
 from slackwater import Json
@@ -47,15 +49,28 @@ def joined_table(records: list[Json]) -> Table:
     return table
 
 
-def verdict(console: Console, agreements: list[Agreement]) -> bool:
-    """Print one line per comparison; return whether all agree."""
+def verdict(console: Console, agreements: list[Agreement], others: Mapping[str, int]) -> bool:
+    """Print one line per comparison; return whether all agree, as far as they can.
+
+    Args:
+        console: where.
+        agreements: what was compared.
+        others: relation → records in it that the demo did not send, and the batch computation does not know.
+    """
+    is_mixed = any(others.values())
     for agreement in agreements:
-        mark = "[green]agree[/]" if agreement.is_complete else "[red]DIFFER[/]"
+        differs = "[yellow]differ[/]" if is_mixed else "[red]DIFFER[/]"
         console.print(
-            f"  {mark}  {agreement.subject}: {agreement.equal:,} of {agreement.rows:,} rows equal the batch computation, "
-            f"{agreement.absent:,} absent"
+            f"  {'[green]agree[/]' if agreement.is_complete else differs}  {agreement.subject}: {agreement.equal:,} of {agreement.rows:,} "
+            f"rows equal the batch computation, {agreement.absent:,} absent"
         )
-    return all(agreement.is_complete for agreement in agreements)
+    if is_mixed:
+        listed = ", ".join(f"{count:,} in {name}" for name, count in others.items() if count)
+        console.print(
+            f"  The service has records that the demo did not send ({listed}), such as those of the tutorial. The batch computation does not "
+            "know them: rows that come of them, or of the time that they moved on, are not in it."
+        )
+    return is_mixed or all(agreement.is_complete for agreement in agreements)
 
 
 def invitations(console: Console, base_url: str) -> None:

@@ -29,6 +29,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from app import __version__
+from app.domain.internal_queries import is_internal
 from app.domain.preconditions import Preconditions
 from app.store.database import migrate, single_transaction
 from app.store.delivery_edits import PUT_BACK, hold_deliveries
@@ -81,6 +82,21 @@ class Contents:
     schema_prefix: str = ""
     state_url: str = ""
 
+    @property
+    def user_queries(self) -> tuple[str, ...]:
+        """Those that users know of: others keep the rows of a table and are the service's own."""
+        return tuple(name for name in self.queries if not is_internal(name))
+
+
+def require_absent(target: Path) -> None:
+    """Refuse a directory that exists: a backup is written into a new one.
+
+    Raises:
+        BackupFailed: it exists.
+    """
+    if target.exists():
+        raise BackupFailed(f"{target} exists already; name a directory that does not")
+
 
 def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, timeout_s: float) -> Contents:
     """Copy database and checkpoints of one moment into a new directory.
@@ -100,16 +116,14 @@ def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, ti
         SchemaTooNew: a newer version has upgraded the database.
         OSError: a file cannot be copied.
     """
+    require_absent(target)
     tool = _tool(dsn, "pg_dump")
     with connect(dsn, "slackwater-backup") as connection:
         if refuse_newer(connection).is_behind:
             raise BackupFailed(
                 "the database is of an older version: make the backup with that version, or run `slackwater migrate` first"
             )
-    try:
-        target.mkdir(parents=True, mode=0o700)
-    except FileExistsError as error:
-        raise BackupFailed(f"{target} exists already; name a directory that does not") from error
+    target.mkdir(parents=True, mode=0o700)
     with _at_rest(dsn, timeout_s) as paused:
         before = _launches(dsn)
         ours = [f"--schema={name}" for name in Schemas.of(dsn).names]

@@ -54,11 +54,13 @@ class Replaced:
 
     Attributes:
         edit: what kind of change it was; None: there was no such query before.
+        is_anew: its state was thrown away.
     """
 
     row: QueryRow
     edit: Edit | None
     planned: Planned
+    is_anew: bool = False
 
     @property
     def is_created(self) -> bool:
@@ -180,7 +182,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     replaced = get_query(connection, definition.name)
     options = {"state_discarded": is_anew, "released": asked.is_release and not is_anew}
     note(connection, Change(Action.REPLACE, "query", replaced.name, stored.body, replaced.body | options))
-    return Replaced(replaced, edit, planned)
+    return Replaced(replaced, edit, planned, is_anew)
 
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:

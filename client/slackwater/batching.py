@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.errors import Fault, Json, RecordsRejected
-from slackwater.frames import FRAME_FILES, file_frame, frame_batches, is_frame
+from slackwater.frames import FRAME_FILES, csv_rows, file_frame, frame_batches, is_frame
 from slackwater.parameters import json_text
 from slackwater.requests import ARROW_TYPE, NDJSON_TYPE
 
@@ -156,7 +156,9 @@ def needs_columns(source: Any) -> bool:
 
 def _file_batches(path: Path, columns: Mapping[str, str] | None, max_rows: int | None) -> Iterator[Batch]:
     kind = path.suffix.lower()
-    if kind in FRAME_FILES:
+    if kind == ".csv":
+        yield from _csv_batches(path, columns, max_rows)
+    elif kind in FRAME_FILES:
         yield from _frame_batches(file_frame(path, columns), max_rows)
     elif kind in _LINE_FILES:
         with path.open("rb") as lines:
@@ -169,6 +171,17 @@ def _file_batches(path: Path, columns: Mapping[str, str] | None, max_rows: int |
         raise ValueError(f"{path.name}: its name does not say what is in it; known are {known}")
 
 
+def _csv_batches(path: Path, columns: Mapping[str, str] | None, max_rows: int | None) -> Iterator[Batch]:
+    """Cut a CSV file into frames; from where a value is not what its column says on into lines, so that the service refuses its record alone."""
+    first = 0
+    try:
+        for batch in _frame_batches(file_frame(path, columns), max_rows):
+            yield batch
+            first = batch.first + batch.count
+    except (ValueError, NotImplementedError):  # Arrow's errors of conversion; the text of what is no CSV at all is refused below
+        yield from _line_batches(map(_line, csv_rows(path, columns, first)), max_rows, first)
+
+
 def _frame_batches(frame: Any, max_rows: int | None) -> Iterator[Batch]:
     first = 0
     for body, count in frame_batches(frame, max_rows or FRAME_ROWS):
@@ -176,9 +189,10 @@ def _frame_batches(frame: Any, max_rows: int | None) -> Iterator[Batch]:
         first += count
 
 
-def _line_batches(lines: Iterator[bytes], max_rows: int | None) -> Iterator[Batch]:
+def _line_batches(lines: Iterator[bytes], max_rows: int | None, first: int = 0) -> Iterator[Batch]:
     most = max_rows or BATCH_ROWS
-    first, held, size = 0, [], 0
+    held: list[bytes] = []
+    size = 0
     for line in lines:
         if not line.strip():
             continue

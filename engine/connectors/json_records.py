@@ -203,8 +203,10 @@ def _refuse_unknown(records: list[dict[str, Any]], relation: RelationSchema, ref
 
 
 def unknown_detail(name: str, relation: RelationSchema) -> str:
-    """Say which column is not declared and which are."""
-    return f"column {name!r} is not declared; {relation.name} has {', '.join(relation.columns.names)}"
+    """Say which column is not declared and which are, and where only the case of its letters is wrong, as with names of SQL."""
+    names = relation.columns.names
+    meant = next((f"; did you mean {each}?" for each in names if each.lower() == name.lower()), "")
+    return f"column {name!r} is not declared; {relation.name} has {', '.join(names)}{meant}"
 
 
 def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
 from tests.api.live_server import live
 from tests.conftest import ROOT
+from tests.guide.blocks import steps
 
 Run = Callable[..., Result]
 TOTALS = {"name": "totals", "from": {"stream": "departures"}, "group_by": ["origin"], "aggregate": {"flights": "count(*)"},
@@ -92,6 +92,7 @@ def test_what_there_is_is_listed(run: Run, filled: Client) -> None:
     assert told(run("get", "table", "weather", "--json"))["key"] == ["origin"]
     missed = run("get", "queries", "totls", exits=1)
     assert "did you mean totals?" in missed.stderr
+    assert "slackwater describe totals" in run("get", "totals", exits=2).stderr
 
 
 def test_a_name_is_described_as_query_and_result(run: Run, filled: Client) -> None:
@@ -154,7 +155,7 @@ def test_events_and_late_records_are_shown(run: Run, filled: Client) -> None:
 
 
 def test_queries_are_steered_forked_and_deleted(run: Run, filled: Client) -> None:
-    assert "wished to be paused" in run("pause", "totals").stdout
+    assert "totals: stopped now, will be paused" in run("pause", "totals").stdout
     assert filled.query("totals").info().desired_state == "paused"
     assert told(run("resume", "totals", "--json"))[0]["desired_state"] == "running"
     run("restart", "query/totals")
@@ -309,6 +310,18 @@ def test_what_is_exported_and_applied_changes_nothing(
     run("diff", str(out), "--prune")
 
 
+@pytest.mark.parametrize("form", [(), ("--sql",)], ids=["yaml", "sql"])
+def test_what_other_files_define_is_not_exported_a_second_time(
+    run: Run, files: Path, client: Client, form: tuple[str, ...]
+) -> None:
+    run("apply", str(files), "--yes")
+    client.stream("mine").register(STREAM)
+    left_out = run("export", str(files), *form, "--overwrite", exits=3)
+    assert f"queries/miles.{'sql' if form else 'yaml'} is left out: rides.sql:3 defines that already" in left_out.stderr
+    assert (files / "streams" / "mine.yaml").exists()
+    assert "No change: the service has all 10 definitions as they are." in run("diff", str(files)).stdout
+
+
 # --- SQL ---
 
 
@@ -379,8 +392,10 @@ def test_the_shell_completes_names_of_the_service_and_says_nothing_where_that_is
 
 
 def test_the_definitions_of_the_document_are_right(run: Run, filled: Client, tmp_path: Path) -> None:
-    blocks = re.findall(r"```(sql|yaml)\n(.*?)```", (ROOT / "docs" / "guides" / "command-line.md").read_text(), re.DOTALL)
-    for number, (kind, text) in enumerate(blocks):
-        (tmp_path / f"{number}.{kind}").write_text(text)
+    for step in steps(ROOT / "docs" / "guides" / "command-line.md"):
+        if step.fence.file is not None and step.fence.language in ("sql", "yaml"):
+            file = tmp_path / step.fence.file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(step.fence.text)
     run("apply", str(tmp_path), "--yes")
-    assert {each.name for each in filled.queries.list()} == {"totals", "miles", "delays"}
+    assert {each.name for each in filled.queries.list()} == {"totals", "miles", "hours"}

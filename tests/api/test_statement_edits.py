@@ -19,6 +19,7 @@ async def test_a_result_is_replaced_by_its_query_with_another_grace(client: http
     await run(client, ORDERS + HOURLY)
     (done,) = await run(client, HOURLY.replace("CREATE TABLE", "CREATE OR REPLACE TABLE").replace("10 MINUTES", "20 MINUTES"))
     assert (done["query"], done["definition"]["window"]["grace"]) == ("hourly", "20m")
+    assert done["message"] == "query hourly is edited in place: it keeps its state and what table HOURLY holds"
     assert [row[0] for row in await rows(client, "SHOW QUERIES")] == ["hourly"]
 
 
@@ -31,6 +32,9 @@ async def test_a_change_that_does_not_fit_begins_anew_only_where_that_is_asked_f
         assert "WITH (STATE = 'DISCARD')" in body["detail"]
     (done,) = await run(client, with_state(CHEAPER, "DISCARD"))
     assert (done["query"], done["relation"]) == ("dear", "dear")
+    assert done["message"] == "query dear begins anew: its state and what stream DEAR held are thrown away"
+    (again,) = await run(client, CHEAPER)
+    assert again["message"] == "query dear is as it was: the statement says nothing new"
     assert "> 3" in (await client.get("/v1/queries/dear")).json()["statement"]
     assert [row[0] for row in await rows(client, "SHOW QUERIES")] == ["dear"]
 

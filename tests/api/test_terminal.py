@@ -16,12 +16,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars as pl
 import pyte
 import pytest
 from slackwater import Client
 
 from app.main import create_app
 from app.settings import Settings
+from engine.core.frames import LATE_SCHEMA
+from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM
 from tests.api.live_server import live
 
@@ -181,3 +184,21 @@ def test_top_shows_queries_reacts_to_keys_and_leaves(terminal: Terminal, filled:
     terminal.wait_for_screen("held")
     terminal.type("q")
     assert terminal.wait_for_end() == 0
+
+
+def test_how_many_late_records_are_meant_is_said_before_they_are_replayed(
+    filled: Client, environment: dict[str, str], dsn: str
+) -> None:
+    late = [
+        ("w", reason, ts, ts + 9, 0, '{"departures.origin":"JFK"}') for ts, reason in enumerate(["late_diverted"] * 2 + ["x"])
+    ]
+    commit(dsn, "jfk", [(0, 0, emitted({"w": 9_000}, late=pl.DataFrame(late, schema=LATE_SCHEMA, orient="row")))])
+    for reason, said, code in (("late_diverted", "Replay 2 late records of jfk? [y/N]:", 1), ("y", "no late record fits", 0)):
+        terminal = Terminal(["replay", "jfk", "--reason", reason], environment)
+        try:
+            terminal.wait_for(said)
+            if code:
+                terminal.type("n\n")
+            assert terminal.wait_for_end() == code
+        finally:
+            terminal.close()

@@ -10,8 +10,11 @@ from uuid import uuid4
 import polars as pl
 import pytest
 from psycopg.types.json import Jsonb
+from typer.testing import CliRunner
 
-from app.store.backups import BackupFailed, back_up, held_deliveries, put_back
+from app.cli.commands import cli
+from app.domain.internal_queries import PREFIX
+from app.store.backups import BackupFailed, Contents, back_up, held_deliveries, put_back
 from engine.connectors.incarnation import current
 from engine.connectors.postgres import connect
 from engine.connectors.task_states import TaskState, write_states
@@ -185,3 +188,18 @@ def test_a_backup_overwrites_nothing(dsn: str, checkpoints: Path, tmp_path: Path
     (tmp_path / "backup").mkdir()
     with pytest.raises(BackupFailed, match="exists already"):
         back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
+
+
+def test_a_directory_that_exists_is_refused_before_a_database_is_started_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACKWATER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("SLACKWATER_DATABASE_URL", raising=False)
+    refused = CliRunner().invoke(cli, ["backup", str(tmp_path)])
+    assert (refused.exit_code, "exists already" in refused.stderr) == (1, True)
+    assert not (tmp_path / "data").exists()
+
+
+def test_queries_that_keep_the_rows_of_a_table_are_not_counted_as_somebodys() -> None:
+    made = Contents("0.1.0", 0.0, ("orders", f"{PREFIX}weather"))
+    assert made.user_queries == ("orders",)

@@ -16,6 +16,7 @@ from app.api.explain import answer_why
 from app.api.sql.outcomes import Listed, Outcome, Selected
 from app.api.sql.printing import printed
 from app.api.sql.pulls import pull, reads_too_long
+from app.domain.explaining.sentences import shown
 from app.domain.sql_listing import Listing, texts
 from app.store.late_records import LateFilter, PageOf, late_records_of
 from app.store.page_bounds import Most
@@ -148,8 +149,8 @@ def _late_records(connection: sa.Connection, tree: Show, page_bytes: int, sessio
     found = get_planned(connection, _query_of(tree.of, session))
     limit = PAGE if tree.limit is None else int(tree.limit)
     rows = late_records_of(connection, found.row.id, LateFilter(), PageOf(Most(limit, page_bytes)))
-    columns = (*texts("input", "reason"), ("event_time_ms", "bigint"), *texts("record"))
-    return Listing(columns, [(row.input, row.reason, row.event_time_ms, row.record) for row in rows])
+    columns = (*texts("input", "reason", "event_time"), ("event_time_ms", "bigint"), *texts("record"))
+    return Listing(columns, [(row.input, row.reason, shown(row.event_time_ms), row.event_time_ms, row.record) for row in rows])
 
 
 def _topic_asserted(tree: AssertTopic, session: Session) -> Listing:

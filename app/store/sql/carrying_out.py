@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.domain.access import Role, refuse_below, refuse_beyond_scope
+from app.domain.edits import EditKind
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in, named_in
 from app.domain.sources import check_source, source_warnings
@@ -19,7 +20,7 @@ from app.errors import Unprocessable
 from app.store.catalog import source_of
 from app.store.delivery_targets import target_of
 from app.store.queries import set_desired_state
-from app.store.query_edits import Replacement, create_query, delete_query, replace_query
+from app.store.query_edits import Replaced, Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
 from app.store.relation_edits import delete_source, put_source
 from app.store.relations import get_relation
@@ -180,12 +181,23 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
     definition, sql = action.definition, action.relation
     refuse_beyond_scope(named_in(definition))
     if action.is_replace:
-        replace_query(connection, definition, Replacement(may_discard_state=action.discards_state))
+        made = replace_query(connection, definition, Replacement(may_discard_state=action.discards_state))
     else:
-        create_query(connection, definition)
+        made = create_query(connection, definition)
     _note_statement(connection, definition.name, text)
     _note_facts(connection, sql, text)
-    return _created(connection, definition, f"query {definition.name} writes {sql.kind} {sql.name}", sql, action.notes)
+    return _created(connection, definition, f"query {definition.name} {_became(made, sql)}", sql, action.notes)
+
+
+def _became(made: Replaced, sql: SqlRelation) -> str:
+    """Say what became of a query, and of what it kept."""
+    if made.edit is None:
+        return f"writes {sql.kind} {sql.name}"
+    if made.is_anew:
+        return f"begins anew: its state and what {sql.kind} {sql.name} held are thrown away"
+    if made.edit.kind is EditKind.NO_OP:
+        return "is as it was: the statement says nothing new"
+    return f"is edited in place: it keeps its state and what {sql.kind} {sql.name} holds"
 
 
 def _created(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import typer
 
 from slackwater.cli.failing import Misused
 
 
-def confirmed(question: str, *, yes: bool) -> bool:
+def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = None) -> bool:
     """Whether it shall be done: ``--yes``, or somebody at a terminal says so.
+
+    Args:
+        question: what is asked.
+        yes: whether nobody needs to be asked.
+        counted: gives the question with what only looking tells; for people alone.
 
     Raises:
         Misused: nobody can be asked.
@@ -19,4 +25,4 @@ def confirmed(question: str, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise Misused(f"{question} Nobody can be asked here", "give --yes where that is meant")
-    return typer.confirm(question, err=True)
+    return typer.confirm(question if counted is None else counted(), err=True)

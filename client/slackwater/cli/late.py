@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,9 @@ from slackwater.cli.looking import key_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import event_time, length, shown
 from slackwater.parameters import json_text
+
+COUNTED: Final = 1_000
+"""Up to so many late records are counted before somebody is asked whether to replay them."""
 
 Query = Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)]
 Reason = Annotated[str | None, typer.Option(help="Why they are here, such as late_diverted.")]
@@ -115,6 +118,17 @@ def _advice(setting: SettingAdvice) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _question(here: Opened, chosen: _Chosen, ids: list[int] | None, *, again: bool) -> str:
+    """Return what somebody is asked, with how many records are meant; ends the command where there are none."""
+    fitting = (each for each in chosen.records(here) if again or each.replayed_at is None)
+    count = len(ids) if ids else sum(1 for _ in islice(fitting, COUNTED + 1))
+    if not count:
+        here.output.note("no late record fits what was asked for, or each was replayed before (--again)")
+        raise typer.Exit
+    many = f"more than {COUNTED:,}" if count > COUNTED else f"{count:,}"
+    return f"Replay {many} late record{'' if count == 1 else 's'} of {chosen.query}?"
+
+
 def replay(
     context: typer.Context,
     query: Query,
@@ -130,14 +144,7 @@ def replay(
     """Let late records go through the query again: each is joined now, as of its own event time."""
     here = opened(context)
     chosen = _Chosen(query, reason, at, begin, end, key)
-    what = (
-        f"{len(ids)} late records"
-        if ids
-        else "all late records"
-        if not any((reason, at, begin, end, key))
-        else "these late records"
-    )
-    if not confirmed(f"Replay {what} of {query}?", yes=yes):
+    if not confirmed(f"Replay late records of {query}?", yes=yes, counted=lambda: _question(here, chosen, ids, again=again)):
         raise typer.Exit(1)
     answers = chosen.records(here).replay(ids=ids, again=again)
     if here.output.as_json:

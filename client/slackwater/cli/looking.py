@@ -37,7 +37,7 @@ def get(
 ) -> None:
     """List queries, streams and tables, or one of them."""
     here = opened(context)
-    wanted = None if kind is None else kind_of(kind)
+    wanted = None if kind is None else kind_of(kind, f"slackwater describe {kind} shows what has that name")
     found: dict[str, list[Any]] = {}
     if wanted in (None, "query"):
         found["queries"] = [each for each in here.client.queries.list() if not each.internal]

@@ -24,14 +24,20 @@ KINDS: Final[dict[str, Kind]] = {
 """Words on the command line → what they mean."""
 
 
-def kind_of(word: str) -> Kind:
+def kind_of(word: str, cure: str = "") -> Kind:
     """Return the kind that a word means.
+
+    Args:
+        word: as it was typed.
+        cure: what else may have been meant.
 
     Raises:
         Misused: it is none.
     """
     if word.lower() not in KINDS:
-        raise Misused(f"{word!r} is no kind of thing", "there are queries, streams and tables")
+        raise Misused(
+            f"{word!r} is no kind of thing", "; ".join(each for each in ("there are queries, streams and tables", cure) if each)
+        )
     return KINDS[word.lower()]
 
 

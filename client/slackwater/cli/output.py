@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
@@ -18,6 +19,12 @@ from slackwater.parameters import json_text
 
 WIDE: Final = 100_000
 """Columns of a table that goes into a file or a pipe: nothing is cut there."""
+
+_GAP: Final = 2
+"""Blanks between two columns."""
+
+_NARROWEST: Final = 20
+"""What is left of a column in a terminal that is far too narrow: a time is whole; lines go over the edge."""
 
 STYLES: Final[Mapping[str, str]] = {
     "running": "green", "starting": "yellow", "stopping": "yellow", "backoff": "yellow", "failed": "bold red", "paused": "cyan",
@@ -114,19 +121,25 @@ def columns(
     Args:
         head: names of the columns.
         rows: cells.
-        width: of the terminal; what is beyond is cut.
+        width: of the terminal. Where rows are wider, the texts of the widest columns go on below; short columns stay whole.
         is_coloured: whether colours are of use.
         right: places of columns that stand at the right, as those do that hold numbers alone.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max([cell_len(name), *(_width(row[place]) for row in cells)]) for place, name in enumerate(head)]
+    widest = _widest(widths, width - _GAP * (len(head) - 1))
     for place, name in enumerate(head):
         is_number = place in right or all(isinstance(row[place], int | float) or row[place] is None for row in rows)
-        table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_column(
+            Text(name), justify="right" if is_number else "left", overflow="fold", min_width=min(widths[place], widest),
+            max_width=widest,
+        )  # fmt: skip
+    for row in cells:
+        table.add_row(*row)
     console = PlainConsole(
         file=StringIO(),
-        width=width,
+        width=max(width, sum(min(each, widest) for each in widths) + _GAP * len(head)),
         force_terminal=is_coloured,
         highlight=False,
         color_system="standard" if is_coloured else None,
@@ -137,6 +150,21 @@ def columns(
     for line in lines:
         line.rstrip()
     return Text("\n").join(lines)
+
+
+def _width(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split("\n")))
+
+
+def _widest(widths: Sequence[int], room: int) -> int:
+    """Return how wide a column may be, so that all columns fit into the room; at least ``_NARROWEST``."""
+    left, columns_left = room, len(widths)
+    for each in sorted(widths):
+        if each * columns_left > left:
+            return max(_NARROWEST, left // columns_left)
+        left -= each
+        columns_left -= 1
+    return max(widths, default=_NARROWEST)
 
 
 def _cell(value: Any) -> Text:

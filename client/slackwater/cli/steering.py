@@ -57,13 +57,15 @@ def _wish(here: Opened, names: list[str], method: str, state: Any, timeout: floa
         for warning in answer.warnings:
             here.output.note(f"{query.name}: {warning.detail}; {warning.cure}", "yellow")
         if timeout is None:
-            here.output.say(
-                f"{query.name}: {'restart wished' if method == 'restart' else f'wished to be {state}'}; it is {answer.state}"
-            )
+            here.output.say(f"{query.name}: {_becoming(answer.state, 'restarted' if method == 'restart' else state)}")
         else:
             here.output.say(f"{query.name}: {query.wait_until(state, timeout=timeout).state}")
     if here.output.as_json:
         here.output.json(answers)
+
+
+def _becoming(state: str, wanted: str) -> str:
+    return state if state == wanted else f"{state} now, will be {wanted}"
 
 
 def fork(

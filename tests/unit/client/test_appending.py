@@ -141,6 +141,44 @@ def test_files_are_read_by_what_their_name_says(tmp_path: Path) -> None:
             assert pa.ipc.open_stream(sent.content).read_all().to_pydict() == FRAME
 
 
+COLUMNS = {"item": "string", "n": "int", "price": "double", "ok": "boolean", "at": "timestamp"}
+
+
+def test_a_value_of_csv_that_is_not_what_its_column_says_goes_to_the_service_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "item,n,price,ok,at,more\ntea,1,1.5,true,2025-06-01 12:00:00Z,\nmilk,many,1_0,maybe,yesterday,x\n,,,,,\n"
+    )
+    (batch,) = batches(tmp_path / "a.csv", COLUMNS)
+    assert (batch.media_type, batch.first, batch.count) == ("application/x-ndjson", 0, 3)
+    nothing = dict.fromkeys((*COLUMNS, "more"))
+    assert [json.loads(line) for line in batch.body.splitlines()] == [
+        {"item": "tea", "n": 1, "price": 1.5, "ok": True, "at": "2025-06-01T12:00:00Z", "more": None},
+        {"item": "milk", "n": "many", "price": "1_0", "ok": "maybe", "at": "yesterday", "more": "x"},
+        nothing,
+    ]
+
+
+def test_rows_of_csv_before_one_that_cannot_be_read_are_sent_once_and_as_a_frame(tmp_path: Path) -> None:
+    rows = [f"tea,{number}" for number in range(300_000)]
+    rows[250_000] = "tea,many"
+    (tmp_path / "a.csv").write_text("\n".join(["item,n", *rows]) + "\n")
+    found = list(batches(tmp_path / "a.csv", {"item": "string", "n": "int"}))
+    frames = [each for each in found if "arrow" in each.media_type]
+    lines = [each for each in found if "ndjson" in each.media_type]
+    assert found == [*frames, *lines]
+    numbers = [each["n"] for batch in lines for each in map(json.loads, batch.body.splitlines())]
+    sent = [number for batch in frames for number in pa.ipc.open_stream(batch.body).read_all()["n"].to_pylist()] + numbers
+    assert sent == [*range(250_000), "many", *range(250_001, 300_000)]
+    assert [each.first for each in found] == [sum(each.count for each in found[:place]) for place in range(len(found))]
+    assert frames
+
+
+def test_csv_with_a_row_of_another_width_is_refused_with_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item,n\ntea,1\nmilk\n")
+    with pytest.raises(ValueError, match=r"Expected 2 columns, got 1: milk"):
+        list(batches(tmp_path / "a.csv", {"item": "string", "n": "int"}))
+
+
 def test_what_cannot_be_appended_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.xlsx: its name does not say"):
         list(batches(tmp_path / "a.xlsx", None))

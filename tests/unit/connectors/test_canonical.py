@@ -317,6 +317,17 @@ def test_arrow_bodies_are_judged_like_json() -> None:
         parse_records(b"not arrow", ARROW, EVENTS)
 
 
+@pytest.mark.parametrize("media_type", [JSON, NDJSON, ARROW])
+def test_a_column_whose_letters_have_another_case_is_named(media_type: str) -> None:
+    of = relation({"ITEM": "string", "T": "bigint"}, event_time="T")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema({"item": pa.string()})) as writer:
+        writer.write_table(pa.table({"item": ["tea"]}))
+    body = {JSON: b'[{"item": "tea"}]', NDJSON: b'{"item": "tea"}', ARROW: sink.getvalue().to_pybytes()}[media_type]
+    _, rejects = parse_records(body, media_type, of)
+    assert rejects["detail"].to_list() == [f"column 'item' is not declared; {of.name} has ITEM, T; did you mean ITEM?"]
+
+
 def test_a_value_of_ten_megabytes_is_a_value() -> None:
     big = "x" * 10_000_000
     wide = relation({"s": "string", "t": "bigint"}, event_time="t")

@@ -9,8 +9,8 @@ import typer
 
 from slackwater.cli.asking import confirmed
 from slackwater.cli.definitions.doing import carry_out
-from slackwater.cli.definitions.exporting import exported
-from slackwater.cli.definitions.files import read_files
+from slackwater.cli.definitions.exporting import defined_in, exported
+from slackwater.cli.definitions.files import read_files, read_others
 from slackwater.cli.definitions.plan import Plan, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
 from slackwater.cli.failing import DIFFERENT, FAILED, Misused
@@ -123,11 +123,16 @@ def export(
     sql: Annotated[bool, typer.Option("--sql", help="Queries as SQL instead of YAML, where that says the same.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that differ.")] = False,
 ) -> None:
-    """Write what the service has into files, one each: streams/, tables/, queries/. Applied again they change nothing."""
+    """Write what the service has into files, one each: streams/, tables/, queries/. Applied again they change nothing.
+
+    What a file of another name defines already is left out, and said (exit code 3).
+    """
     here = opened(context)
-    files = exported(here.client, patterns=match or (), as_sql=sql)
-    if not files:
+    found = exported(here.client, patterns=match or (), as_sql=sql)
+    if not found:
         raise Misused("there is nothing to export", "slackwater get lists what there is", FAILED)
+    elsewhere = defined_in(here.client, read_others(root, {each.path for each in found}))
+    files = [each for each in found if not each.defines & elsewhere.keys()]
     differing = [
         each for each in files if (root / each.path).exists() and (root / each.path).read_text(encoding="utf-8") != each.text
     ]
@@ -144,4 +149,9 @@ def export(
         path.write_text(each.text, encoding="utf-8")
     if here.output.as_json:
         here.output.json([str(root / each.path) for each in files])
-    here.output.say(f"{len(files)} files in {root}")
+    here.output.say(f"{len(files)} file{'' if len(files) == 1 else 's'} in {root}")
+    left_out = {str(each.path): elsewhere[min(each.defines & elsewhere.keys())] for each in found if each not in files}
+    if left_out:
+        for path, place in left_out.items():
+            here.output.note(f"{path} is left out: {place} defines that already", "yellow")
+        raise typer.Exit(DIFFERENT)

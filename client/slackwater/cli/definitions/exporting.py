@@ -13,8 +13,10 @@ import yaml
 
 from slackwater.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
+from slackwater.cli.definitions.files import Wanted
 from slackwater.cli.definitions.plan import compared
 from slackwater.cli.failing import FAILED, Misused
+from slackwater.cli.naming import result_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
 
@@ -47,10 +49,12 @@ class Exported:
 
     Attributes:
         path: below the directory.
+        defines: the relation that is there with it, and ``query/NAME`` of a query.
     """
 
     path: Path
     text: str
+    defines: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,10 @@ class _Found:
     kind: str
     name: str
     definition: dict[str, Any]
+
+    @property
+    def defines(self) -> frozenset[str]:
+        return frozenset({f"query/{self.name}", result_of(self.definition)}) if self.kind == "query" else frozenset({self.name})
 
     def body(self, definition: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": self.kind, "name": self.name, "definition": definition}
@@ -90,12 +98,24 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
     files: list[Exported] = []
     for place, each in enumerate(found):
         if each.name in statements and each.kind == "query":
-            files.append(Exported(Path("queries") / f"{each.name}.sql", statements[each.name]))
+            files.append(Exported(Path("queries") / f"{each.name}.sql", statements[each.name], each.defines))
             continue
         folder = {"stream": "streams", "table": "tables", "query": "queries"}[each.kind]
         definition = short[place]["definition"] if place in is_same else each.definition
-        files.append(Exported(Path(folder) / f"{each.name}.yaml", yaml_of(each.kind, each.name, definition)))
+        files.append(Exported(Path(folder) / f"{each.name}.yaml", yaml_of(each.kind, each.name, definition), each.defines))
     return files
+
+
+def defined_in(client: Client, wanted: Sequence[Wanted]) -> dict[str, str]:
+    """Return what definitions of files define: the name of a relation, or ``query/NAME`` → where it stands.
+
+    The service is asked, for a statement does not say what the query is called that it makes.
+    """
+    found = {name: each.place for each in wanted for name in each.provides}
+    for item in compared(client, [each.body() for each in wanted]) if wanted else ():
+        if item.name is not None:
+            found[f"query/{item.name}" if item.kind == "query" else item.name] = wanted[item.index].place
+    return found
 
 
 def _unchanged(client: Client, wanted: Sequence[Mapping[str, Any]]) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -88,6 +88,20 @@ def read_files(root: Path) -> list[Wanted]:
             f"put files there that end in {', '.join(SUFFIXES)}; slackwater export {root} makes them",
         )
     return in_order(wanted)
+
+
+def read_others(root: Path, besides: Collection[Path]) -> list[Wanted]:
+    """Read the definitions of a directory, which may be missing, but for those of some files.
+
+    Args:
+        root: the directory.
+        besides: files below it that do not count.
+
+    Raises:
+        Misused: a file cannot be read.
+    """
+    paths = sorted(path for path in root.rglob("*") if _counts(path, root) and path.relative_to(root) not in besides)
+    return [each for path in paths for each in _read(path, path.relative_to(root))]
 
 
 def _counts(path: Path, root: Path) -> bool:

@@ -16,8 +16,8 @@ LOOK: Final[Mapping[Action, tuple[str, str, str]]] = {
     "create": ("+", "green", "create"),
     "in_place": ("~", "yellow", "edit in place"),
     "repartition": ("~", "yellow", "edit in place; the state is shared out among other tasks"),
-    "needs_new_state": ("!", "bold red", "needs new state: what it keeps and has written is thrown away, and it begins anew"),
-    "delete": ("-", "red", "delete, with its state and records"),
+    "needs_new_state": ("!", "bold red", "needs new state"),
+    "delete": ("-", "red", "delete"),
     "refused": ("✗", "bold red", "refused"),
     "no_op": ("=", "dim", "no change"),
 }
@@ -54,6 +54,10 @@ def show(output: Output, plan: Plan, *, shows_all: bool = False) -> None:
 def _details(step: Step) -> Iterator[tuple[str, str]]:
     for problem in step.problems:
         yield problem, "red"
+    if step.action == "needs_new_state":
+        yield "what it keeps and has written is thrown away, and it begins anew", "red"
+    if step.action == "delete":
+        yield ("its state and all its rows go with it" if step.kind == "query" else "all its records go with it"), "red"
     item = step.item
     if item is None:
         return

@@ -99,7 +99,8 @@ def test_the_plan_tells_old_and_new_values_effects_and_problems() -> None:
         "    1 to 3 windows close at window, 1970-01-01T00:00:00Z to 1970-01-01T01:00:00Z\n"
         "✗ query bad  refused  a.yaml:1\n"
         "    there is no stream 'x'\n"
-        "- table old  delete, with its state and records\n"
+        "- table old  delete\n"
+        "    all its records go with it\n"
         "Plan: 1 to create, 1 to edit in place, 1 to delete, 1 refused, 1 unchanged."
     )
     assert "= query same  no change" in told(plan, shows_all=True)
