@@ -87,9 +87,7 @@ async def test_the_status_tells_how_far_results_are_delivered(client: httpx.Asyn
     assert 'slackwater_delivery_state{query="copies",state="delivering"} 1.0' in metrics
 
 
-async def test_the_overview_tells_of_deliveries_what_the_status_tells(
-    client: httpx.AsyncClient, stored: None, dsn: str
-) -> None:
+async def test_the_overview_tells_of_deliveries_what_the_status_tells(client: httpx.AsyncClient, stored: None, dsn: str) -> None:
     async def shown() -> Any:
         (found,) = (await client.get("/v1/overview")).json()["queries"]
         return found["delivery"]
