@@ -202,8 +202,9 @@ TABLE: dict[str, Any] = {
     },
     "read_by": ["departures_with_weather"],
 }
-REGISTERED_STREAM: dict[str, Any] = {**STREAM, "warnings": []}
-REGISTERED_TABLE: dict[str, Any] = {**TABLE, "warnings": []}
+_STATEMENT = "CREATE %s \"%s\" (…) WITH (KAFKA_TOPIC = '…', FORMAT = 'JSON', PARTITIONS = 4, MAX_FUTURE_SKEW = '1 DAYS')"
+REGISTERED_STREAM: dict[str, Any] = {**STREAM, "warnings": [], "sql": _STATEMENT % ("STREAM", "DEPARTURES")}
+REGISTERED_TABLE: dict[str, Any] = {**TABLE, "warnings": [], "sql": _STATEMENT % ("TABLE", "WEATHER")}
 RECORDS_BODY: list[dict[str, Any]] = [
     {"origin": "JFK", "carrier": "B6", "flight": 725, "dep_delay": -1, "departed_at": "2013-01-01T10:44:00Z"},
     {"origin": "EWR", "carrier": "UA", "flight": 1545, "dep_delay": 2, "departed_at": "2013-01-01T10:17:00Z"},

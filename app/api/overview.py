@@ -10,9 +10,10 @@ from fastapi import APIRouter, Query, Request
 from app.api.deps import MAX_LIMIT, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.leaving import ended_with_client
-from app.api.overview_schemas import OVERVIEW, OverviewAnswer, OverviewQuery, OverviewRead, OverviewRelation
+from app.api.overview_schemas import OVERVIEW, OverviewAnswer, OverviewDelivery, OverviewQuery, OverviewRead, OverviewRelation
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.status import conditions_of, reason_of
+from app.api.status import conditions_of, judged_delivery, reason_of
+from app.domain.deliveries import DeliveryFacts
 from app.domain.internal_queries import is_internal
 from app.domain.waiting import Reason, reason_for_waiting
 from app.store.fleet import find_fleet
@@ -103,4 +104,10 @@ def _query(found: QueryAtGlance, waits: Reason | None) -> OverviewQuery:
         late=found.late,
         reads=[OverviewRead(relation=read.relation, lag=read.lag, read_rows=read.read_rows) for read in found.reads],
         writes=found.writes,
+        delivery=None if found.delivery is None else _delivery(found.delivery),
     )
+
+
+def _delivery(facts: DeliveryFacts) -> OverviewDelivery:
+    state, reason = judged_delivery(facts)
+    return OverviewDelivery(state=state, reason=reason, lag_rows=facts.lag_rows)

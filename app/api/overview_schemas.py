@@ -8,7 +8,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.api.schemas import Answer, DesiredState, QueryState
-from app.api.status_schemas import Reason
+from app.api.status_schemas import DeliveryTrouble, Reason
+from app.domain.deliveries import DeliveryState
 
 
 class OverviewRead(Answer):
@@ -21,6 +22,14 @@ class OverviewRead(Answer):
     read_rows: int | None = Field(
         description="Records of its feed that were read since the query began with this state; null as `lag`. Relations of one feed share it."
     )
+
+
+class OverviewDelivery(Answer):
+    """How the delivery of a query's results is (`into.connector`)."""
+
+    state: DeliveryState = Field(description="As in the query's status.")
+    reason: DeliveryTrouble | None = Field(description="Why it is not delivering; null: it is.")
+    lag_rows: int = Field(description="Rows that are not delivered yet.", examples=[120])
 
 
 class OverviewQuery(Answer):
@@ -56,6 +65,7 @@ class OverviewQuery(Answer):
     )
     reads: list[OverviewRead] = Field(description="The relations that it reads, by name.")
     writes: str | None = Field(description="The relation that it writes; null for one that writes none of its own.")
+    delivery: OverviewDelivery | None = Field(description="How its results are delivered elsewhere; null: they are not.")
 
 
 class OverviewRelation(Answer):
@@ -102,6 +112,7 @@ OVERVIEW: dict[str, Any] = {
             "late": 42,
             "reads": [{"relation": "departures", "lag": 10, "read_rows": 27004}],
             "writes": "delays_by_airport",
+            "delivery": None,
         }
     ],
     "relations": [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.bodies import JsonBody, request_body
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
@@ -59,10 +59,17 @@ from engine.definition.relations import SourceDefinition, StreamDefinition, Tabl
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning
+from engine.statements.writing_sources import source_statement_of
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
 
+Validate = Annotated[
+    bool,
+    Query(
+        description="Only say what it would do: nothing stays. What lies outside (brokers, directories) is asked, as it would be."
+    ),
+]
 _NAME = re.compile(NAME_PATTERN)
 _PUT_ERRORS = problems(400, 409, 412, 413, 415, 422)
 _ETAG = {"ETag": "The version."}
@@ -143,6 +150,7 @@ def put_stream(
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
+    validate: Validate = False,
 ) -> RegisteredAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
@@ -150,9 +158,10 @@ def put_stream(
     bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
     The answer spells out every default. An equal definition changes nothing, so this can be repeated. `"columns": "infer"` takes columns, and
     the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
-    and shown; `warnings` names fields that are no columns.
+    and shown; `warnings` names fields that are no columns. With `validate=true` all is judged and answered, and nothing is stored.
     """
-    return _put(transaction, _Wanted("stream", name, looked_at), conditions, response)
+    wanted = _Wanted("stream", name, looked_at)
+    return _rehearsed(transaction, wanted, conditions) if validate else _put(transaction, wanted, conditions, response)
 
 
 @tables.put(
@@ -176,14 +185,17 @@ def put_table(
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
+    validate: Validate = False,
 ) -> RegisteredAnswer:
     """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
 
     With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-    What columns may become while there are records is as of streams, and so is `"columns": "infer"`. The answer spells out every default.
+    What columns may become while there are records is as of streams, and so are `"columns": "infer"` and `validate=true`. The answer spells
+    out every default.
     """
-    return _put(transaction, _Wanted("table", name, looked_at), conditions, response)
+    wanted = _Wanted("table", name, looked_at)
+    return _rehearsed(transaction, wanted, conditions) if validate else _put(transaction, wanted, conditions, response)
 
 
 @streams.get(
@@ -281,8 +293,25 @@ def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, 
         response.status_code = 201
         response.headers["Location"] = f"/v1/{wanted.kind}s/{wanted.name}"
     set_etag(response, result.row.version)
-    answer = _answers(connection, [result.row])[0]
-    return RegisteredAnswer(**dict(answer), warnings=shown_warnings(wanted.looked_at.warnings))
+    return _registered(connection, wanted, result.row)
+
+
+def _rehearsed(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions) -> RegisteredAnswer:
+    """Answer as a PUT would; what it changed on the way is undone."""
+    with connection.begin_nested() as undone:
+        result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
+        answer = _registered(connection, wanted, result.row)
+        undone.rollback()
+    return answer
+
+
+def _registered(connection: sa.Connection, wanted: _Wanted, row: RelationRow) -> RegisteredAnswer:
+    answer = _answers(connection, [row])[0]
+    return RegisteredAnswer(
+        **dict(answer),
+        warnings=shown_warnings(wanted.looked_at.warnings),
+        sql=source_statement_of(wanted.name, wanted.looked_at.definition),
+    )
 
 
 def _get(

@@ -76,6 +76,7 @@ class RegisteredAnswer(RelationAnswer):
     """A stream or a table as it was registered."""
 
     warnings: list[WarningItem] = Field(description="What may surprise of this definition; empty where nothing does.")
+    sql: str = Field(description="The statement that means the same.", examples=['CREATE STREAM "DEPARTURES" (…) WITH (…)'])
 
 
 class RelationPage(Answer):

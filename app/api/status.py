@@ -27,7 +27,7 @@ from app.api.status_schemas import (
     TaskStatus,
     WaitingSpan,
 )
-from app.domain.deliveries import DeliveryFacts, judged
+from app.domain.deliveries import DeliveryFacts, DeliveryState, judged
 from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
@@ -160,14 +160,20 @@ def carrier_of(noted: Mapping[str, Any] | None) -> Carrier | None:
     )
 
 
-def _delivery(facts: DeliveryFacts) -> Delivery:
+def judged_delivery(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryTrouble | None]:
+    """Return the state of a delivery and why it is not delivering, as answers show them."""
     state, reason = judged(facts)
+    return state, None if reason is None else DeliveryTrouble.model_validate(asdict(reason))
+
+
+def _delivery(facts: DeliveryFacts) -> Delivery:
+    state, reason = judged_delivery(facts)
     return Delivery(
         id=facts.id,
         type=facts.definition["type"],
         state=state,
         since=facts.state_since,
-        reason=None if reason is None else DeliveryTrouble.model_validate(asdict(reason)),
+        reason=reason,
         position=facts.position,
         end_position=facts.end,
         lag_rows=facts.lag_rows,
@@ -210,7 +216,8 @@ def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
 
 def reason_of(status: Status, waits: Waiting | None) -> Reason | None:
     """Say what keeps the query from its wish: its own error before the want of a driver, or a query that it waits for."""
-    if status.error is not None and status.state in ("failed", "backoff", "stopping"):
+    # While it is launched again after a failure, too, or the reason would come and go with each attempt.
+    if status.error is not None and status.state in ("failed", "backoff", "stopping", "starting"):
         return Reason(code=status.error["code"], detail=status.error["detail"])
     return None if waits is None else Reason(code=waits.code, detail=waits.detail)
 

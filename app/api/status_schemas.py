@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.api.schemas import Answer, Counter, DesiredState, QueryError, QueryState
+from app.domain.deliveries import DeliveryState
 from app.domain.limiting import Limit
 
 
@@ -85,7 +86,7 @@ class Delivery(Answer):
 
     id: str = Field(description="What its target knows it by; another one begins where the target or the result changes.")
     type: str = Field(description="Of the target.", examples=["kafka"])
-    state: Literal["delivering", "waiting", "stopped"] = Field(
+    state: DeliveryState = Field(
         description="`delivering`: what comes is delivered. `waiting`: the target takes nothing now, or no driver is there; it is tried again"
         " by itself. `stopped`: trying again cannot help, or the query is stopped."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +28,7 @@ LEFT JOIN log.feed f ON f.name = {RESULT_FEED}
 WHERE q.deleted_at IS NULL
 """  # noqa: S608 - made of constants
 _OF_QUERY: Final = sa.text(_FACTS + " AND q.id = :query")
+_OF_QUERIES: Final = sa.text(_FACTS + " AND q.id = ANY(:queries)")
 _ALL: Final = sa.text(_FACTS)
 
 
@@ -34,6 +36,12 @@ async def delivery_of(connection: AsyncConnection, query_id: UUID) -> DeliveryFa
     """Return the delivery of a query; None: it has none."""
     row = (await connection.execute(_OF_QUERY, {"query": query_id})).mappings().one_or_none()
     return None if row is None else DeliveryFacts(**row)
+
+
+async def deliveries_of(connection: AsyncConnection, query_ids: Sequence[UUID]) -> dict[str, DeliveryFacts]:
+    """Return the deliveries of queries by the queries' names; most have none."""
+    rows = (await connection.execute(_OF_QUERIES, {"queries": list(query_ids)})).mappings()
+    return {row["query"]: DeliveryFacts(**row) for row in rows}
 
 
 async def all_deliveries(connection: AsyncConnection) -> list[DeliveryFacts]:

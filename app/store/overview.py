@@ -1,4 +1,4 @@
-"""All queries at a glance: four statements, whatever their number. Read only."""
+"""All queries at a glance: five statements, whatever their number. Read only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.deliveries import DeliveryFacts
 from app.domain.late_records import LATE_REASONS
+from app.store.delivery_status import deliveries_of
 from app.store.log_tables import RESULT_FEED, counter
 from app.store.statuses import Status, list_statuses
 from engine.connectors.log.sequences import LANE_PARTITION
@@ -91,6 +93,7 @@ class QueryAtGlance:
         lag: records of all feeds that it has not read; None before its first commit, and where no end of a feed is known.
         late: records that came too late, whatever became of them.
         writes: the relation that it writes; None for a query that writes none of its own.
+        delivery: how far its results are delivered elsewhere; None: they are not.
     """
 
     status: Status
@@ -98,6 +101,7 @@ class QueryAtGlance:
     late: int
     reads: tuple[ReadAtGlance, ...]
     writes: str | None
+    delivery: DeliveryFacts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ async def look(connection: AsyncConnection, limit: int, after: str | None) -> Gl
     ids = [status.query_id for status in statuses]
     lags = await _lags(connection, ids)
     late = await _late(connection, ids)
+    deliveries = await deliveries_of(connection, ids)
     params = {"ids": ids, "built_in": DEFAULT.name(), "lane": LANE_PARTITION}
     edges = (await connection.execute(_RELATIONS, params)).all()
     relations = {name: RelationAtGlance(name, kind, origin, appended) for _, _, name, kind, origin, _, appended in edges}
@@ -131,6 +136,7 @@ async def look(connection: AsyncConnection, limit: int, after: str | None) -> Gl
             late.get(status.query_id, 0),
             tuple(_read(name, feed, own, status) for name, feed in reads.get(status.query_id, ())),
             writes.get(status.query_id),
+            deliveries.get(status.name),
         )
         for status in statuses
     ]

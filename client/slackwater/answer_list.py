@@ -1589,65 +1589,17 @@ class OperatorItem(Answer):
     """Expressions with their results."""
 
 
-class OverviewQuery(Answer):
-    """A query at a glance."""
+class OverviewDelivery(Answer):
+    """How the delivery of a query's results is (`into.connector`)."""
 
-    name = Item[str]()
-    """Name of the query."""
+    state = Item[Literal["delivering", "waiting", "stopped"]]()
+    """As in the query's status."""
 
-    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    reason = Item[DeliveryTrouble | None](DeliveryTrouble)
+    """Why it is not delivering; null: it is."""
 
-    phase = Item[str | None]()
-    """What it does inside its state, as in its status."""
-
-    desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
-
-    conditions = Item[tuple[str, ...]](tuple)
-    """`unreachable`, `unplaced`, `stale`, as in its status. `waits_for_producer` stands there alone: it takes a look at other queries."""
-
-    reason = Item[Reason | None](Reason)
-    """Its error, or why no driver has it; null: neither."""
-
-    state_since = Item[datetime](moment)
-    """When it came into this state."""
-
-    internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
-
-    batch_id = Item[int | None]()
-    """Number of the last committed batch; null before the first."""
-
-    committed_at = Item[datetime | None](moment)
-    """When it last committed; null before the first commit."""
-
-    stream_time_ms = Item[int | None]()
-    """Stream time as of the last commit: milliseconds since 1970; null before the first record."""
-
-    batch_ms = Item[int | None]()
-    """Milliseconds that its last batch took: its tasks' work and the commit; null before the first."""
-
-    read_rows = Item[int]()
-    """Records read since the query began with this state."""
-
-    emitted_rows = Item[int]()
-    """Records or changes of rows written since then."""
-
-    lag = Item[int | None]()
-    """Records that it has not read yet; null before its first commit, and where the ends of its feeds are not known (files)."""
-
-    waiting = Item[int]()
-    """Records that wait inside, over all operators and tasks."""
-
-    late = Item[int]()
-    """Records that came too late, whatever became of them, since it began with this state."""
-
-    reads = Item[tuple[OverviewRead, ...]](many(OverviewRead))
-    """The relations that it reads, by name."""
-
-    writes = Item[str | None]()
-    """The relation that it writes; null for one that writes none of its own."""
+    lag_rows = Item[int]()
+    """Rows that are not delivered yet."""
 
 
 class QueryAnswer(Answer):
@@ -1756,6 +1708,9 @@ class RegisteredAnswer(Answer):
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
     """What may surprise of this definition; empty where nothing does."""
+
+    sql = Item[str]()
+    """The statement that means the same."""
 
 
 class RejectPage(Answer):
@@ -2212,20 +2167,68 @@ class LineageAnswer(Answer):
     """There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."""
 
 
-class OverviewAnswer(Answer):
-    """All queries at a glance."""
+class OverviewQuery(Answer):
+    """A query at a glance."""
 
-    at = Item[datetime](moment)
-    """When the service looked."""
+    name = Item[str]()
+    """Name of the query."""
 
-    queries = Item[tuple[OverviewQuery, ...]](many(OverviewQuery))
-    """Queries, by name."""
+    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
+    """What it is doing now."""
 
-    relations = Item[tuple[OverviewRelation, ...]](many(OverviewRelation))
-    """What they read and write, by name."""
+    phase = Item[str | None]()
+    """What it does inside its state, as in its status."""
 
-    next = Item[str | None]()
-    """Cursor of the next page; null on the last."""
+    desired_state = Item[Literal["running", "paused", "stopped"]]()
+    """What is wished."""
+
+    conditions = Item[tuple[str, ...]](tuple)
+    """`unreachable`, `unplaced`, `stale`, as in its status. `waits_for_producer` stands there alone: it takes a look at other queries."""
+
+    reason = Item[Reason | None](Reason)
+    """Its error, or why no driver has it; null: neither."""
+
+    state_since = Item[datetime](moment)
+    """When it came into this state."""
+
+    internal = Item[bool]()
+    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+
+    batch_id = Item[int | None]()
+    """Number of the last committed batch; null before the first."""
+
+    committed_at = Item[datetime | None](moment)
+    """When it last committed; null before the first commit."""
+
+    stream_time_ms = Item[int | None]()
+    """Stream time as of the last commit: milliseconds since 1970; null before the first record."""
+
+    batch_ms = Item[int | None]()
+    """Milliseconds that its last batch took: its tasks' work and the commit; null before the first."""
+
+    read_rows = Item[int]()
+    """Records read since the query began with this state."""
+
+    emitted_rows = Item[int]()
+    """Records or changes of rows written since then."""
+
+    lag = Item[int | None]()
+    """Records that it has not read yet; null before its first commit, and where the ends of its feeds are not known (files)."""
+
+    waiting = Item[int]()
+    """Records that wait inside, over all operators and tasks."""
+
+    late = Item[int]()
+    """Records that came too late, whatever became of them, since it began with this state."""
+
+    reads = Item[tuple[OverviewRead, ...]](many(OverviewRead))
+    """The relations that it reads, by name."""
+
+    writes = Item[str | None]()
+    """The relation that it writes; null for one that writes none of its own."""
+
+    delivery = Item[OverviewDelivery | None](OverviewDelivery)
+    """How its results are delivered elsewhere; null: they are not."""
 
 
 class QueryPage(Answer):
@@ -2424,6 +2427,22 @@ class DriversAnswer(Answer):
 
     waiting = Item[tuple[str, ...]](tuple)
     """Queries that want a driver and have none; the status of each says why."""
+
+
+class OverviewAnswer(Answer):
+    """All queries at a glance."""
+
+    at = Item[datetime](moment)
+    """When the service looked."""
+
+    queries = Item[tuple[OverviewQuery, ...]](many(OverviewQuery))
+    """Queries, by name."""
+
+    relations = Item[tuple[OverviewRelation, ...]](many(OverviewRelation))
+    """What they read and write, by name."""
+
+    next = Item[str | None]()
+    """Cursor of the next page; null on the last."""
 
 
 class RunPage(Answer):

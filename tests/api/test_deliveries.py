@@ -87,6 +87,21 @@ async def test_the_status_tells_how_far_results_are_delivered(client: httpx.Asyn
     assert 'slackwater_delivery_state{query="copies",state="delivering"} 1.0' in metrics
 
 
+async def test_the_overview_tells_of_deliveries_what_the_status_tells(client: httpx.AsyncClient, stored: None, dsn: str) -> None:
+    async def shown() -> Any:
+        (found,) = (await client.get("/v1/overview")).json()["queries"]
+        return found["delivery"]
+
+    for rows, upto in ((0, None), (8, 6)):
+        write(dsn, rows)
+        if upto is not None:
+            brought(dsn, upto)
+        status = await delivery(client)
+        assert await shown() == {part: status[part] for part in ("state", "reason", "lag_rows")}
+    assert (await client.put("/v1/queries/copies", json=into(None))).status_code == 200
+    assert await shown() is None
+
+
 async def test_a_query_without_an_output_has_no_delivery(client: httpx.AsyncClient, stored: None) -> None:
     assert (await client.put("/v1/queries/copies", json=into(None))).status_code == 200
     assert await delivery(client) is None

@@ -58,6 +58,28 @@ async def test_columns_of_files_are_stored_spelled_out(client: httpx.AsyncClient
     assert (again["columns"], again["version"]) == ({"id": "bigint", "at": "bigint", "item": "string"}, 2)
 
 
+async def test_columns_can_be_looked_at_before_anything_is_registered(client: httpx.AsyncClient, root: Path) -> None:
+    answer = await client.put("/v1/streams/orders", params={"validate": True}, json=of_files(root, key=["id"]))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["definition"]["columns"] == {"id": "bigint", "at": "bigint"}
+    assert "_meta" in answer.json()["warnings"][0]["detail"]
+    assert (await client.get("/v1/streams/orders")).status_code == 404
+
+
+async def test_a_broker_that_is_away_is_told_at_its_field(client: httpx.AsyncClient, problem: Problem) -> None:
+    for where, pointer in (
+        ({"connection": "none"}, "/connector/connection"),
+        ({"bootstrap": "localhost"}, "/connector/bootstrap"),
+    ):
+        connector = {"type": "kafka", "topic": "clicks", "value": {"format": "json"}, **where}
+        answer = await client.put("/v1/streams/clicks?validate=true", json={"columns": {"a": "int"}, "connector": connector})
+        assert answer.status_code == 422, answer.text
+        assert pointer in [each["pointer"] for each in answer.json()["errors"]]
+    connector = {"type": "kafka", "topic": "clicks", "value": {"format": "json"}, "bootstrap": "127.0.0.1:1"}
+    answer = await client.put("/v1/streams/clicks?validate=true", json={"columns": {"a": "int"}, "connector": connector})
+    problem(answer, 503, "source_unavailable")
+
+
 async def test_columns_of_a_topic_are_stored_spelled_out(client: httpx.AsyncClient, cluster: Cluster) -> None:
     topic = cluster.topic()
     cluster.send(topic, [Sent(json.dumps({"item": "tea", "price": 1.5}).encode(), key=b"a")])

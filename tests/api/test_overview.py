@@ -126,6 +126,16 @@ async def test_a_failed_query_says_why(client: httpx.AsyncClient, queries: None,
     assert (found["state"], found["reason"]) == ("failed", {"code": "data_invalid", "detail": "a bad record"})
 
 
+@pytest.mark.parametrize("state", ["backoff", "starting"])
+async def test_a_query_that_is_tried_again_says_why_with_each_attempt(
+    client: httpx.AsyncClient, queries: None, dsn: str, state: str
+) -> None:
+    facts(dsn, "delays", state, {"code": "source_unavailable", "detail": "no broker", "domain": "external", "retryable": True})
+    reason = {"code": "source_unavailable", "detail": "no broker"}
+    assert (await overview(client))["queries"][0]["reason"] == reason
+    assert (await client.get("/v1/queries/delays/status")).json()["reason"] == reason
+
+
 async def test_relations_of_one_feed_share_its_lag(client: httpx.AsyncClient, dsn: str) -> None:
     shared = {"connector": {"type": "log", "feed": "events", "partitions": 1}}
     assert (await client.put("/v1/streams/departures", json={**STREAM, **shared})).status_code == 201

@@ -25,7 +25,39 @@ async def test_a_stream_is_registered_with_every_default(client: httpx.AsyncClie
     assert body["definition"]["connector"] == {"type": "log", "partitions": 2, "feed": None, "where": None, "retention": None}
     assert [part["next_offset"] for part in body["partitions"]] == [0, 0]
     assert (body["origin"], body["read_by"], body["produced_by"]) == ("source", [], None)
-    assert body == {**(await client.get("/v1/streams/departures")).json(), "warnings": []}
+    assert body == {**(await client.get("/v1/streams/departures")).json(), "warnings": [], "sql": body["sql"]}
+
+
+async def test_the_statement_of_a_source_means_its_definition(client: httpx.AsyncClient) -> None:
+    for kind, name, definition in (("streams", "departures", STREAM), ("tables", "weather", {**TABLE, "materialize": True})):
+        body = (await client.put(f"/v1/{kind}/{name}", json=definition)).json()
+        assert (await client.delete(f"/v1/{kind}/{name}")).status_code == 204
+        answer = await client.post("/v1/statements", json={"sql": body["sql"]})
+        assert answer.status_code == 200, answer.text
+        assert (await client.get(f"/v1/{kind}/{name}")).json()["definition"] == body["definition"]
+
+
+async def test_what_is_only_validated_is_answered_as_it_would_be_and_leaves_nothing(
+    client: httpx.AsyncClient, problem: Problem
+) -> None:
+    table = {**TABLE, "materialize": True}
+    judged = await client.put("/v1/tables/weather", params={"validate": True}, json=table)
+    assert judged.status_code == 200, judged.text
+    assert "etag" not in judged.headers
+    problem(await client.get("/v1/tables/weather"), 404, "relation_not_found")
+    assert (await client.get("/v1/queries")).json()["items"] == []
+    made = await client.put("/v1/tables/weather", json=table)
+    assert made.status_code == 201
+    differing = {"created_at", "updated_at"}
+    assert {k: v for k, v in judged.json().items() if k not in differing} == {
+        k: v for k, v in made.json().items() if k not in differing
+    }
+    assert (await client.get("/v1/audit")).json()["items"][1:] == [], "what was only validated was no change"
+    there = {"if-none-match": "*"}
+    problem(await client.put("/v1/tables/weather?validate=true", json=table, headers=there), 412, "version_mismatch")
+    problem(await client.put("/v1/streams/weather?validate=true", json=STREAM), 409, "name_taken")
+    narrower = {**STREAM, "columns": {"origin": "strin"}, "key": ["flight"], "event_time": None}
+    problem(await client.put("/v1/streams/departures?validate=true", json=narrower), 422, "invalid_value", "/columns/origin")
 
 
 async def test_columns_keep_their_order(client: httpx.AsyncClient) -> None:

@@ -66,8 +66,19 @@ export function urgency(query: OverviewQuery): number {
   if (query.state === "failed") return 4;
   if (query.conditions.includes("unreachable")) return 3;
   if (query.state === "backoff") return 3;
+  if (query.reason !== null && query.state === "starting") return 3;
   if (query.conditions.includes("unplaced") && query.reason !== null) return 2;
+  if (troubleOfDelivery(query) !== null) return query.delivery!.state === "stopped" ? 3 : 2;
   return query.reason !== null ? 1 : 0;
+}
+
+/** A delivery that ends with its query, or that a driver is about to take, is in no trouble. */
+const NO_TROUBLE = ["query_stopped", "no_driver"];
+
+/** Why a query's results do not come to where they shall; null: they do, or nobody wants it now. */
+export function troubleOfDelivery(query: OverviewQuery): NonNullable<OverviewQuery["delivery"]>["reason"] {
+  const reason = query.delivery?.reason ?? null;
+  return reason === null || NO_TROUBLE.includes(reason.code) ? null : reason;
 }
 
 export function relationOf(name: string): OverviewRelation | undefined {

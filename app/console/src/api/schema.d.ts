@@ -3509,6 +3509,26 @@ export interface components {
             next: string | null;
         };
         /**
+         * OverviewDelivery
+         * @description How the delivery of a query's results is (`into.connector`).
+         */
+        OverviewDelivery: {
+            /**
+             * State
+             * @description As in the query's status.
+             * @enum {string}
+             */
+            state: "delivering" | "waiting" | "stopped";
+            /** @description Why it is not delivering; null: it is. */
+            reason: components["schemas"]["DeliveryTrouble"] | null;
+            /**
+             * Lag Rows
+             * @description Rows that are not delivered yet.
+             * @example 120
+             */
+            lag_rows: number;
+        };
+        /**
          * OverviewQuery
          * @description A query at a glance.
          */
@@ -3614,6 +3634,8 @@ export interface components {
              * @description The relation that it writes; null for one that writes none of its own.
              */
             writes: string | null;
+            /** @description How its results are delivered elsewhere; null: they are not. */
+            delivery: components["schemas"]["OverviewDelivery"] | null;
         };
         /**
          * OverviewRead
@@ -16300,7 +16322,8 @@ export interface operations {
                      *               "read_rows": 27004
                      *             }
                      *           ],
-                     *           "writes": "delays_by_airport"
+                     *           "writes": "delays_by_airport",
+                     *           "delivery": null
                      *         }
                      *       ],
                      *       "relations": [

@@ -44,6 +44,7 @@ export function Series({ label, times, curves, height = 150, format = compact }:
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC"),
         cursor: { y: false, points: { size: 6 } },
         legend: { live: true },
+        hooks: { setCursor: [tellNewest] },
         scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
         axes: [
           { ...axis, values: "{HH}:{mm}:{ss}", space: 80, incrs: SECONDS },
@@ -77,9 +78,17 @@ export function Series({ label, times, curves, height = 150, format = compact }:
     };
   }, [shape, height, theme]);
 
-  useEffect(() => plot.current?.setData(dataOf(times, curves)));
+  useEffect(() => {
+    plot.current?.setData(dataOf(times, curves));
+    if (plot.current !== null) tellNewest(plot.current);
+  });
 
   return <div ref={place} class="series" role="img" aria-label={label} />;
+}
+
+/** As long as nobody points at a time, the legend tells the newest numbers. */
+function tellNewest(made: uPlot): void {
+  if ((made.cursor.left ?? -1) < 0) made.setLegend({ idx: made.data[0].length - 1 }, false);
 }
 
 function dataOf(times: readonly number[], curves: readonly Curve[]): uPlot.AlignedData {

@@ -49,7 +49,7 @@ export function StateBadge({ state, phase, unreachable }: { state: string; phase
   return (
     <Badge tone={tone} dot moving={moving}>
       {state === "backoff" ? "retrying" : state}
-      {phase ? ` · ${words(phase)}` : ""}
+      {phase && <span class="phase">· {words(phase)}</span>}
     </Badge>
   );
 }

@@ -64,7 +64,7 @@ export function Rejects({ kind, name }: { kind: "stream" | "table"; name: string
                     <Badge tone="bad">{words(reject.reason)}</Badge>
                   </a>
                 </td>
-                <td>{plain(reject.detail)}</td>
+                <td class="long">{plain(reject.detail)}</td>
                 <td class="excerpt">{reject.excerpt === null ? <span class="muted">not shown to this key</span> : <code>{reject.excerpt}</code>}</td>
                 <td class="num nowrap">{reject.offset === null ? <span class="muted">refused at once</span> : `${reject.partition}:${reject.offset}`}</td>
               </tr>

@@ -39,6 +39,8 @@ const SAMPLE = 60;
 /** Room for the bar that scrolls sideways. */
 const SCROLLBAR = 16;
 const CHARACTER = 8.3;
+/** Digits all have one width. A number that is cut off is another number. */
+const DIGIT = 9.2;
 
 export function RowGrid({ label, columns, rows, mostRows = 18, chosen = null, onChoose, onEnd }: Props) {
   const outer = useRef<HTMLDivElement>(null);
@@ -134,5 +136,5 @@ function templateOf(widths: readonly number[], columns: readonly GridColumn[]): 
 function widthOf(column: GridColumn, at: number, rows: readonly GridRow[]): number {
   const head = column.name.length + (column.isKey ? 5 : 0);
   const longest = rows.slice(0, SAMPLE).reduce((most, row) => Math.max(most, column.type === INSTANT ? 19 : textOf(row.values[at]).length), head);
-  return Math.round(Math.min(Math.max(longest * CHARACTER + 24, 64), 340));
+  return Math.round(Math.min(Math.max(longest * (isNumeric(column.type) ? DIGIT : CHARACTER) + 24, 64), isNumeric(column.type) ? 460 : 340));
 }

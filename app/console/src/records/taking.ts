@@ -1,8 +1,14 @@
-/** Which relations take records from here: sources in the built-in log that nobody else fills, for keys that may write. */
+/** Where a relation's records are, and which relations take records from here. */
 import type { Relation } from "~/api/types";
 import { may } from "~/session";
 
-export function takesRecords(relation: Relation): boolean {
+/** Whether records are in the built-in log: of all results, and of sources that do not name another connector. */
+export function isKeptHere(relation: Relation): boolean {
   const connector = (relation.definition as { connector?: { type?: string } } | null)?.connector;
-  return may("write") && relation.origin === "source" && !relation.read_only && connector?.type === "log";
+  return relation.origin !== "source" || connector?.type === "log";
+}
+
+/** Sources in the built-in log that nobody else fills, for keys that may write. */
+export function takesRecords(relation: Relation): boolean {
+  return may("write") && relation.origin === "source" && !relation.read_only && isKeptHere(relation);
 }

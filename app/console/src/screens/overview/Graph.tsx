@@ -49,11 +49,13 @@ export function Graph({ overview }: { overview: Overview }) {
         content: <Lines first={query.name} second={`query · ${query.state === "backoff" ? "retrying" : query.state} · ${compact(query.waiting)} waiting`} indent={16} />,
       });
       for (const read of query.reads) {
-        const isBehind = (read.lag ?? 0) > 0;
+        // Of a topic the reader's own lag is known, and which relation it is of where it reads one alone.
+        const lag = read.lag ?? (query.reads.length === 1 ? query.lag : null);
+        const isBehind = (lag ?? 0) > 0;
         arrows.push({
           from: `relation ${read.relation}`,
           to: `query ${query.name}`,
-          lines: isBehind ? [`${compact(read.lag)} behind`] : [],
+          lines: isBehind ? [`${compact(lag)} behind`] : [],
           isFlowing: query.state === "running" && (sample?.rate ?? 0) > 0,
           tone: isBehind ? "late" : undefined,
         });

@@ -3,15 +3,16 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api } from "~/api/client";
 import type { OverviewQuery } from "~/api/types";
 import { Button, Empty, Note, Panel, Skeleton, StateBadge, Tile } from "~/components/basics";
-import { ErrorPanel, plain } from "~/components/ErrorPanel";
+import { ErrorPanel } from "~/components/ErrorPanel";
 import { QueryLink, RelationLink } from "~/components/links";
+import { Reason } from "~/components/Reason";
 import { Page } from "~/components/Page";
 import { Sparkline } from "~/components/Sparkline";
 import { Segments } from "~/components/Tabs";
 import { notify, notifyError } from "~/components/toasts";
 import { VirtualTable, type Column, type Sorting } from "~/components/VirtualTable";
 import { compact, count, moment, NONE, plural, rate, span, words } from "~/format";
-import { attention, historyOf, overview, overviewError, refreshOverview, urgency, useFastOverview, type Sample } from "~/overview";
+import { attention, historyOf, overview, overviewError, refreshOverview, troubleOfDelivery, urgency, useFastOverview, type Sample } from "~/overview";
 import { Link, pathOf, place, setQuery } from "~/router";
 import { screenFor } from "~/screens/registry";
 import { may } from "~/session";
@@ -114,14 +115,8 @@ function Attention() {
               <StateBadge state={query.state} phase={query.phase} unreachable={query.conditions.includes("unreachable")} />
               <span class="muted small">for {span(Date.now() - new Date(query.state_since).getTime())}</span>
             </div>
-            {query.reason !== null ? (
-              <p>
-                {plain(query.reason.detail)} <a class="small" href={`/v1/errors/${query.reason.code}`}>{query.reason.code}</a>
-              </p>
-            ) : (
-              <p>Its driver has not been heard of. Another one takes it over by itself.</p>
-            )}
-            {query.state === "failed" && may("write") && <RestartButton name={query.name} />}
+            <Trouble query={query} />
+            {(query.state === "failed" || query.delivery?.state === "stopped") && may("write") && <RestartButton name={query.name} />}
           </li>
         ))}
       </ul>
@@ -131,6 +126,21 @@ function Attention() {
         </div>
       )}
     </Panel>
+  );
+}
+
+function Trouble({ query }: { query: OverviewQuery }) {
+  if (query.reason !== null) return <Reason reason={query.reason} />;
+  if (query.conditions.includes("unreachable")) return <p>Its driver has not been heard of. Another one takes it over by itself.</p>;
+  const reason = troubleOfDelivery(query);
+  if (reason === null) return null;
+  return (
+    <>
+      <p>
+        It runs, but its results are not delivered: {plural(query.delivery!.lag_rows, "row")} {query.delivery!.lag_rows === 1 ? "waits" : "wait"} for it.
+      </p>
+      <Reason reason={reason} />
+    </>
   );
 }
 

@@ -79,7 +79,7 @@ export function History({ name }: { name: string }) {
                       <div class="muted small">definition {run.generation}</div>
                     </td>
                     <td class="num nowrap">{run.running_at === null ? NONE : span(new Date(run.running_at).getTime() - new Date(run.started_at).getTime())}</td>
-                    <td>
+                    <td class="long">
                       {run.ended_at === null ? (
                         <StateBadge state={run.running_at === null ? "starting" : "running"} />
                       ) : (
@@ -105,7 +105,14 @@ function Detail({ detail }: { detail: Record<string, unknown> }) {
   if (parts.length === 0) return null;
   return (
     <div class="small muted record">
-      {parts.map(([name, value]) => `${words(name)}: ${typeof value === "object" ? JSON.stringify(value) : String(value)}`).join(" · ")}
+      {parts.map(([name, value]) => `${words(name)}: ${told(value)}`).join(" · ")}
     </div>
   );
+}
+
+/** An error is told by its words and its code; the rest of it is for machines. */
+function told(value: unknown): string {
+  if (typeof value !== "object" || value === null) return String(value);
+  const { code, detail } = value as { code?: unknown; detail?: unknown };
+  return typeof code === "string" && typeof detail === "string" ? `${detail.replaceAll("`", "")} (${code})` : JSON.stringify(value);
 }

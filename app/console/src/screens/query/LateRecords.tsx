@@ -5,7 +5,7 @@ import { useLive } from "~/api/live";
 import type { LateRecord } from "~/api/types";
 import { Badge, Button, Empty, Note, Panel, Skeleton } from "~/components/basics";
 import { Dialog } from "~/components/Dialog";
-import { ErrorPanel } from "~/components/ErrorPanel";
+import { ErrorPanel, plain } from "~/components/ErrorPanel";
 import { useSettled } from "~/components/hooks";
 import { notify, notifyError } from "~/components/toasts";
 import { count, moment, NONE, plural, span, words } from "~/format";
@@ -141,7 +141,7 @@ export function LateRecords({ name }: { name: string }) {
           first.error === null && <Skeleton />
         ) : items.length === 0 ? (
           <Empty title={isFiltered ? "No late record fits" : "No late record is kept"} icon="good">
-            <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? "With the policy `join` late records are joined at once and only counted." : "Nothing has come too late."}</p>
+            <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? plain("With the policy `join` late records are joined at once and only counted.") : "Nothing has come too late."}</p>
           </Empty>
         ) : (
           <div class="scroll-x" tabIndex={0}>

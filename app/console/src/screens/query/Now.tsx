@@ -1,10 +1,10 @@
 /** What the query does at this moment: its numbers, the tide chart, what limits it, its delivery. */
 import type { Lateness, Status } from "~/api/types";
 import { Badge, Empty, Facts, Note, Panel, Tile } from "~/components/basics";
-import { plain } from "~/components/ErrorPanel";
+import { Reason } from "~/components/Reason";
 import { Series } from "~/components/Series";
-import { ago, count, moment, NONE, percent, rate, span, words } from "~/format";
-import { historyOf, overview } from "~/overview";
+import { ago, count, moment, NONE, percent, plural, rate, span, words } from "~/format";
+import { historyOf, overview, troubleOfDelivery, type Sample } from "~/overview";
 import { Tide } from "./Tide";
 
 const LIMITS: Record<string, string> = {
@@ -18,6 +18,11 @@ const LIMITS: Record<string, string> = {
   not_running: "It does not run.",
 };
 
+function limitOf(status: Status): string {
+  if (status.limited_by === "input" && (lagOf(status) ?? 0) > 0) return "Nothing is known of it yet: it has committed nothing of these records over the last ten seconds.";
+  return LIMITS[status.limited_by] ?? words(status.limited_by);
+}
+
 export function lagOf(status: Status): number | null {
   const known = status.progress.flatMap((feed) => feed.partitions).flatMap((partition) => (partition.lag === null ? [] : [partition.lag]));
   return known.length === 0 ? null : known.reduce((sum, lag) => sum + lag, 0);
@@ -29,16 +34,19 @@ export function Now({ name, status, lateness }: { name: string; status: Status; 
   const last = history.at(-1);
   const waiting = Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
   const glance = overview.value?.queries.find((query) => query.name === name);
+  const isInTrouble = glance !== undefined && status.delivery !== null && troubleOfDelivery(glance) !== null;
   return (
     <>
       <div class="tiles" role="group" aria-label="Numbers of this query">
         <Tile name="Stream time" value={status.stream_time_ms === null ? NONE : moment(status.stream_time_ms).slice(11)} more={status.stream_time_ms === null ? "no record yet" : `${moment(status.stream_time_ms).slice(0, 10)} UTC`} />
         <Tile name="Read" value={rate(last?.rate)} more={`${count(status.read_rows)} in all`} />
         <Tile name="Behind" value={count(lagOf(status))} more={lagOf(status) === 0 ? "everything is read" : "records not read yet"} />
-        <Tile name="Waiting" value={count(waiting)} more="not settled yet" />
+        <Tile name="Waiting" value={count(waiting)} more={waiting === 0 ? "nothing" : "not settled yet"} />
         <Tile name="Late" value={count(glance?.late)} more="since it began" />
         <Tile name="Batch" value={status.batch_id === null ? NONE : span(glance?.batch_ms)} more={status.batch_id === null ? "none yet" : `number ${count(status.batch_id)}, ${ago(status.committed_at)}`} />
       </div>
+      <Behind status={status} history={history} />
+      {isInTrouble && <DeliveryPanel status={status} />}
       <Tide name={name} status={status} lateness={lateness} />
       <div class="halves">
         <Panel id="rates" title="Records a second">
@@ -75,8 +83,43 @@ export function Now({ name, status, lateness }: { name: string; status: Status; 
         <Work status={status} />
       </div>
       <Inputs status={status} />
-      {status.delivery !== null && <DeliveryPanel status={status} />}
+      {status.delivery !== null && !isInTrouble && <DeliveryPanel status={status} />}
     </>
+  );
+}
+
+/** Over so many of the newest samples the lag's way is judged. */
+const JUDGED = 6;
+
+/** What a query that is behind needs: whether it catches up, when, and else what limits it. */
+function Behind({ status, history }: { status: Status; history: readonly Sample[] }) {
+  const lag = lagOf(status);
+  const isAtRest = status.state === "paused" || status.state === "stopped";
+  if (lag === null || lag === 0 || (!isAtRest && status.state !== "running")) return null;
+  const records = plural(lag, "record");
+  const are = lag === 1 ? "is" : "are";
+  if (isAtRest)
+    return (
+      <Note tone="warn">
+        <span>
+          It is {status.state}; {records} {are} not read yet. Resume it, and it goes on where it was: nothing is lost as long as its inputs keep their records.
+        </span>
+      </Note>
+    );
+  const known = history.slice(-JUDGED).filter((sample) => sample.lag !== null);
+  const [first, last] = [known[0], known.at(-1)];
+  const seconds = first === undefined || last === undefined ? 0 : (last.at - first.at) / 1_000;
+  if (seconds < 3) return null; // what has just come is read in a moment
+  const perSecond = (first!.lag! - last!.lag!) / seconds;
+  return (
+    <Note tone="warn">
+      <span>
+        {records} {are} not read yet. {perSecond > 0 ? `It catches up, by ${rate(perSecond)}: in about ${span(Math.max(1_000, Math.round(lag / perSecond) * 1_000))}.` : perSecond < 0 ? `It falls behind by ${rate(-perSecond)}: more comes than it reads.` : "It does not catch up now."}
+      </span>
+      <span>
+        <span class="muted">What limits it:</span> {limitOf(status)}
+      </span>
+    </Note>
   );
 }
 
@@ -122,7 +165,7 @@ function Work({ status }: { status: Status }) {
             <i key={part} class={part} style={{ width: `${Math.min(shares[part], 1) * 100}%` }} title={`${part}: ${percent(shares[part], 0)}`} />
           ))}
         </div>
-        <p>{LIMITS[status.limited_by] ?? words(status.limited_by)}</p>
+        <p>{limitOf(status)}</p>
         <Facts
           items={[
             ...PARTS.map((part): [string, string] => [part, percent(shares[part])]),
@@ -157,7 +200,7 @@ function Inputs({ status }: { status: Status }) {
               {status.progress.flatMap((feed) =>
                 feed.partitions.map((partition) => (
                   <tr key={`${feed.feed} ${partition.partition}`}>
-                    <td>
+                    <td class="name">
                       <code>{feed.feed}</code>
                     </td>
                     <td>{partition.partition}</td>
@@ -181,9 +224,10 @@ function DeliveryPanel({ status }: { status: Status }) {
     <Panel id="delivery" title="Delivery" hint={`Its results go to ${delivery.type} as well`} actions={<Badge tone={delivery.state === "delivering" ? "good" : delivery.state === "waiting" ? "warn" : "bad"} dot>{delivery.state}</Badge>}>
       <div class="stack">
         {delivery.reason !== null && (
-          <Note tone="warn">
-            <span>{plain(delivery.reason.detail)}</span>
-            <span class="cure">{plain(delivery.reason.cure)}</span>
+          <Note tone={delivery.state === "stopped" ? "bad" : "warn"}>
+            <Reason reason={delivery.reason}>
+              {delivery.next_attempt_at !== null && <span class="muted"> · tried again in {span(Math.max(0, new Date(delivery.next_attempt_at).getTime() - Date.now()))}</span>}
+            </Reason>
           </Note>
         )}
         <Facts

@@ -3,11 +3,13 @@ import { useMemo } from "preact/hooks";
 import { api, ApiError } from "~/api/client";
 import { useLive } from "~/api/live";
 import { Badge, Empty, Note, Skeleton, StateBadge } from "~/components/basics";
-import { ErrorPanel, plain } from "~/components/ErrorPanel";
+import { ErrorPanel } from "~/components/ErrorPanel";
 import { QueryLink, RelationLink } from "~/components/links";
+import { Reason } from "~/components/Reason";
 import { Page } from "~/components/Page";
 import { TabPanel, Tabs } from "~/components/Tabs";
-import { compact, span } from "~/format";
+import type { Status } from "~/api/types";
+import { compact, plural, span } from "~/format";
 import { overview, relationOf, useFastOverview } from "~/overview";
 import { Link, place, setQuery } from "~/router";
 import type { ScreenProps } from "../registry";
@@ -78,11 +80,9 @@ export default function Query({ params }: ScreenProps) {
         <Flow reads={glance?.reads.map((read) => read.relation) ?? []} writes={glance?.writes ?? null} />
         {now.reason !== null && (
           <Note tone={now.state === "failed" ? "bad" : "warn"}>
-            <span>{plain(now.reason.detail)}</span>
-            <span class="small">
-              <a href={`/v1/errors/${now.reason.code}`}>{now.reason.code}</a>
-              {now.next_attempt_at !== null && <span class="muted"> · tried again in {span(Math.max(0, new Date(now.next_attempt_at).getTime() - Date.now()))}</span>}
-            </span>
+            <Reason reason={now.reason}>
+              <Attempts status={now} />
+            </Reason>
           </Note>
         )}
         {status.error !== null && <ErrorPanel error={status.error} title="These numbers are not current" />}
@@ -121,6 +121,15 @@ export default function Query({ params }: ScreenProps) {
       </TabPanel>
     </Page>
   );
+}
+
+function Attempts({ status }: { status: Status }) {
+  const parts = [
+    status.attempt > 0 ? `${plural(status.attempt, "launch", "launches")} failed` : null,
+    status.state === "starting" ? "it is being tried again" : null,
+    status.next_attempt_at === null ? null : `tried again in ${span(Math.max(0, new Date(status.next_attempt_at).getTime() - Date.now()))}`,
+  ].filter((part) => part !== null);
+  return parts.length === 0 ? null : <span class="muted"> · {parts.join(" · ")}</span>;
 }
 
 function Flow({ reads, writes }: { reads: readonly string[]; writes: string | null }) {

@@ -73,7 +73,7 @@ function OfRelation({ relation }: { relation: OverviewRelation }) {
                   <tr key={reject.id}>
                     <td class="nowrap">{moment(reject.at)}</td>
                     <td class="nowrap">{reject.offset === null ? NONE : `${reject.partition} : ${reject.offset}`}</td>
-                    <td>
+                    <td class="long">
                       {plain(reject.detail)} <a class="small" href={`/v1/errors/${reject.reason}`}>{reject.reason}</a>
                     </td>
                     <td class="record">{reject.excerpt ?? NONE}</td>

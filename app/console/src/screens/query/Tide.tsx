@@ -54,6 +54,7 @@ export function Tide({ name, status, lateness, mark }: { name: string; status: S
         ) : isDrawn ? (
           <>
             <Chart groups={groups} marks={late.data?.items ?? []} width={width} name={name} mark={mark} />
+            <Next groups={groups} />
             <AsTable groups={groups} />
           </>
         ) : (
@@ -234,6 +235,29 @@ function Legend() {
         </li>
       ))}
     </ul>
+  );
+}
+
+/** When the first of what waits goes on: with which record, for stream time moves with records. */
+function Next({ groups }: { groups: readonly Group[] }) {
+  const found = groups.flatMap((group) => {
+    const due = group.tasks.flatMap((task) => (task.stream_time_ms === null || task.waiting.length === 0 ? [] : [{ task, atMs: Math.min(...task.waiting.map((one) => one.from_ms)) + group.graceMs }]));
+    if (due.length === 0) return [];
+    const next = due.reduce((best, one) => (one.atMs - one.task.stream_time_ms! < best.atMs - best.task.stream_time_ms! ? one : best));
+    return [{ group, ...next, waiting: group.tasks.reduce((sum, task) => sum + task.buffered, 0) }];
+  });
+  return (
+    <>
+      {found.map(({ group, task, atMs, waiting }) => {
+        const left = atMs - task.stream_time_ms!;
+        return (
+          <p key={group.operator} class="small">
+            <strong>{group.operator}</strong>: {count(waiting)} {waiting === 1 ? "waits for its grace" : "wait for their grace"}.{" "}
+            {left > 0 ? `The next goes on when task ${task.task} reads a record of ${moment(atMs)} or later: ${span(left)} of event time from where it is.` : "The next goes on with the next record."}
+          </p>
+        );
+      })}
+    </>
   );
 }
 

@@ -2,7 +2,7 @@
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
 import type { Relation } from "~/api/types";
-import { Badge, Skeleton } from "~/components/basics";
+import { Badge, Empty, Panel, Skeleton } from "~/components/basics";
 import { ErrorPanel } from "~/components/ErrorPanel";
 import { QueryLink } from "~/components/links";
 import { Page } from "~/components/Page";
@@ -11,7 +11,7 @@ import { About } from "~/records/About";
 import { Append } from "~/records/Append";
 import { LiveChanges } from "~/records/LiveChanges";
 import { Rejects } from "~/records/Rejects";
-import { takesRecords } from "~/records/taking";
+import { isKeptHere, takesRecords } from "~/records/taking";
 import { Link, place, setQuery } from "~/router";
 import type { ScreenProps } from "../registry";
 import { Records } from "./Records";
@@ -33,7 +33,7 @@ function Found({ relation, refresh }: { relation: Relation; refresh: () => void 
   const isSource = relation.origin === "source";
   const tabs: Tab[] = [
     { id: "records", title: "Records" },
-    { id: "live", title: "Live" },
+    ...(isKeptHere(relation) ? [{ id: "live", title: "Live" }] : []),
     ...(isSource ? [{ id: "rejects", title: "Rejects" }] : []),
     ...(takesRecords(relation) ? [{ id: "append", title: "Append" }] : []),
     { id: "about", title: "About" },
@@ -65,12 +65,24 @@ function Found({ relation, refresh }: { relation: Relation; refresh: () => void 
     >
       <Tabs label="Parts of the stream" tabs={tabs} active={tab} onChange={(id) => setQuery({ tab: id === "records" ? null : id })} />
       <TabPanel id={tab}>
-        {tab === "records" && <Records relation={relation} />}
+        {tab === "records" && (isKeptHere(relation) ? <Records relation={relation} /> : <Elsewhere relation={relation} />)}
         {tab === "live" && <LiveChanges relation={relation} />}
         {tab === "rejects" && <Rejects kind="stream" name={relation.name} />}
         {tab === "append" && <Append relation={relation} onAppended={refresh} />}
         {tab === "about" && <About relation={relation} />}
       </TabPanel>
     </Page>
+  );
+}
+
+/** Records of topics and files stay where they are: queries read them there. */
+function Elsewhere({ relation }: { relation: Relation }) {
+  const where = (relation.definition as { connector: { type: string; topic?: string; path?: string } }).connector;
+  return (
+    <Panel flush>
+      <Empty title={where.type === "kafka" ? `Its records are in the topic ${where.topic}` : `Its records are in the files of ${where.path}`}>
+        <p>Queries read them there; no copy is kept here. To look at them as they come, follow the stream in SQL.</p>
+      </Empty>
+    </Panel>
   );
 }

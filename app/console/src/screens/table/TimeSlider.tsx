@@ -55,8 +55,12 @@ export function TimeSlider({ answer, asOf, onChange }: { answer: RowsAnswer; asO
       </div>
       <input id="as-of" type="range" min={first} max={last} step={step} value={shown} aria-valuetext={moment(shown)} onInput={(event) => move(Number(event.currentTarget.value))} />
       <div class="row spread small muted">
-        <span title="Before this time only a key's latest version can answer">history begins {moment(first)}</span>
-        <span>stream time {moment(last)}</span>
+        <span title="Before this time only a key's latest version can answer">
+          history begins <span class="nowrap">{moment(first)}</span>
+        </span>
+        <span class="time-end">
+          stream time <span class="nowrap">{moment(last)}</span>
+        </span>
       </div>
     </div>
   );
