@@ -101,7 +101,9 @@ class FencedLauncher:
         """
         with connection.transaction():
             if not hold_query(connection, order.query_id, order.checkpoint_id):
-                raise EpochFenced(f"query {order.name}: it was deleted, or has begun anew, since its launch {order.epoch} was ordered")
+                raise EpochFenced(
+                    f"query {order.name}: it was deleted, or has begun anew, since its launch {order.epoch} was ordered"
+                )
             claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
 
     def _former_checkpoints(self, order: LaunchOrder) -> list[Path]:
