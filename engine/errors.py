@@ -9,7 +9,8 @@ EngineError
 ├── ExternalError        something outside failed: retried with backoff
 │   ├── SourceUnavailable
 │   ├── SinkUnavailable
-│   │   └── ResultLocked         somebody holds a lock on what belongs to one result
+│   │   └── CommitRefused        one batch cannot be committed now; others can
+│   │       └── ResultLocked         somebody holds a lock on what belongs to one result
 │   ├── DiskFull             no space left for state or checkpoint
 │   └── StateUnavailable     the object store with the state gives no answer, or refuses
 └── InternalError        a bug or a lost race of ours
@@ -119,8 +120,12 @@ class SinkUnavailable(ExternalError):
     code = "sink_unavailable"
 
 
-class ResultLocked(SinkUnavailable):
-    """Somebody else holds a lock on what belongs to one result. Other results are written."""
+class CommitRefused(SinkUnavailable):
+    """One batch cannot be committed now, while the connection works: other results are written."""
+
+
+class ResultLocked(CommitRefused):
+    """Somebody else holds a lock on what belongs to one result."""
 
     code = "result_locked"
 

@@ -14,8 +14,10 @@ from app.driver.lent_connection import LentConnection
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.state_files import query_directory
+from app.store.transitions import hold_query
 from engine.connectors.fence import claim_epoch, cut_off_older
 from engine.connectors.links import LinkedConnection
+from engine.errors import EpochFenced
 from engine.spark.checkpoint import discard_scratch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
@@ -53,7 +55,7 @@ class FencedLauncher:
         """Launch a query and return when it runs.
 
         Raises:
-            EpochFenced: a newer launch has the fence.
+            EpochFenced: a newer launch has the fence; or the query was deleted, or has begun anew, since the launch was ordered.
             Exception: whatever the runner raises.
         """
         # Looked for before the fence is taken: what a newer launch makes while this process is frozen is not among them.
@@ -82,13 +84,26 @@ class FencedLauncher:
             patience_s=FENCE_PATIENCE_MS / 1000,
         )
 
-    @staticmethod
-    def _take_fence(connection: psycopg.Connection[Any], order: LaunchOrder) -> None:
+    def _take_fence(self, connection: psycopg.Connection[Any], order: LaunchOrder) -> None:
         try:
-            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
+            self._claim(connection, order)
         except psycopg.errors.LockNotAvailable:
             number = cut_off_older(connection, order.query_id, order.epoch)
             log.warning("older_sinks_cut_off", query=order.name, epoch=order.epoch, number=number)
+            self._claim(connection, order)
+
+    @staticmethod
+    def _claim(connection: psycopg.Connection[Any], order: LaunchOrder) -> None:
+        """Take the fence of what is still there. Results are found by name, and another query may have this one's by now.
+
+        An edit that begins anew or deletes fences who has the fence. Who has not taken it yet, it cannot: the launch may have been decided on
+        before, and wait behind others, or be frozen until nothing of its query is left.
+        """
+        with connection.transaction():
+            if not hold_query(connection, order.query_id, order.checkpoint_id):
+                raise EpochFenced(
+                    f"query {order.name}: it was deleted, or has begun anew, since its launch {order.epoch} was ordered"
+                )
             claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
 
     def _former_checkpoints(self, order: LaunchOrder) -> list[Path]:

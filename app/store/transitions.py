@@ -114,6 +114,7 @@ _RELEASE = """
     UPDATE slackwater.query_status SET lease_owner = NULL, lease_expires_at = NULL, version = version + 1
     WHERE lease_owner = %(driver)s AND query_id = %(query)s
 """
+_HOLD = "SELECT FROM slackwater.query WHERE id = %s AND checkpoint_id = %s AND deleted_at IS NULL FOR SHARE"
 _PURGE = """
     DELETE FROM slackwater.query q USING slackwater.query_status s
     WHERE q.id = %(query)s AND q.deleted_at IS NOT NULL
@@ -227,6 +228,17 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
             "UPDATE slackwater.query_status SET phase = %s WHERE query_id = %s AND version = %s AND lease_owner = %s",
             (phase, leased.query_id, leased.version, driver_id),
         )
+
+
+def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> bool:
+    """Keep a query from being deleted, and from beginning anew, to the end of the transaction; returns whether neither has happened.
+
+    Args:
+        connection: in a transaction.
+        query_id: which.
+        checkpoint_id: as it was when its launch was ordered.
+    """
+    return connection.execute(_HOLD, (query_id, checkpoint_id)).rowcount == 1
 
 
 def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:

@@ -42,6 +42,9 @@ PacketKind = Literal[
     "effort",
 ]
 
+BATCH_ID: Final = "batch_id"
+"""In the blob of a ``cursor``, beside the cursor: the number that the batch was planned as."""
+
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
     "min_ts long, max_ts long, now_ms long, blob binary, file string, member int"

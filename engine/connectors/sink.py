@@ -33,7 +33,7 @@ from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD, constant, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
-from engine.errors import DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
+from engine.errors import CommitRefused, DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 from engine.plan.result_feeds import result_feed
@@ -202,16 +202,27 @@ class Sink:
         Raises:
             EpochFenced: another launch holds the fence.
             InvariantBroken: the batch is committed already.
-            SinkUnavailable: the database cannot be reached, refuses for now, or was put back and lacks batches. Retryable.
+            SinkUnavailable: the database cannot be reached. Retryable.
+            CommitRefused: it refuses this batch for now, was put back and lacks batches, or the batch was planned as another one. Retryable.
             DataInvalid: Postgres cannot hold a value of the result, and never will.
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
         return self.commit_draft(self.drafted(batch_id, packets, earlier_ms))
 
     def drafted(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Draft:
-        """Return a batch as it is to be committed; see ``commit``."""
+        """Return a batch as it is to be committed; see ``commit``.
+
+        Raises:
+            CommitRefused: it was planned as another one.
+        """
         begun = Moment.now()
         batch = Batch.of(packets)
+        if batch.planned_as not in (None, batch_id):
+            # It begins where that one began. The fence cannot tell: it counts what is committed.
+            raise CommitRefused(
+                f"batch {batch_id} was to come next, and what came was planned as batch {batch.planned_as}. The next attempt goes on from "
+                "the last commit"
+            )
         batch.earlier_ms = earlier_ms or {}
         return Draft(self, batch_id, batch, begun)
 
@@ -229,6 +240,9 @@ class Sink:
                 f"somebody holds a lock on what belongs to {self._plan.output.name}: {error}. `pg_locks` and `pg_stat_activity` tell who"
             ) from error
         except psycopg.OperationalError as error:
+            # On a connection that works the transaction is over, and nothing of it is there. Else nobody knows: the next launch looks.
+            if not self.link.is_lost:
+                raise CommitRefused(f"batch {draft.batch_id}: {error}") from error
             self.close()
             raise SinkUnavailable(f"batch {draft.batch_id}: {error}") from error
         return draft.committed()
@@ -266,7 +280,7 @@ class Sink:
             raise InvariantBroken(f"query {self._query_id}: batch {batch_id} is to be committed behind batch {last}")
         if batch_id > last + 1:
             # What this launch has planned and keeps is of batches that are gone. All that the next one needs is there.
-            raise SinkUnavailable(
+            raise CommitRefused(
                 f"batch {batch_id} was to come next and the results end with {'no batch' if row[2] is None else f'batch {last}'}: the "
                 "database was put back to an earlier time. The next attempt goes on from what it holds"
             )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.connectors.packets import Packet, decode_frame, stage_of
+from engine.connectors.packets import BATCH_ID, Packet, decode_frame, stage_of
 from engine.connectors.staging import is_inline
 from engine.connectors.task_states import Place, TaskState
 from engine.core.order import declared_indices, lane_of
@@ -33,6 +33,7 @@ class Batch:
         earlier_ms: what became known of the batch before since that was committed.
         states: of the tasks that did something.
         cursor: where the batch ends.
+        planned_as: the number that it was planned as; None where nobody said so.
         emitted_bytes: size of what the tasks emitted.
         part_ms: how long reading and work took in the one worker that did both; None: several did.
     """
@@ -48,6 +49,7 @@ class Batch:
     earlier_ms: Mapping[str, int] = field(default_factory=dict)
     states: dict[Place, TaskState] = field(default_factory=dict)
     cursor: Json | None = None
+    planned_as: int | None = None
     emitted_bytes: int = 0
     part_ms: int | None = None
 
@@ -76,6 +78,7 @@ class Batch:
                     batch.states[stage_of(packet.input), packet.partition] = TaskState.decoded(packet.blob)
                 case "cursor":
                     batch.cursor = json.loads(packet.blob)
+                    batch.planned_as = batch.cursor.pop(BATCH_ID, None)
                 case "effort":
                     batch.part_ms = int(json.loads(packet.blob)["part_ms"])
                 case "tick" | "active" | "replay" | "failed":

@@ -102,6 +102,10 @@ class Member(Committing, Protocol):
     def is_resized(self) -> bool:
         """Whether its next batch shall have another bound than it boarded with."""
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it has neither failed nor been stopped."""
+
     def goes_on_after(self, error: BaseException) -> bool:
         """Whether a batch that failed is to be tried again with less input: it then boards anew."""
 
@@ -378,6 +382,8 @@ class Carrier:
             if is_there:
                 self.leave(member)
                 self.join(member)
+                if not member.is_active:  # who stopped it meanwhile has not found it here
+                    self.leave(member)
 
     def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
         """Return what the last stage makes of a round. What is read in one part comes with all stages done (``PacketReader.done``)."""

@@ -15,7 +15,7 @@ from engine.connectors.packets import Packet
 from engine.connectors.sink import Draft, commit_together
 from engine.connectors.sink_link import SinkLink
 from engine.connectors.staging import is_inline
-from engine.errors import ResultLocked, SinkUnavailable
+from engine.errors import CommitRefused, SinkUnavailable
 
 TOGETHER: Final = 32
 """Members whose batches share a transaction: it waits once for the disk, and holds their rows for some ten milliseconds."""
@@ -95,7 +95,8 @@ def _alone(batch: MemberBatch[M], unavailable: BaseException | None) -> BaseExce
 
 
 def _unavailable(error: BaseException | None) -> BaseException | None:
-    return error if isinstance(error, SinkUnavailable) and not isinstance(error, ResultLocked) else None
+    """Return what every other commit of the round would meet, too."""
+    return error if isinstance(error, SinkUnavailable) and not isinstance(error, CommitRefused) else None
 
 
 def _together(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> dict[int, BaseException | None]:

@@ -103,11 +103,12 @@ class Fleet:
         carrier = member.carrier
         if is_heavy and carrier is not None and carrier.is_shared:
             carrier.leave(member)
-            self._due.put(lambda: self._part(member))
+            self._due.put(lambda: self._part(member, carrier))
 
-    def _part(self, member: RunningQuery) -> None:
+    def _part(self, member: RunningQuery, left: Carrier) -> None:
+        """Let a query go on alone that has left its carrier, or whose carrier has ended, unless another one has it meanwhile."""
         with _failing(member), member.moving:
-            if member.is_active:
+            if member.is_active and member.carrier is left:
                 log.info("query_rides_alone", query=member.name)
                 member.ride_alone(self._spark, lambda carrier, error: self._ended_alone(member, carrier, error))
                 self._alone.add(member)
@@ -148,7 +149,7 @@ class Fleet:
         found = _cause(error)
         ended = member.accusation()
         if member.goes_on_after(found) or member.goes_on_with_less(ended):
-            self._due.put(lambda: self._part(member))
+            self._due.put(lambda: self._part(member, carrier))
         else:
             member.fail(found if ended is None else verdict(found, ended))
 
@@ -176,7 +177,7 @@ class Fleet:
                 self._suspects.put(member)
             else:
                 with _failing(member), member.moving:
-                    if member.is_active:
+                    if member.is_active and member.carrier is carrier:
                         self._share(member)
 
     def _try_forever(self) -> None:
@@ -190,8 +191,10 @@ class Fleet:
         is_over = threading.Event()
 
         def ended(carrier: Carrier, error: BaseException | None) -> None:
-            if member.carrier is not carrier:
-                return
+            with member.moving:  # it may be brought back just now
+                if member.carrier is not carrier:
+                    return
+                member.carrier = None
             found = _cause(error)
             noted = member.accusation()
             if member.goes_on_after(found) or member.goes_on_with_less(noted):
@@ -203,12 +206,12 @@ class Fleet:
             is_over.set()
 
         with member.moving:
-            if not member.is_active:
+            if not member.is_active or member.carrier is not None:
                 return
             member.is_settled = False
             member.on_settled = is_over.set
             member.ride_alone(self._spark, ended, is_trial=True)
-        carrier = member.carrier
+            carrier = member.carrier
         is_over.wait(TRIAL_S)
         member.on_settled = None
         if carrier is None or not member.is_active:

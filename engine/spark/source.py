@@ -9,7 +9,7 @@ from uuid import UUID
 
 from engine.connectors.feeds import ReadRequest
 from engine.connectors.fetched import Fetched, LogSplit
-from engine.connectors.packets import BEFORE_ALL_STAGES, Packet, encode_json
+from engine.connectors.packets import BATCH_ID, BEFORE_ALL_STAGES, Packet, encode_json
 from engine.spark.cursors import FeedInputs, feeds_of
 from engine.spark.source_spec import SourceSpec, SplitGroup
 from engine.spark.watch import each_at_work, watch
@@ -61,7 +61,7 @@ class PacketReader:
         """
         if self._spec.surroundings is not None:
             self._spec.surroundings.require()
-        packets = self.read(group, fetched)
+        packets = self.read(group, fetched, batch_id)
         if group.is_whole:
             for stage in self._spec.stages:
                 packets = stage.of_batch(batch_id, fetched).done(packets)
@@ -69,10 +69,11 @@ class PacketReader:
             packets = map(self._spec.aside.lay_aside, packets)
         return each_at_work(packets, self._spec.bounds, self._spec.run, batch_id)
 
-    def read(self, group: SplitGroup, fetched: Fetched | None = None) -> Iterator[Packet]:
-        """Yield the packets of a group of splits."""
+    def read(self, group: SplitGroup, fetched: Fetched | None = None, batch_id: int | None = None) -> Iterator[Packet]:
+        """Yield the packets of a group of splits. See ``done``."""
         if group.end is not None:
-            yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(group.end))
+            end = group.end if batch_id is None else {**group.end, BATCH_ID: batch_id}
+            yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(end))
         if group.has_tick:
             readings = [
                 (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)

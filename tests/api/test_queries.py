@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import httpx
 import psycopg
 import pytest
 
+from app.driver.launching import FencedLauncher
+from app.driver.ports import LaunchOrder
+from engine.errors import EpochFenced
 from tests.api.conftest import JOIN, STREAM, WINDOWS, Problem
+from tests.integration.test_launching import Idle
 
 pytestmark = pytest.mark.usefixtures("sources")
 
@@ -99,6 +106,23 @@ async def test_discarding_state_fences_the_launch_that_runs(client: httpx.AsyncC
             "SELECT c.epoch, c.batch_id, c.checkpoint_id = q.checkpoint_id FROM log.commit c JOIN slackwater.query q ON q.id = c.query_id"
         ).fetchone()
     assert fence == (7, None, False), "the running sink is refused, and so is every launch up to it"
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_a_launch_that_has_no_fence_yet_takes_none_behind_a_new_beginning_or_a_deletion(
+    client: httpx.AsyncClient, dsn: str, tmp_path: Path, method: str
+) -> None:
+    await client.put("/v1/queries/delays", json=WINDOWS)
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("SELECT id, checkpoint_id FROM slackwater.query").fetchone()
+    assert row is not None
+    ordered = LaunchOrder(row[0], "delays", WINDOWS, row[1], 1, 1, lambda _phase: None)
+    anew = {**WINDOWS, "start": "latest"}
+    discard = {"params": {"state": "discard"}, "json": anew} if method == "PUT" else {}
+    assert (await client.request(method, "/v1/queries/delays", **discard)).is_success
+    assert (await client.put("/v1/queries/delays", json=anew)).is_success, "its result has the same name"
+    with closing(FencedLauncher(dsn, tmp_path, Idle())) as launcher, pytest.raises(EpochFenced):
+        launcher(ordered)
 
 
 async def test_what_another_query_reads_cannot_begin_anew_or_go(client: httpx.AsyncClient, problem: Problem) -> None:

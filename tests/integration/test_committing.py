@@ -33,7 +33,7 @@ from engine.spark.launch_state import Launch, LaunchState
 from engine.spark.run_options import RunOptions
 from engine.spark.runner import RunningQuery
 from tests.derived_log import caused, derived_rows
-from tests.integration.test_sink import progress, stats
+from tests.integration.test_sink import cursor, progress, stats
 
 STREAM = {"key": ["k"], "columns": {"k": "string", "n": "bigint", "t": "bigint"}, "event_time": "t"}
 NAMES = ("first", "second", "third")
@@ -163,6 +163,32 @@ def test_one_whose_table_is_locked_waits_alone(carried: Round, dsn: str) -> None
         done = carried.commit({name: batch(("a", 1)) for name in NAMES})
     assert isinstance(done["second"], ResultLocked)
     assert [carried.rows(name) for name in NAMES] == [[("a", 1)], [], [("a", 1)]]
+
+
+def test_one_that_the_database_refuses_for_now_loses_its_batch_and_no_other(carried: Round) -> None:
+    carried.conn.execute(
+        """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no space left on the device' USING ERRCODE = 'disk_full'; END $$;
+        CREATE TRIGGER refused BEFORE INSERT ON views.second FOR EACH ROW EXECUTE FUNCTION refuse()
+        """
+    )
+    done = carried.commit({name: batch(("a", 1)) for name in NAMES})
+    assert isinstance(error := done.pop("second"), SinkUnavailable)
+    assert "no space left" in str(error)
+    assert done == {"first": None, "third": None}
+    assert [carried.rows(name) for name in NAMES] == [[("a", 1)], [], [("a", 1)]]
+
+
+def test_a_batch_that_was_planned_as_one_that_is_committed_meanwhile_counts_nowhere(carried: Round) -> None:
+    planned = [*batch(("a", 1)), cursor(1, batch_id=0)]
+    assert carried.commit({"first": planned}) == {"first": None}
+    done = carried.commit({"first": planned, "second": batch(("a", 1)), "third": batch(("a", 1))})
+    assert isinstance(done.pop("first"), SinkUnavailable)
+    assert done == {"second": None, "third": None}
+    assert (carried.changes("first"), carried.batch_id("first")) == ([("a", 1)], 0)
+    row = carried.conn.execute("SELECT cursor FROM log.commit WHERE query_id = %s", (carried.ids["first"],)).fetchone()
+    assert row == ({"feeds": {"log:s": {"0": 1}}},)
 
 
 def test_one_whose_feed_is_gone_loses_its_batch_and_no_other(carried: Round) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from app.driver.launching import FencedLauncher, discard_query
@@ -58,6 +59,19 @@ def launcher(dsn: str, tmp_path: Path) -> Iterator[FencedLauncher]:
         yield made
 
 
+@pytest.fixture
+def stored(control: psycopg.Connection[Any]) -> Callable[[UUID, UUID], None]:
+    """Store a query with its checkpoint."""
+
+    def store(query: UUID, checkpoint: UUID) -> None:
+        control.execute(
+            "INSERT INTO slackwater.query (id, name, definition, desired_state, checkpoint_id) VALUES (%s, %s, %s, 'running', %s)",
+            (query, str(query), Jsonb({}), checkpoint),
+        )
+
+    return store
+
+
 def frozen_in_a_commit(dsn: str, query: UUID, epoch: int) -> psycopg.Connection[Any]:
     """Return the connection of a sink that holds the fence's row and is never heard of again."""
     connection = psycopg.connect(dsn, application_name=sink_name(query, epoch))
@@ -65,8 +79,11 @@ def frozen_in_a_commit(dsn: str, query: UUID, epoch: int) -> psycopg.Connection[
     return connection
 
 
-def test_a_launch_cuts_off_a_commit_that_never_ends(dsn: str, control: psycopg.Connection[Any], launcher: FencedLauncher) -> None:
+def test_a_launch_cuts_off_a_commit_that_never_ends(
+    dsn: str, control: psycopg.Connection[Any], launcher: FencedLauncher, stored: Callable[[UUID, UUID], None]
+) -> None:
     query, checkpoint = uuid4(), uuid4()
+    stored(query, checkpoint)
     launcher(order(query, checkpoint, 1))
     frozen = frozen_in_a_commit(dsn, query, 1)
     other = psycopg.connect(dsn, application_name=sink_name(uuid4(), 1))
@@ -81,9 +98,10 @@ def test_a_launch_cuts_off_a_commit_that_never_ends(dsn: str, control: psycopg.C
 
 
 def test_a_launch_that_wakes_up_late_cuts_nobody_off(
-    dsn: str, control: psycopg.Connection[Any], launcher: FencedLauncher
+    dsn: str, control: psycopg.Connection[Any], launcher: FencedLauncher, stored: Callable[[UUID, UUID], None]
 ) -> None:
     query, checkpoint = uuid4(), uuid4()
+    stored(query, checkpoint)
     launcher(order(query, checkpoint, 3))
     with psycopg.connect(dsn, application_name=sink_name(query, 3)) as newer:
         with pytest.raises(EpochFenced):
@@ -92,8 +110,31 @@ def test_a_launch_that_wakes_up_late_cuts_nobody_off(
         newer.execute("SELECT 1")
 
 
-def test_a_launch_removes_discarded_state_but_nothing_that_a_newer_one_made(launcher: FencedLauncher, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE slackwater.query SET checkpoint_id = gen_random_uuid() WHERE id = %s",
+        "UPDATE slackwater.query SET deleted_at = now() WHERE id = %s",
+        "DELETE FROM slackwater.query WHERE id = %s",
+    ],
+    ids=["begun anew", "deleted", "purged"],
+)
+def test_a_launch_that_was_ordered_before_its_query_was_deleted_or_began_anew_takes_no_fence(
+    control: psycopg.Connection[Any], launcher: FencedLauncher, stored: Callable[[UUID, UUID], None], edit: str
+) -> None:
+    query, checkpoint = uuid4(), uuid4()
+    stored(query, checkpoint)
+    control.execute(edit, (query,))
+    with pytest.raises(EpochFenced):
+        launcher(order(query, checkpoint, 1))
+    assert control.execute("SELECT FROM log.commit WHERE query_id = %s", (query,)).rowcount == 0
+
+
+def test_a_launch_removes_discarded_state_but_nothing_that_a_newer_one_made(
+    launcher: FencedLauncher, tmp_path: Path, stored: Callable[[UUID, UUID], None]
+) -> None:
     query, discarded, own, newer = uuid4(), uuid4(), uuid4(), uuid4()
+    stored(query, own)
     directories = {each: checkpoint_directory(tmp_path, query, each) for each in (discarded, own, newer)}
     for each in (discarded, own):
         directories[each].mkdir(parents=True)

@@ -67,8 +67,8 @@ def state(task: int, kept: TaskState) -> Packet:
     return Packet(task, "state", -1, task, 0, 0, None, None, 1_000, kept.encoded())
 
 
-def cursor(end: int) -> Packet:
-    return Packet(0, "cursor", 0, 0, 0, 0, None, None, 1_000, json.dumps({"feeds": {"log:s": {"0": end}}}).encode())
+def cursor(end: int, **more: Any) -> Packet:
+    return Packet(0, "cursor", 0, 0, 0, 0, None, None, 1_000, json.dumps({"feeds": {"log:s": {"0": end}}, **more}).encode())
 
 
 def changes(**columns: Any) -> pl.DataFrame:

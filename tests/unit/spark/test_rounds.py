@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.packets import Packet, packets_in
+from engine.connectors.packets import BATCH_ID, Packet, packets_in
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.checkpoint import planned_batch
 from engine.spark.cursors import FeedInputs, new_cursor
@@ -102,7 +103,9 @@ def kinds(packets: list[Packet]) -> list[str]:
 def test_who_has_news_has_a_batch_and_who_has_none_costs_nothing(rounds: Rounds) -> None:
     rounds.join(1, a_feed("a", p0=10))
     rounds.join(2, quiet := a_feed("b", p0=0))
-    assert {number: kinds(packets) for number, packets in rounds.round().items()} == {1: ["cursor", "progress", "effort"]}
+    found = rounds.round()
+    assert {number: kinds(packets) for number, packets in found.items()} == {1: ["cursor", "progress", "effort"]}
+    assert json.loads(found[1][0].blob)[BATCH_ID] == 7, "who commits it sees which batch it was planned as"
     assert (rounds.folder / f"2{LOOKED}").exists(), "it was looked at, and had nothing"
     assert rounds.round() == {}
     quiet.length[0] = 5
