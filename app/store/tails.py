@@ -34,6 +34,9 @@ from app.store.tail import Source, Tail
 POOL_SIZE = 4
 """Connections for all followers of a process. They are used for moments; the rest of the service has its own."""
 
+LOOKS = 2
+"""Connections that only look for what is new, each with one statement: they wait for none of those that read much."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -75,7 +78,7 @@ class Tails:
             dsn, options, min_size=0, max_size=POOL_SIZE, configure=_consistent
         )
         self._looks: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
-            dsn, {**options, "autocommit": True}, min_size=0, max_size=1
+            dsn, {**options, "autocommit": True}, min_size=0, max_size=LOOKS
         )
         self._lookout = Lookout(self._looks, self._pool, bell)
         self._asked: dict[type[Source], SharedReads] = {}
@@ -150,7 +153,7 @@ class Tails:
     async def _news(self, asked: list[_Asked]) -> tuple[News | Unavailable, ...]:
         distinct = {each.id: each for each in asked}
         sources, starts = [each.source for each in distinct.values()], [each.start for each in distinct.values()]
-        async with self._pool.connection() as connection:
+        async with self._looks.connection() as connection:
             found = await sources[0].news_of(connection, sources, starts, from_oldest=True)
         told = {key: _read_once(news) for key, news in zip(distinct, found, strict=True)}
         return tuple(told[each.id] for each in asked)

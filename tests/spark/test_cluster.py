@@ -117,6 +117,7 @@ def test_queries_of_several_stages_are_exact_on_a_cluster_that_loses_an_executor
         assert differences(client, feeder, sent) == {}
         assert runs(client, dict.fromkeys(NAMES, 0))
         print(f"killed {killed}, all queries committed again after {gap_s:.1f} s; epochs {launched} -> {epochs(client)}")
+    assert list((tmp_path / "shared").glob("*/*/segments/*/*/*.arrow")) != []
     until("no executor and no worker of Python is left", lambda: not standalone.executors() + standalone.python_workers(), 60)
 
 
