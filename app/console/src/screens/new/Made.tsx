@@ -1,12 +1,12 @@
 /** What a form makes, as SQL and as JSON: either can be sent, and means the same. */
 import { useState } from "preact/hooks";
 import { CopyButton, Panel } from "~/components/basics";
-import { brokenSql, Code } from "~/components/Code";
+import { Code } from "~/components/Code";
 import { Segments } from "~/components/Tabs";
 
 export function Made({ sql, json, request }: { sql: string | null; json: unknown; request: string }) {
   const [form, setForm] = useState<"sql" | "json">("sql");
-  const text = form === "sql" ? (sql === null ? "-- The statement appears when nothing is missing." : brokenSql(sql)) : JSON.stringify(json, null, 2);
+  const text = form === "sql" ? (sql === null ? "-- The statement appears when nothing is missing." : sql) : JSON.stringify(json, null, 2);
   return (
     <Panel
       id="made"
