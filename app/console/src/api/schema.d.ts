@@ -3635,6 +3635,11 @@ export interface components {
              * @description The relation that it writes; null for one that writes none of its own.
              */
             writes: string | null;
+            /**
+             * Fork Of
+             * @description The query that it is a fork of, by its present name; null: it is none, or that is gone.
+             */
+            fork_of: string | null;
             /** @description How its results are delivered elsewhere; null: they are not. */
             delivery: components["schemas"]["OverviewDelivery"] | null;
         };
@@ -16340,7 +16345,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "writes": "delays_by_airport",
-                     *           "delivery": null
+                     *           "delivery": null,
+                     *           "fork_of": null
                      *         }
                      *       ],
                      *       "relations": [

@@ -4,7 +4,7 @@ import { CopyButton, Panel } from "~/components/basics";
 import { Code } from "~/components/Code";
 import { Segments } from "~/components/Tabs";
 
-export function Made({ sql, json, request }: { sql: string | null; json: unknown; request: string }) {
+export function Made({ sql, json, request, isStale }: { sql: string | null; json: unknown; request: string; isStale?: boolean }) {
   const [form, setForm] = useState<"sql" | "json">("sql");
   const text = form === "sql" ? (sql === null ? "-- The statement appears when nothing is missing." : sql) : JSON.stringify(json, null, 2);
   return (
@@ -27,7 +27,9 @@ export function Made({ sql, json, request }: { sql: string | null; json: unknown
         </>
       }
     >
-      <Code language={form} label={form === "sql" ? "Statement" : "Definition"} text={text} />
+      <div class={isStale ? "new-stale" : undefined} aria-busy={isStale ? "true" : undefined}>
+        <Code language={form} label={form === "sql" ? "Statement" : "Definition"} text={text} />
+      </div>
     </Panel>
   );
 }

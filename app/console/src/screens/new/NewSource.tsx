@@ -175,7 +175,7 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
         <More draft={draft} at={at} set={set} setConnector={setConnector} />
       </div>
       <div class="stack new-made">
-        <Made sql={open.length === 0 && judged?.sql ? brokenSource(judged.sql) : null} json={(open.length === 0 ? judged?.definition : null) ?? definitionOf(draft)} request={`PUT /v1/${draft.kind}s/${draft.name || "…"}`} />
+        <Made sql={open.length === 0 && judged?.sql ? brokenSource(judged.sql) : null} json={(open.length === 0 ? judged?.definition : null) ?? definitionOf(draft)} request={`PUT /v1/${draft.kind}s/${draft.name || "…"}`} isStale={isJudging} />
         {(draft.columns.length > 0 || told.length > 0) && <Findings problems={problems} warnings={warnings} />}
         {isReady && warnings.length === 0 && (
           <Note tone="good">
