@@ -13,6 +13,7 @@ from app.api.leaving import ended_with_client
 from app.api.overview_schemas import OVERVIEW, OverviewAnswer, OverviewDelivery, OverviewQuery, OverviewRead, OverviewRelation
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.status import conditions_of, judged_delivery, reason_of
+from app.domain.access import visible
 from app.domain.deliveries import DeliveryFacts
 from app.domain.internal_queries import is_internal
 from app.domain.waiting import Reason, reason_for_waiting
@@ -105,6 +106,7 @@ def _query(found: QueryAtGlance, waits: Reason | None) -> OverviewQuery:
         reads=[OverviewRead(relation=read.relation, lag=read.lag, read_rows=read.read_rows) for read in found.reads],
         writes=found.writes,
         delivery=None if found.delivery is None else _delivery(found.delivery),
+        fork_of=None if found.fork_of is None else visible(found.fork_of),
     )
 
 

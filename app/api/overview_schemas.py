@@ -65,6 +65,9 @@ class OverviewQuery(Answer):
     )
     reads: list[OverviewRead] = Field(description="The relations that it reads, by name.")
     writes: str | None = Field(description="The relation that it writes; null for one that writes none of its own.")
+    fork_of: str | None = Field(
+        description="The query that it is a fork of, by its present name; null: it is none, or that is gone."
+    )
     delivery: OverviewDelivery | None = Field(description="How its results are delivered elsewhere; null: they are not.")
 
 
@@ -113,6 +116,7 @@ OVERVIEW: dict[str, Any] = {
             "reads": [{"relation": "departures", "lag": 10, "read_rows": 27004}],
             "writes": "delays_by_airport",
             "delivery": None,
+            "fork_of": None,
         }
     ],
     "relations": [

@@ -1,4 +1,4 @@
-"""All queries at a glance: five statements, whatever their number. Read only."""
+"""All queries at a glance: six statements, whatever their number. Read only."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ _RELATIONS = sa.text(
     """  # noqa: S608 - made of constants
 )
 
+_FORKS = sa.text(
+    """
+    SELECT f.id, o.name FROM slackwater.query f
+    JOIN slackwater.query o ON o.id = (f.fork_of ->> 'query_id')::uuid AND o.deleted_at IS NULL
+    WHERE f.id = ANY(:ids) AND f.fork_of IS NOT NULL
+    """
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RelationAtGlance:
@@ -94,6 +102,7 @@ class QueryAtGlance:
         late: records that came too late, whatever became of them.
         writes: the relation that it writes; None for a query that writes none of its own.
         delivery: how far its results are delivered elsewhere; None: they are not.
+        fork_of: the query that it is a fork of; None: it is none, or that is gone.
     """
 
     status: Status
@@ -102,6 +111,7 @@ class QueryAtGlance:
     reads: tuple[ReadAtGlance, ...]
     writes: str | None
     delivery: DeliveryFacts | None
+    fork_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ async def look(connection: AsyncConnection, limit: int, after: str | None) -> Gl
     lags = await _lags(connection, ids)
     late = await _late(connection, ids)
     deliveries = await deliveries_of(connection, ids)
+    forks: dict[UUID, str] = {row.id: row.name for row in await connection.execute(_FORKS, {"ids": ids})}
     params = {"ids": ids, "built_in": DEFAULT.name(), "lane": LANE_PARTITION}
     edges = (await connection.execute(_RELATIONS, params)).all()
     relations = {name: RelationAtGlance(name, kind, origin, appended) for _, _, name, kind, origin, _, appended in edges}
@@ -137,6 +148,7 @@ async def look(connection: AsyncConnection, limit: int, after: str | None) -> Gl
             tuple(_read(name, feed, own, status) for name, feed in reads.get(status.query_id, ())),
             writes.get(status.query_id),
             deliveries.get(status.name),
+            forks.get(status.query_id),
         )
         for status in statuses
     ]

@@ -2227,6 +2227,9 @@ class OverviewQuery(Answer):
     writes = Item[str | None]()
     """The relation that it writes; null for one that writes none of its own."""
 
+    fork_of = Item[str | None]()
+    """The query that it is a fork of, by its present name; null: it is none, or that is gone."""
+
     delivery = Item[OverviewDelivery | None](OverviewDelivery)
     """How its results are delivered elsewhere; null: they are not."""
 

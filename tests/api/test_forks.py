@@ -154,6 +154,8 @@ async def test_a_fork_of_what_has_not_begun_begins_anew(client: httpx.AsyncClien
     assert (await client.post("/v1/queries", json=COUNTS)).status_code == 201
     answer = await fork(client, into="other", desired_state="paused")
     assert answer["fork_of"] == {"query": "counts", "batch_id": None, "committed_at": None}
+    shown = {each["name"]: each["fork_of"] for each in (await client.get("/v1/overview")).json()["queries"]}
+    assert shown == {"counts": None, "counts_too": "counts"}
     assert (answer["desired_state"], answer["definition"]["into"]["table"]) == ("paused", "other")
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.console.conftest import Look, Opening
 from tests.console.harbour import Harbour
 from tests.console.shore import strew
+from tests.kafka.topics import Cluster, Sent, mock_cluster
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 SAMPLE = "id,item,amount,made_at\n007,cup,2.5,2024-03-02T10:00:00Z\n8,mug,3,2024-03-02T10:01:00Z\n"
 
@@ -35,7 +39,7 @@ def test_a_sample_becomes_a_stream_with_its_records(look: Look, harbour: Harbour
     assert [field.input_value() for field in page.get_by_label("Type of").all()] == ["string", "string", "double", "timestamp"]
     assert page.get_by_label("id is part of the key").is_checked()
     assert page.get_by_role("combobox", name="Event time").input_value() == "made_at"
-    assert "CREATE STREAM orders (" in page.locator("pre[aria-label=Statement]").inner_text()
+    assert 'CREATE STREAM "ORDERS" (' in page.locator("pre[aria-label=Statement]").inner_text()
     look.sound()
     definition = made(look)
     page.get_by_role("button", name="Make the stream").click()
@@ -97,6 +101,105 @@ def test_what_the_service_finds_wrong_is_said(look: Look) -> None:
     look.sound()
 
 
+@pytest.fixture
+def cluster() -> Cluster:
+    return mock_cluster()
+
+
+def choose_kafka(page: Page, cluster: Cluster, topic: str) -> None:
+    page.get_by_role("group", name="Records come from").get_by_role("button", name="Kafka").click()
+    page.get_by_role("textbox", name="Addresses").fill(cluster.bootstrap)
+    page.get_by_role("textbox", name="Topic").fill(topic)
+
+
+def test_a_topic_becomes_a_stream_with_the_columns_of_its_records(look: Look, harbour: Harbour, cluster: Cluster) -> None:
+    look.expects("422")
+    topic = cluster.topic()
+    cluster.send(topic, [Sent(json.dumps({"page": "/a", "ms": 1.5, "_meta": {"x": 1}}).encode(), key=b"ann")])
+    page = look.at("/new")
+    choose_kafka(page, cluster, topic)
+    page.get_by_role("button", name="Find the columns").click()
+    # Keys hold one value, which has no name: it is said where columns are, and after it has one all are found.
+    page.get_by_role("region", name="Columns").get_by_text("keys hold one value without a name").wait_for()
+    page.get_by_role("button", name="Column", exact=True).click()
+    page.get_by_label("Name of column 1").fill("visitor")
+    page.get_by_label("visitor is part of the key").check()
+    page.get_by_role("button", name="Find the columns").click()
+    page.get_by_label("Type of ms").wait_for()
+    page.get_by_text("_meta").first.wait_for()
+    page.get_by_role("textbox", name="Name", exact=True).fill("clicks")
+    page.get_by_text("KAFKA_TOPIC").wait_for()
+    look.sound()
+    statement = page.locator("pre[aria-label=Statement]").inner_text()
+    definition = made(look)
+    assert definition["columns"] == {"visitor": "string", "page": "string", "ms": "double"}
+    assert (definition["key"], definition["connector"]["value"]["format"]) == (["visitor"], "json")
+    (result,) = harbour.http.post("/v1/statements", params={"validate": True}, json={"sql": statement}).json()["results"]
+    assert result["definition"] == definition
+    page.get_by_role("button", name="Make the stream").click()
+    page.get_by_text(f"Its records are in the topic {topic}").wait_for()
+    assert harbour.get("/v1/streams/clicks")["definition"] == definition
+    assert harbour.http.delete("/v1/streams/clicks").status_code == 204
+    look.sound()
+
+
+def test_change_events_become_a_table_with_their_own_key(look: Look, harbour: Harbour, cluster: Cluster) -> None:
+    topic = cluster.topic()
+    event = {
+        "before": None,
+        "after": {"id": 7, "status": "new"},
+        "source": {"connector": "postgresql", "ts_us": 1_700_000_000_000_000, "lsn": 1, "schema": "public", "table": "orders"},
+        "op": "c",
+    }
+    cluster.send(topic, [Sent(json.dumps(event).encode(), key=b'{"id": 7}')])
+    page = look.at("/new")
+    page.get_by_role("button", name="Table", exact=True).click()
+    choose_kafka(page, cluster, topic)
+    page.get_by_role("combobox", name="Values are written as").select_option("debezium")
+    assert page.get_by_role("combobox", name="Keys are written as").count() == 0, "they are in the events"
+    page.get_by_role("button", name="Find the columns").click()
+    page.get_by_label("Type of status").wait_for()
+    assert page.get_by_label("id is part of the key").is_checked()
+    page.get_by_role("textbox", name="Name", exact=True).fill("orders")
+    page.get_by_text("The service would take it as it is.").wait_for()
+    look.sound()
+    definition = made(look)
+    page.get_by_role("button", name="Make the table").click()
+    page.get_by_role("heading", name="orders").wait_for()
+    assert harbour.get("/v1/tables/orders")["definition"] == definition
+    assert definition["connector"]["value"]["format"] == "debezium"
+    assert harbour.http.delete("/v1/tables/orders").status_code == 204
+
+
+def test_what_a_broker_refuses_stands_at_its_field(look: Look) -> None:
+    look.expects("422", "503")
+    page = look.at("/new")
+    page.get_by_role("group", name="Records come from").get_by_role("button", name="Kafka").click()
+    page.get_by_role("button", name="Column", exact=True).click()
+    page.get_by_label("Name of column 1").fill("page")
+    page.get_by_role("textbox", name="Name", exact=True).fill("clicks")
+    broker = page.locator(".field").filter(has=page.get_by_label("Addresses"))
+    broker.get_by_text("Where is the broker?").wait_for()
+    page.get_by_role("textbox", name="Topic").fill("clicks")
+    page.get_by_role("textbox", name="Addresses").fill("localhost")
+    broker.get_by_text("write host:port").wait_for()
+    page.get_by_role("textbox", name="Addresses").fill("127.0.0.1:1")
+    broker.get_by_text("no broker can be reached").wait_for()
+    assert page.get_by_role("textbox", name="Addresses").get_attribute("aria-invalid") == "true"
+    assert page.get_by_role("button", name="Make the stream").is_disabled()
+    look.sound()
+
+
+def test_a_directory_outside_of_the_root_is_refused_at_its_field(look: Look) -> None:
+    look.expects("422")
+    page = look.at("/new")
+    page.get_by_role("group", name="Records come from").get_by_role("button", name="Files").click()
+    page.get_by_role("textbox", name="Directory").fill("/etc")
+    page.get_by_role("button", name="Find the columns").click()
+    page.locator(".field .fault", has_text="SLACKWATER_FILES_ROOT").wait_for()
+    look.sound()
+
+
 def test_results_by_window_are_made_as_they_are_shown(look: Look, harbour: Harbour) -> None:
     page = look.at("/new?what=query")
     page.get_by_role("combobox", name="From").select_option("departures")
@@ -119,6 +222,20 @@ def test_results_by_window_are_made_as_they_are_shown(look: Look, harbour: Harbo
         assert stored[part] == wanted[part]
     assert stored["window"]["size"] == "1h"
     assert harbour.http.delete("/v1/queries/departures_by_origin").status_code == 204
+
+
+def test_a_query_begins_where_it_is_told(look: Look) -> None:
+    page = look.at("/new?what=query")
+    page.get_by_role("combobox", name="From").select_option("departures")
+    page.get_by_role("combobox", name="Begins with").select_option("at")
+    moment = page.get_by_role("textbox", name="Event time (UTC)")
+    moment.fill("noon")
+    page.locator(".field .fault").wait_for()
+    assert moment.get_attribute("aria-invalid") == "true"
+    moment.fill("2013-01-01T12:00:00Z")
+    page.get_by_text("The service would take it").wait_for()
+    assert made(look)["start"] == {"at": "2013-01-01T12:00:00Z"}
+    look.sound()
 
 
 def test_a_wrong_expression_is_marked_at_its_field(look: Look) -> None:

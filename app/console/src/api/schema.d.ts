@@ -49,7 +49,7 @@ export interface paths {
          *     bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
          *     The answer spells out every default. An equal definition changes nothing, so this can be repeated. `"columns": "infer"` takes columns, and
          *     the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
-         *     and shown; `warnings` names fields that are no columns.
+         *     and shown; `warnings` names fields that are no columns. With `validate=true` all is judged and answered, and nothing is stored.
          */
         put: operations["put_stream"];
         post?: never;
@@ -103,7 +103,8 @@ export interface paths {
          *
          *     With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
          *     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-         *     What columns may become while there are records is as of streams, and so is `"columns": "infer"`. The answer spells out every default.
+         *     What columns may become while there are records is as of streams, and so are `"columns": "infer"` and `validate=true`. The answer spells
+         *     out every default.
          */
         put: operations["put_table"];
         post?: never;
@@ -3634,6 +3635,11 @@ export interface components {
              * @description The relation that it writes; null for one that writes none of its own.
              */
             writes: string | null;
+            /**
+             * Fork Of
+             * @description The query that it is a fork of, by its present name; null: it is none, or that is gone.
+             */
+            fork_of: string | null;
             /** @description How its results are delivered elsewhere; null: they are not. */
             delivery: components["schemas"]["OverviewDelivery"] | null;
         };
@@ -4161,6 +4167,12 @@ export interface components {
              * @description What may surprise of this definition; empty where nothing does.
              */
             warnings: components["schemas"]["WarningItem"][];
+            /**
+             * Sql
+             * @description The statement that means the same.
+             * @example CREATE STREAM "DEPARTURES" (…) WITH (…)
+             */
+            sql: string;
         };
         /**
          * Reject
@@ -7988,7 +8000,10 @@ export interface operations {
     };
     put_stream: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only say what it would do: nothing stays. What lies outside (brokers, directories) is asked, as it would be. */
+                validate?: boolean;
+            };
             header?: {
                 /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
                 "If-Match"?: string | null;
@@ -8076,7 +8091,8 @@ export interface operations {
                      *       "version": 1,
                      *       "created_at": "2025-11-21T08:00:00Z",
                      *       "updated_at": "2025-11-21T08:00:00Z",
-                     *       "warnings": []
+                     *       "warnings": [],
+                     *       "sql": "CREATE STREAM \"DEPARTURES\" (…) WITH (KAFKA_TOPIC = '…', FORMAT = 'JSON', PARTITIONS = 4, MAX_FUTURE_SKEW = '1 DAYS')"
                      *     }
                      */
                     "application/json": components["schemas"]["RegisteredAnswer"];
@@ -8153,7 +8169,8 @@ export interface operations {
                      *       "version": 1,
                      *       "created_at": "2025-11-21T08:00:00Z",
                      *       "updated_at": "2025-11-21T08:00:00Z",
-                     *       "warnings": []
+                     *       "warnings": [],
+                     *       "sql": "CREATE STREAM \"DEPARTURES\" (…) WITH (KAFKA_TOPIC = '…', FORMAT = 'JSON', PARTITIONS = 4, MAX_FUTURE_SKEW = '1 DAYS')"
                      *     }
                      */
                     "application/json": components["schemas"]["RegisteredAnswer"];
@@ -9102,7 +9119,10 @@ export interface operations {
     };
     put_table: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only say what it would do: nothing stays. What lies outside (brokers, directories) is asked, as it would be. */
+                validate?: boolean;
+            };
             header?: {
                 /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
                 "If-Match"?: string | null;
@@ -9193,7 +9213,8 @@ export interface operations {
                      *       "version": 1,
                      *       "created_at": "2025-11-21T08:00:00Z",
                      *       "updated_at": "2025-11-21T08:00:00Z",
-                     *       "warnings": []
+                     *       "warnings": [],
+                     *       "sql": "CREATE TABLE \"WEATHER\" (…) WITH (KAFKA_TOPIC = '…', FORMAT = 'JSON', PARTITIONS = 4, MAX_FUTURE_SKEW = '1 DAYS')"
                      *     }
                      */
                     "application/json": components["schemas"]["RegisteredAnswer"];
@@ -9273,7 +9294,8 @@ export interface operations {
                      *       "version": 1,
                      *       "created_at": "2025-11-21T08:00:00Z",
                      *       "updated_at": "2025-11-21T08:00:00Z",
-                     *       "warnings": []
+                     *       "warnings": [],
+                     *       "sql": "CREATE TABLE \"WEATHER\" (…) WITH (KAFKA_TOPIC = '…', FORMAT = 'JSON', PARTITIONS = 4, MAX_FUTURE_SKEW = '1 DAYS')"
                      *     }
                      */
                     "application/json": components["schemas"]["RegisteredAnswer"];
@@ -16323,7 +16345,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "writes": "delays_by_airport",
-                     *           "delivery": null
+                     *           "delivery": null,
+                     *           "fork_of": null
                      *         }
                      *       ],
                      *       "relations": [

@@ -41,3 +41,4 @@ export type ConnectionAnswer = Schemas["ConnectionAnswer"];
 export type CheckAnswer = Schemas["CheckAnswer"];
 export type ApiKeyAnswer = Schemas["ApiKeyAnswer"];
 export type AuditEntry = Schemas["AuditEntry"];
+export type RegisteredAnswer = Schemas["RegisteredAnswer"];

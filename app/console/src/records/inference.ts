@@ -55,8 +55,8 @@ function textType(values: string[]): string {
 function structType(values: Rec[]): string {
   const names = [...new Set(values.flatMap((value) => Object.keys(value)))];
   if (names.length === 0) return "map<string,string>";
-  const fields = names.map((name) => `${name}: ${typeOf(values.map((value) => value[name]).filter(isThere))}`);
-  return `struct<${fields.join(", ")}>`;
+  const fields = names.map((name) => `${name}:${typeOf(values.map((value) => value[name]).filter(isThere))}`);
+  return `struct<${fields.join(",")}>`;
 }
 
 /** The column that most likely says when: a timestamp, or a number that looks like milliseconds or seconds since 1970. */

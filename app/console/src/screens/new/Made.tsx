@@ -1,12 +1,12 @@
 /** What a form makes, as SQL and as JSON: either can be sent, and means the same. */
 import { useState } from "preact/hooks";
 import { CopyButton, Panel } from "~/components/basics";
-import { brokenSql, Code } from "~/components/Code";
+import { Code } from "~/components/Code";
 import { Segments } from "~/components/Tabs";
 
-export function Made({ sql, json, request }: { sql: string | null; json: unknown; request: string }) {
+export function Made({ sql, json, request, isStale }: { sql: string | null; json: unknown; request: string; isStale?: boolean }) {
   const [form, setForm] = useState<"sql" | "json">("sql");
-  const text = form === "sql" ? (sql === null ? "-- The statement appears when nothing is missing." : brokenSql(sql)) : JSON.stringify(json, null, 2);
+  const text = form === "sql" ? (sql === null ? "-- The statement appears when nothing is missing." : sql) : JSON.stringify(json, null, 2);
   return (
     <Panel
       id="made"
@@ -27,7 +27,9 @@ export function Made({ sql, json, request }: { sql: string | null; json: unknown
         </>
       }
     >
-      <Code language={form} label={form === "sql" ? "Statement" : "Definition"} text={text} />
+      <div class={isStale ? "new-stale" : undefined} aria-busy={isStale ? "true" : undefined}>
+        <Code language={form} label={form === "sql" ? "Statement" : "Definition"} text={text} />
+      </div>
     </Panel>
   );
 }

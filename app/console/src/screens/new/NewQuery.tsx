@@ -11,6 +11,7 @@ import { refreshOverview } from "~/overview";
 import { navigate, pathOf, place, setQuery } from "~/router";
 import { screenFor } from "~/screens/registry";
 import { Choose, Field, Findings, Text } from "./fields";
+import { brokenSql } from "~/components/Code";
 import { Made } from "./Made";
 import { definitionOf, EMPTY_QUERY, problemsAt, suggestedName, suggestedOn, type QueryDraft, type Shape } from "./query";
 
@@ -102,6 +103,24 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
             </Field>
           </div>
           {from !== undefined && <Columns relation={from} />}
+          <div class="new-fields new-start">
+            <Field label="Begins with" problems={draft.start === "at" ? [] : at("/start")}>
+              <Choose
+                value={draft.start}
+                options={[
+                  ["earliest", "the oldest record that there is"],
+                  ["latest", "what comes from now on"],
+                  ["at", "an event time"],
+                ]}
+                onChange={(start) => set({ start })}
+              />
+            </Field>
+            {draft.start === "at" && (
+              <Field label="Event time (UTC)" problems={at("/start")}>
+                <Text value={draft.startAt} placeholder="2013-01-01T12:00:00Z" invalid={at("/start").length > 0} onChange={(startAt) => set({ startAt })} />
+              </Field>
+            )}
+          </div>
         </Panel>
         {draft.shape === "join" && (
           <Panel id="join" title="The table beside it">
@@ -200,7 +219,7 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
         </Panel>
       </div>
       <div class="stack new-made">
-        <Made sql={open === null ? (checked?.sql ?? null) : null} json={definition} request="POST /v1/queries" />
+        <Made sql={open === null && checked?.sql ? brokenSql(checked.sql) : null} json={definition} request="POST /v1/queries" />
         {failure !== null && <ErrorPanel error={failure} />}
         {open !== null && (
           <Note>

@@ -1,43 +1,38 @@
-/** A source: where records come from. A sample suggests its columns; the service says what it would make of them. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+/** A source: where records come from. A sample, or what its topic or directory holds, suggests its columns; the service says what it would make of them. */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, ApiError, isAborted } from "~/api/client";
-import type { ProblemItem, Relation, StatementResult, Warning } from "~/api/types";
-import { Button, Empty, Note, Panel } from "~/components/basics";
+import type { ProblemItem, Relation, Warning } from "~/api/types";
+import { Button, Note, Panel } from "~/components/basics";
 import { ErrorPanel } from "~/components/ErrorPanel";
-import { Icon } from "~/components/icons";
 import { Segments } from "~/components/Tabs";
 import { notify } from "~/components/toasts";
 import { plural } from "~/format";
 import { refreshOverview } from "~/overview";
 import { append } from "~/records/appending";
-import { textOf } from "~/records/cells";
 import { suggestColumns, suggestEventTime, suggestKey } from "~/records/inference";
 import { readSample } from "~/records/sample";
 import { SampleInput } from "~/records/SampleInput";
 import { navigate, pathOf } from "~/router";
-import { check } from "../sql/running";
-import { Choose, Field, Findings, Text } from "./fields";
+import { ConnectorFields } from "./ConnectorFields";
+import { Choose, Field, Findings, LongText, Text } from "./fields";
+import { findColumns, problemsOf, useJudged } from "./judging";
 import { Made } from "./Made";
-import { definitionOf, EMPTY_SOURCE, statementOf, type ColumnDraft, type SourceDraft } from "./source";
-
-const REST_MS = 350;
-const TYPES = ["string", "int", "bigint", "double", "boolean", "timestamp", "date", "time", "decimal(18,2)", "bytes", "array<string>", "map<string,string>"];
-
-interface Checked {
-  problems: ProblemItem[];
-  warnings: Warning[];
-  definition: unknown;
-}
+import { problemsAt } from "./query";
+import { brokenSource, CHANGES, definitionOf, EMPTY_SOURCE, holdsChanges, isReachable, openParts, type ConnectorDraft, type SourceDraft } from "./source";
+import { SourceColumns } from "./SourceColumns";
 
 export function NewSource({ relations }: { relations: readonly Relation[] }) {
   const [draft, setDraft] = useState<SourceDraft>(EMPTY_SOURCE);
   const [text, setText] = useState("");
   const [isFirstSent, setFirstSent] = useState(true);
+  const [refused, setRefused] = useState<{ of: SourceDraft; problems: ProblemItem[] } | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isMaking, setMaking] = useState(false);
+  const finding = useFinding(draft, setDraft);
   const sample = useMemo(() => readSample(text), [text]);
   const suggested = useMemo(() => suggestColumns(sample), [sample]);
   const set = (change: Partial<SourceDraft>): void => setDraft((before) => ({ ...before, ...change }));
+  const setConnector = (change: Partial<ConnectorDraft>): void => setDraft((before) => ({ ...before, connector: { ...before.connector, ...change } }));
 
   useEffect(() => {
     if (suggested.length === 0) return;
@@ -48,13 +43,17 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
     });
   }, [suggested]);
 
-  const statement = useMemo(() => statementOf(draft), [draft]);
-  const open = openParts(draft, relations);
-  const { checked, isChecking } = useChecked(open.length === 0 ? statement : null);
-  const problems = open.length > 0 ? open : (checked?.problems ?? []);
-  const isReady = open.length === 0 && checked !== null && checked.problems.length === 0 && !isChecking;
+  const isLog = draft.connector.type === "log";
+  const taken = useMemo(() => relations.map((each) => each.name), [relations]);
+  const open = openParts(draft, taken);
+  const { judged, isJudging } = useJudged(open.length === 0 ? draft : null);
+  const told = [...(finding.problems ?? []), ...(refused?.of === draft ? refused.problems : [])];
+  const problems = told.length > 0 ? told : open.length > 0 ? open : (judged?.problems ?? []);
+  const isReady = open.length === 0 && judged !== null && judged.problems.length === 0 && !isJudging;
   const isBegun = draft.name !== "" || draft.columns.length > 0;
   const time = draft.columns.find((column) => column.name === draft.eventTime);
+  const at = (...pointers: string[]): ProblemItem[] => problemsAt(problems, ...pointers);
+  const warnings: Warning[] = open.length > 0 ? finding.warnings : merged(finding.warnings, judged?.warnings ?? []);
 
   const make = async (): Promise<void> => {
     setMaking(true);
@@ -63,27 +62,30 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
       const path = draft.kind === "stream" ? ("/v1/streams/{name}" as const) : ("/v1/tables/{name}" as const);
       await api.put(path, { path: { name: draft.name }, body: definitionOf(draft), headers: { "if-none-match": "*" } });
       refreshOverview();
-      if (isFirstSent && sample.records.length > 0) {
+      if (isLog && isFirstSent && sample.records.length > 0) {
         const types = Object.fromEntries(draft.columns.map((column) => [column.name, column.type]));
         const sent = await append(draft.kind, draft.name, readSample(text, types).records, new AbortController().signal, () => undefined);
         notify(`${draft.name} is registered, with ${plural(sent.appended, "record")}`, sent.rejected > 0 ? "warn" : "good", sent.rejected > 0 ? `${plural(sent.rejected, "record")} refused: see Rejects` : undefined);
       } else notify(`${draft.name} is registered`);
       navigate(pathOf(`/${draft.kind}s/:name`, { name: draft.name }));
     } catch (failure) {
-      setError(failure as Error);
+      if (failure instanceof ApiError && failure.status === 422) setRefused({ of: draft, problems: problemsOf(failure, draft) });
+      else setError(failure as Error);
       setMaking(false);
     }
+  };
+
+  const chooseKind = (kind: "stream" | "table"): void => {
+    const { value } = draft.connector;
+    set({ kind, ...(kind === "stream" && value.format === CHANGES ? { connector: { ...draft.connector, value: { ...value, format: "json" } } } : {}) });
   };
 
   return (
     <div class="new-screen">
       <div class="stack">
-        <Panel id="sample" title="Begin with a sample" hint="Columns, key and event time are suggested from it. Or add columns by hand below.">
-          <SampleInput label="Sample of records" text={text} sample={sample} onText={setText} mostBytes={4 * 1024 * 1024} />
-        </Panel>
         <Panel id="what" title="What it is">
           <div class="new-fields">
-            <div class="field wide">
+            <div class="field">
               <span>Kind</span>
               <div>
                 <Segments
@@ -93,19 +95,53 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
                     ["stream", "Stream"],
                     ["table", "Table"],
                   ]}
-                  onChange={(kind) => set({ kind })}
+                  onChange={chooseKind}
                 />
               </div>
               <span class="new-hint">{draft.kind === "stream" ? "Records are appended and stay as they are." : "Records upsert and delete rows by key."}</span>
             </div>
-            <Field label="Name" hint="Lower case letters, digits and _" problems={isBegun ? problemsOf(problems, "/name") : []}>
-              <Text value={draft.name} placeholder="departures" invalid={draft.name !== "" && problemsOf(problems, "/name").length > 0} onChange={(name) => set({ name: name.toLowerCase().replace(/[\s-]+/g, "_") })} />
+            <div class="field">
+              <span>Records come from</span>
+              <div>
+                <Segments
+                  label="Records come from"
+                  value={draft.connector.type}
+                  options={[
+                    ["log", "HTTP"],
+                    ["kafka", "Kafka"],
+                    ["files", "Files"],
+                  ]}
+                  onChange={(type) => setConnector({ type })}
+                />
+              </div>
+              <span class="new-hint">{ORIGINS[draft.connector.type]}</span>
+            </div>
+            <Field label="Name" hint="Lower case letters, digits and _" problems={isBegun ? at("/name") : []}>
+              <Text value={draft.name} placeholder="departures" invalid={draft.name !== "" && at("/name").length > 0} onChange={(name) => set({ name: name.toLowerCase().replace(/[\s-]+/g, "_") })} />
             </Field>
-            <Field label="Event time" hint="When it happened. Windows and joins go by it." problems={problemsOf(problems, "/event_time")}>
-              <Choose value={draft.eventTime ?? ""} options={[["", "the time of arrival"], ...draft.columns.filter((column) => canBeTime(column.type)).map((column) => [column.name, column.name] as const)]} onChange={(name) => set({ eventTime: name === "" ? null : name })} />
+          </div>
+        </Panel>
+        {isLog ? (
+          <Panel id="sample" title="Begin with a sample" hint="Columns, key and event time are suggested from it. Or add columns by hand below.">
+            <SampleInput label="Sample of records" text={text} sample={sample} onText={setText} mostBytes={4 * 1024 * 1024} />
+          </Panel>
+        ) : (
+          <ConnectorFields draft={draft.connector} kind={draft.kind} problems={isBegun || told.length > 0 ? problems : []} onFind={isReachable(draft.connector) ? finding.find : null} isFinding={finding.isFinding} set={setConnector} />
+        )}
+        <SourceColumns
+          columns={draft.columns}
+          from={draft.connector.type}
+          examples={isLog ? Object.fromEntries(suggested.map((each) => [each.name, each.example])) : {}}
+          problems={draft.columns.length === 0 && told.length === 0 ? [] : at("/columns", "/key")}
+          onChange={(columns) => set({ columns, eventTime: columns.some((column) => column.name === draft.eventTime) ? draft.eventTime : null })}
+        />
+        <Panel id="time" title="Time and history">
+          <div class="new-fields">
+            <Field label="Event time" hint="When it happened. Windows and joins go by it." problems={at("/event_time")}>
+              <Choose value={draft.eventTime ?? ""} options={[["", ownTime(draft)], ...draft.columns.filter((column) => canBeTime(column.type)).map((column) => [column.name, column.name] as const)]} onChange={(name) => set({ eventTime: name === "" ? null : name })} />
             </Field>
             {time?.type === "bigint" && (
-              <Field label="It counts">
+              <Field label="It counts" problems={at("/event_time_unit")}>
                 <Choose
                   value={draft.eventTimeUnit}
                   options={[
@@ -119,14 +155,14 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
               </Field>
             )}
             {time?.type === "string" && (
-              <Field label="It is written as" hint="Empty: RFC 3339. Else such as %Y-%m-%d %H:%M:%S">
+              <Field label="It is written as" hint="Empty: RFC 3339. Else such as %Y-%m-%d %H:%M:%S" problems={at("/event_time_format")}>
                 <Text value={draft.eventTimeFormat} placeholder="%Y-%m-%d %H:%M:%S" mono onChange={(eventTimeFormat) => set({ eventTimeFormat })} />
               </Field>
             )}
             {draft.kind === "table" && (
               <>
-                <Field label="Keeps versions for" hint="Such as 2d: joins and reads find the row of a time. Empty: the latest row alone.">
-                  <Text value={draft.historyRetention} placeholder="2d" onChange={(historyRetention) => set({ historyRetention })} />
+                <Field label="Keeps versions for" hint="Such as 2d: joins and reads find the row of a time. Empty: the latest row alone." problems={at("/versioned")}>
+                  <Text value={draft.historyRetention} placeholder="2d" invalid={at("/versioned").length > 0} onChange={(historyRetention) => set({ historyRetention })} />
                 </Field>
                 <label class="row new-check">
                   <input type="checkbox" checked={draft.materialize} onChange={(event) => set({ materialize: event.currentTarget.checked })} />
@@ -136,39 +172,18 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
             )}
           </div>
         </Panel>
-        <Columns draft={draft} examples={Object.fromEntries(suggested.map((each) => [each.name, each.example]))} problems={problemsOf(problems, "/columns", "/key")} onChange={(columns) => set({ columns, eventTime: columns.some((column) => column.name === draft.eventTime) ? draft.eventTime : null })} />
-        <details class="panel new-more">
-          <summary>Log and refused records</summary>
-          <div class="new-fields body">
-            <Field label="Partitions" hint="Records of a key share one. It cannot be changed later.">
-              <input class="input" type="number" min={1} max={64} value={draft.partitions} onInput={(event) => set({ partitions: Math.max(1, Number(event.currentTarget.value) || 1) })} />
-            </Field>
-            <Field label="Keeps records for" hint="Such as 30d. Empty: for ever.">
-              <Text value={draft.retention} placeholder="for ever" onChange={(retention) => set({ retention })} />
-            </Field>
-            <Field label="A record that cannot be read">
-              <Choose
-                value={draft.onBadRecord}
-                options={[
-                  ["reject", "is kept aside with its reason"],
-                  ["stop", "stops the queries that read it"],
-                ]}
-                onChange={(onBadRecord) => set({ onBadRecord })}
-              />
-            </Field>
-          </div>
-        </details>
+        <More draft={draft} at={at} set={set} setConnector={setConnector} />
       </div>
       <div class="stack new-made">
-        <Made sql={open.length === 0 ? statement : null} json={checked?.definition ?? definitionOf(draft)} request={`PUT /v1/${draft.kind}s/${draft.name || "…"}`} />
-        {draft.columns.length > 0 && <Findings problems={problems} warnings={checked?.warnings ?? []} />}
-        {isReady && checked.warnings.length === 0 && (
+        <Made sql={open.length === 0 && judged?.sql ? brokenSource(judged.sql) : null} json={(open.length === 0 ? judged?.definition : null) ?? definitionOf(draft)} request={`PUT /v1/${draft.kind}s/${draft.name || "…"}`} isStale={isJudging} />
+        {(draft.columns.length > 0 || told.length > 0) && <Findings problems={problems} warnings={warnings} />}
+        {isReady && warnings.length === 0 && (
           <Note tone="good">
             <span>The service would take it as it is.</span>
           </Note>
         )}
         {error !== null && <ErrorPanel error={error} />}
-        {sample.records.length > 0 && (
+        {isLog && sample.records.length > 0 && (
           <label class="row">
             <input type="checkbox" checked={isFirstSent} onChange={(event) => setFirstSent(event.currentTarget.checked)} />
             <span>Also append the {plural(sample.records.length, "record")} of the sample</span>
@@ -176,131 +191,123 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
         )}
         <div>
           <Button kind="primary" disabled={!isReady || isMaking} onClick={() => void make()}>
-            {isMaking ? "Making it …" : `Make the ${draft.kind}`}
+            {isMaking ? "Making it …" : isJudging ? "The service looks at it …" : `Make the ${draft.kind}`}
           </Button>
         </div>
+        {isLog && draft.kind === "table" && draft.name !== "" && (
+          <p class="small muted">
+            Changes of a database come to it by Debezium Server: <code>/v1/tables/{draft.name}/records?format=debezium</code> is its address. <a href="/guide/guides/change-data/">How</a>
+          </p>
+        )}
       </div>
     </div>
   );
 }
 
-function Columns({ draft, examples, problems, onChange }: { draft: SourceDraft; examples: Record<string, unknown>; problems: ProblemItem[]; onChange: (columns: ColumnDraft[]) => void }) {
-  const change = (at: number, part: Partial<ColumnDraft>): void => onChange(draft.columns.map((column, place) => (place === at ? { ...column, ...part } : column)));
+const ORIGINS = {
+  log: "They are sent to the service and kept in its log.",
+  kafka: "A topic has them; positions are its offsets.",
+  files: "Files of a directory, as they appear.",
+};
+
+function More({ draft, at, set, setConnector }: { draft: SourceDraft; at: (...pointers: string[]) => ProblemItem[]; set: (change: Partial<SourceDraft>) => void; setConnector: (change: Partial<ConnectorDraft>) => void }) {
+  const { connector } = draft;
+  const isWrong = at("/connector/where", "/connector/feed", "/connector/retention", "/connector/partitions", "/connector/further").length > 0;
   return (
-    <Panel
-      flush
-      id="columns"
-      title="Columns"
-      hint={draft.columns.length === 0 ? undefined : plural(draft.columns.length, "column")}
-      actions={
-        <Button small icon="add" onClick={() => onChange([...draft.columns, { name: "", type: "string", isKey: false }])}>
-          Column
-        </Button>
-      }
-    >
-      {draft.columns.length === 0 ? (
-        <Empty title="No columns yet">
-          <p>Paste some records above, or add columns one by one.</p>
-        </Empty>
-      ) : (
-        <div class="body scroll-x">
-          <table class="plain new-columns">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Type</th>
-                <th>Key</th>
-                <th>In the sample</th>
-                <th>
-                  <span class="unseen">Take away</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {draft.columns.map((column, at) => (
-                <tr key={at}>
-                  <td>
-                    <input class="input" aria-label={`Name of column ${at + 1}`} value={column.name} spellcheck={false} onInput={(event) => change(at, { name: event.currentTarget.value })} />
-                  </td>
-                  <td>
-                    <input class="input mono" aria-label={`Type of ${column.name || `column ${at + 1}`}`} list="column-types" value={column.type} spellcheck={false} onInput={(event) => change(at, { type: event.currentTarget.value })} />
-                  </td>
-                  <td>
-                    <input type="checkbox" aria-label={`${column.name || `Column ${at + 1}`} is part of the key`} checked={column.isKey} onChange={(event) => change(at, { isKey: event.currentTarget.checked })} />
-                  </td>
-                  <td class="muted ellipsis new-example">{column.name in examples ? textOf(examples[column.name]) : ""}</td>
-                  <td>
-                    <button type="button" class="button quiet small icon" aria-label={`Take ${column.name || `column ${at + 1}`} away`} onClick={() => onChange(draft.columns.filter((_, place) => place !== at))}>
-                      <Icon name="close" size={14} />
-                    </button>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-          <datalist id="column-types">
-            {TYPES.map((type) => (
-              <option key={type} value={type} />
-            ))}
-          </datalist>
-          {problems.map((problem) => (
-            <p key={problem.detail} class="late small">
-              {problem.detail}
-            </p>
-          ))}
-        </div>
-      )}
-    </Panel>
+    <details class="panel new-more" open={isWrong || undefined}>
+      <summary>More settings, and refused records</summary>
+      <div class="new-fields body">
+        {connector.type === "log" && (
+          <>
+            <Field label="Partitions" hint="Records of a key share one. It cannot be changed later." problems={at("/connector/partitions")}>
+              <input class="input" type="number" min={1} max={256} value={connector.partitions} onInput={(event) => setConnector({ partitions: Math.max(1, Number(event.currentTarget.value) || 1) })} />
+            </Field>
+            <Field label="Keeps records for" hint="Such as 30d. Empty: for ever." problems={at("/connector/retention")}>
+              <Text value={connector.retention} placeholder="for ever" invalid={at("/connector/retention").length > 0} onChange={(retention) => setConnector({ retention })} />
+            </Field>
+            <Field label="Feed" hint="Sources of one feed share its order. Empty: one of its own." problems={at("/connector/feed")}>
+              <Text value={connector.feed} placeholder="its own" invalid={at("/connector/feed").length > 0} onChange={(feed) => setConnector({ feed })} />
+            </Field>
+          </>
+        )}
+        {connector.type === "kafka" && (
+          <Field label="Records removed before they were read" hint="By the broker's retention">
+            <Choose
+              value={connector.onLost}
+              options={[
+                ["stop", "stop the query, with the reason"],
+                ["skip", "are counted; it goes on"],
+              ]}
+              onChange={(onLost) => setConnector({ onLost })}
+            />
+          </Field>
+        )}
+        <Field label="Takes records where" hint="A condition, such as kind = 'bid'. Empty: all." problems={at("/connector/where")}>
+          <Text value={connector.where} mono placeholder="all records" invalid={at("/connector/where").length > 0} onChange={(where) => setConnector({ where })} />
+        </Field>
+        <Field label="A record that cannot be read">
+          <Choose
+            value={draft.onBadRecord}
+            options={[
+              ["reject", "is kept aside with its reason"],
+              ["stop", "stops the queries that read it"],
+            ]}
+            onChange={(onBadRecord) => set({ onBadRecord })}
+          />
+        </Field>
+        {connector.type === "kafka" && (
+          <Field label="Further settings of the connector, as JSON" class="wide" hint={<>Whatever has no field here: see <a href="/guide/reference/definitions/">the reference</a>.</>} problems={at("/connector/further", "/connector/record_columns")}>
+            <LongText value={connector.further} placeholder='{"record_columns": {"trace": "header:traceparent"}}' invalid={at("/connector/further").length > 0} onChange={(further) => setConnector({ further })} />
+          </Field>
+        )}
+      </div>
+    </details>
   );
 }
 
-/** What the form itself knows to be missing: the service is not asked before. */
-function openParts(draft: SourceDraft, relations: readonly Relation[]): ProblemItem[] {
-  const found: [string, string][] = [];
-  if (draft.name === "") found.push(["/name", "Give it a name."]);
-  else if (!/^[a-z][a-z0-9_]{0,62}$/.test(draft.name)) found.push(["/name", "A name has lower case letters, digits and _, and begins with a letter."]);
-  else if (relations.some((each) => each.name === draft.name)) found.push(["/name", `There is a stream or table ${draft.name} already.`]);
-  if (draft.columns.length === 0) found.push(["/columns", "It needs a column at least."]);
-  if (draft.columns.some((column) => column.name.trim() === "")) found.push(["/columns", "A column has no name."]);
-  if (draft.kind === "table" && !draft.columns.some((column) => column.isKey)) found.push(["/key", "A table needs a key: which columns tell its rows apart?"]);
-  return found.map(([pointer, detail]) => ({ pointer, detail, code: "missing" as ProblemItem["code"] }));
+/** Finding columns: what is asked is forgotten where the form names something else meanwhile. */
+function useFinding(draft: SourceDraft, setDraft: (change: (before: SourceDraft) => SourceDraft) => void) {
+  const [isFinding, setFinding] = useState(false);
+  const [found, setFound] = useState<{ of: ConnectorDraft; problems: ProblemItem[] | null; warnings: Warning[] } | null>(null);
+  const asking = useRef<AbortController | null>(null);
+  useEffect(() => () => asking.current?.abort(), [draft.connector, draft.kind]);
+  const find = (): void => {
+    const asked = new AbortController();
+    asking.current = asked;
+    setFinding(true);
+    findColumns(draft, asked.signal)
+      .then((answer) => {
+        setFound({ of: draft.connector, problems: null, warnings: answer.warnings.filter((warning) => warning.pointer === "/columns") });
+        setDraft((before) => ({
+          ...before,
+          columns: Object.entries(answer.columns).map(([name, type]) => ({ name, type, isKey: answer.key.includes(name) })),
+          eventTime: before.eventTime !== null && before.eventTime in answer.columns ? before.eventTime : null,
+        }));
+      })
+      .catch((failure: unknown) => {
+        if (isAborted(failure)) return;
+        const problems = failure instanceof ApiError ? problemsOf(failure, draft) : [{ pointer: "", code: "failed" as ProblemItem["code"], detail: (failure as Error).message }];
+        setFound({ of: draft.connector, problems, warnings: [] });
+      })
+      .finally(() => setFinding(false));
+  };
+  const isOfThis = found !== null && found.of === draft.connector;
+  // Where columns are declared meanwhile, what could not be found is no longer missing.
+  const isPast = isOfThis && found.problems !== null && draft.columns.length > 0 && !found.problems.some((problem) => problem.pointer.startsWith("/connector"));
+  return { find, isFinding, problems: isOfThis && !isPast ? found.problems : null, warnings: isOfThis ? found.warnings : [] };
 }
 
-function problemsOf(problems: readonly ProblemItem[], ...pointers: string[]): ProblemItem[] {
-  return problems.filter((problem) => pointers.includes(problem.pointer));
+function merged(first: readonly Warning[], second: readonly Warning[]): Warning[] {
+  const seen = new Set(second.map((each) => each.detail));
+  return [...first.filter((each) => !seen.has(each.detail)), ...second];
+}
+
+/** Which time records have where no column is named. */
+function ownTime(draft: SourceDraft): string {
+  if (holdsChanges(draft)) return "when the change was committed";
+  return draft.connector.type === "kafka" ? "the record's timestamp" : "the time of arrival";
 }
 
 function canBeTime(type: string): boolean {
   return ["timestamp", "bigint", "int", "string"].includes(type);
-}
-
-/** Ask the service what a statement would do, once typing has rested. */
-function useChecked(statement: string | null): { checked: Checked | null; isChecking: boolean } {
-  const [checked, setChecked] = useState<(Checked & { of: string }) | null>(null);
-  useEffect(() => {
-    if (statement === null) return undefined;
-    const asking = new AbortController();
-    const timer = setTimeout(() => {
-      check(statement, asking.signal)
-        .then((results) => {
-          const result: StatementResult | undefined = results[0];
-          setChecked({ of: statement, problems: [], warnings: result?.warnings ?? [], definition: result?.definition ?? null });
-        })
-        .catch((error: unknown) => {
-          if (isAborted(error) || !(error instanceof ApiError)) return;
-          const faults = error.problem.errors.length > 0 ? error.problem.errors : [{ pointer: "", code: error.problem.code, detail: error.problem.detail }];
-          setChecked({
-            of: statement,
-            problems: faults.map((fault) => ({ pointer: "", code: fault.code as ProblemItem["code"], detail: fault.detail.replace(/^line \d+, column \d+: /, "") })),
-            warnings: [],
-            definition: null,
-          });
-        });
-    }, REST_MS);
-    return () => {
-      clearTimeout(timer);
-      asking.abort();
-    };
-  }, [statement]);
-  return { checked, isChecking: statement !== null && checked?.of !== statement };
 }

@@ -27,6 +27,10 @@ export function Text({ value, onChange, placeholder, invalid, mono, list }: { va
   );
 }
 
+export function LongText({ label, value, onChange, placeholder, invalid }: { label?: string; value: string; onChange: (value: string) => void; placeholder?: string; invalid?: boolean }) {
+  return <textarea class="input mono" rows={4} aria-label={label} value={value} placeholder={placeholder} aria-invalid={invalid ? "true" : undefined} spellcheck={false} autocomplete="off" onInput={(event) => onChange(event.currentTarget.value)} />;
+}
+
 export function Choose<T extends string>({ value, options, onChange, label }: { value: T; options: readonly (readonly [T, string])[]; onChange: (value: T) => void; label?: string }) {
   return (
     <select class="input" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>

@@ -18,6 +18,9 @@ export interface QueryDraft {
   name: string;
   from: string;
   where: string;
+  /** Where it begins to read: at the oldest record, behind the newest, or at an event time. */
+  start: "earliest" | "latest" | "at";
+  startAt: string;
   join: { table: string; type: "left" | "inner"; on: string; grace: string; late: "join" | "drop" | "divert" };
   /** Columns of the result; empty: all of them. */
   select: ItemDraft[];
@@ -36,6 +39,8 @@ export const EMPTY_QUERY: QueryDraft = {
   name: "",
   from: "",
   where: "",
+  start: "earliest",
+  startAt: "",
   join: { table: "", type: "left", on: "", grace: "1h", late: "join" },
   select: [],
   groupBy: [],
@@ -55,6 +60,7 @@ export function definitionOf(draft: QueryDraft, relations: readonly Relation[]):
     name: draft.name,
     from: { [kind]: draft.from },
     ...(draft.where.trim() === "" ? {} : { where: draft.where.trim() }),
+    ...(draft.start === "earliest" ? {} : { start: draft.start === "latest" ? "latest" : { at: draft.startAt.trim() } }),
     ...(draft.shape === "join"
       ? {
           joins: [

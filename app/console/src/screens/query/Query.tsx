@@ -11,11 +11,12 @@ import { TabPanel, Tabs } from "~/components/Tabs";
 import type { Status } from "~/api/types";
 import { compact, plural, span } from "~/format";
 import { overview, relationOf, useFastOverview } from "~/overview";
-import { Link, place, setQuery } from "~/router";
+import { Link, pathOf, place, setQuery } from "~/router";
 import type { ScreenProps } from "../registry";
 import { Actions } from "./Actions";
 import { Definition } from "./Definition";
 import { Explain } from "./Explain";
+import { familyOf, Forks } from "./Forks";
 import { History } from "./History";
 import { LatenessTab } from "./Lateness";
 import { LateRecords } from "./LateRecords";
@@ -30,6 +31,7 @@ export default function Query({ params }: ScreenProps) {
   const status = useLive((signal) => api.get("/v1/queries/{name}/status", { path: { name }, query: { tasks: true }, signal }), 1_000, [name]);
   const lateness = useLive((signal) => api.get("/v1/queries/{name}/lateness", { path: { name }, signal }), 5_000, [name]);
   const glance = overview.value?.queries.find((query) => query.name === name);
+  const family = familyOf(name);
   const tab = place.value.query.get("tab") ?? "now";
   const late = glance?.late ?? 0;
   const refresh = useMemo(
@@ -90,7 +92,8 @@ export default function Query({ params }: ScreenProps) {
           <Note>
             <span>
               A fork of <QueryLink name={query.fork_of.query} />
-              {query.fork_of.batch_id === null ? ", which had committed nothing yet: it began anew." : `, as of its batch ${query.fork_of.batch_id}.`}
+              {query.fork_of.batch_id === null ? ", which had committed nothing yet: it began anew." : `, as of its batch ${query.fork_of.batch_id}.`}{" "}
+              {family !== null && <Link to={`${pathOf("/queries/:name", { name })}?tab=forks`}>Compare the two</Link>}
             </span>
           </Note>
         )}
@@ -106,6 +109,7 @@ export default function Query({ params }: ScreenProps) {
           { id: "lateness", title: "Lateness" },
           { id: "late", title: "Late records", count: late > 0 ? compact(late) : null },
           { id: "rejects", title: "Rejects" },
+          ...(family === null ? [] : [{ id: "forks", title: family.original === name ? "Forks" : "Compare" }]),
           { id: "history", title: "History" },
           { id: "explain", title: "Explain" },
         ]}
@@ -116,6 +120,7 @@ export default function Query({ params }: ScreenProps) {
         {tab === "lateness" && <LatenessTab query={query} lateness={lateness} onApplied={refresh} />}
         {tab === "late" && <LateRecords name={name} />}
         {tab === "rejects" && <Rejects relations={glance?.reads.map((read) => read.relation) ?? []} />}
+        {tab === "forks" && <Forks name={name} />}
         {tab === "history" && <History name={name} />}
         {tab === "explain" && <Explain query={query} status={now} lateness={lateness.data} />}
       </TabPanel>
