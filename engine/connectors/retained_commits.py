@@ -27,6 +27,7 @@ OF_LAUNCHES: Final = 10
 DENSE, SPARSE, COARSE = 10, 100, 60
 """As old as ``DENSE`` intervals, each is kept; up to ``SPARSE`` one per ten; then one per ``COARSE``, or per 24th of the retention."""
 
+# One from the future was retained before the clock was set back, and says nothing of how long ago that was.
 _RETAIN: Final = """
 WITH kept AS (
     INSERT INTO log.retained_commit (query_id, batch_id, checkpoint_id, is_of_launch, committed_at, position, stream_time_ms, detail,
@@ -40,7 +41,7 @@ WITH kept AS (
     WHERE c.query_id = %(query)s AND c.batch_id IS NOT NULL AND c.cursor IS NOT NULL AND c.layout IS NOT NULL
         AND f.next_sequence IS NOT NULL AND (%(is_of_launch)s OR NOT EXISTS (
             SELECT FROM log.retained_commit r
-            WHERE r.query_id = c.query_id AND r.retained_at > now() - %(every_ms)s * interval '1 millisecond'
+            WHERE r.query_id = c.query_id AND r.retained_at BETWEEN now() - %(every_ms)s * interval '1 millisecond' AND now()
         ))
     ON CONFLICT (query_id, batch_id) DO UPDATE SET is_of_launch = true WHERE excluded.is_of_launch
     RETURNING query_id, batch_id, xmax = 0 AS is_new
