@@ -41,14 +41,14 @@ from engine.connectors.retention import Needed, needed
 from engine.connectors.schemas import Schemas
 from engine.state.directories import is_of_segments
 from engine.state.objects import Objects
-from engine.state.ports import StateStore
+from engine.state.ports import OWNERS, StateStore
 
 FORMAT = 2
 """Before format 2 no backup said where the state is; it is read."""
 
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
-DRAFTS = (".root.json.*", ".database.json.*")
-"""Files that drivers are writing: they may be gone before they are copied."""
+DRAFTS = (".root.json.*", ".database.json.*", OWNERS)
+"""Files that drivers are writing: they may be gone before they are copied. And whose the state is: that of a copy is another database's."""
 
 POLL_S = 0.1
 _LIVE_STATES = ("starting", "running", "stopping")
