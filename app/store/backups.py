@@ -136,7 +136,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     Args:
         dsn: a database in which Slackwater has nothing yet.
         checkpoints_dir: holds no state yet.
-        store: where segments are: there, or elsewhere, where they are already.
+        store: where segments are: there, or elsewhere, where they, or copies of them, are already.
         source: a whole backup.
 
     Raises:
@@ -152,7 +152,8 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
             else "without SLACKWATER_SCHEMA_PREFIX"
         )
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
-    if contents.state_url != _url_of(store):
+    # In another object store it may be a copy, which is looked for: beside its original a service needs one of its own.
+    if bool(contents.state_url) != bool(_url_of(store)):
         named = f"with SLACKWATER_STATE_URL={contents.state_url}" if contents.state_url else "without SLACKWATER_STATE_URL"
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
     tool = _tool(dsn, "pg_restore")

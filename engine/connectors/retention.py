@@ -147,9 +147,7 @@ class Collector:
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self, store: StateStore, root: UUID, retention: Retention, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: StateStore, root: UUID, retention: Retention, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._root, self._retention = store, root, retention
         self._owners = StateOwners(store, clock)
         self._seen: dict[UUID, tuple[int, int | None]] = {}
