@@ -8,7 +8,7 @@ gives up the oldest where their segments are too much: ``engine.connectors.reten
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -169,13 +169,11 @@ def hold_retained(connection: Connection, query_id: UUID, batch_id: int) -> bool
     return held == 1
 
 
-def retained_manifests(connection: Connection, query_id: UUID, batch_ids: Sequence[int]) -> Mapping[int, Mapping[Place, str]]:
-    """Return the manifests of retained commits: batch → task → manifest."""
-    found: dict[int, dict[Place, str]] = {batch_id: {} for batch_id in batch_ids}
+def retained_manifests(connection: Connection, query_id: UUID, batch_ids: Sequence[int]) -> Iterator[tuple[int, Place, str]]:
+    """Give the manifests of retained commits, with batch and task, one after the other: those of many tasks are gigabytes together."""
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for batch_id, stage, task, manifest in cursor.execute(_MANIFESTS, (query_id, list(batch_ids))):
-            found[batch_id][stage, task] = manifest
-    return found
+        for batch_id, stage, task, manifest in cursor.stream(_MANIFESTS, (query_id, list(batch_ids))):
+            yield batch_id, (stage, task), manifest
 
 
 def forget_retained(connection: Connection, query_id: UUID, behind: int | None = None) -> None:
