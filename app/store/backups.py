@@ -42,14 +42,14 @@ from engine.connectors.retention import Needed, needed
 from engine.connectors.schemas import Schemas
 from engine.state.directories import is_of_segments
 from engine.state.objects import Objects
-from engine.state.ports import StateStore
+from engine.state.ports import OWNERS, StateStore
 
 FORMAT = 2
 """Before format 2 no backup said where the state is; it is read."""
 
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
-DRAFTS = (".root.json.*", ".database.json.*")
-"""Files that drivers are writing: they may be gone before they are copied."""
+DRAFTS = (".root.json.*", ".database.json.*", OWNERS)
+"""Files that drivers are writing: they may be gone before they are copied. And whose the state is: that of a copy is another database's."""
 
 POLL_S = 0.1
 _LIVE_STATES = ("starting", "running", "stopping")
@@ -150,7 +150,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     Args:
         dsn: a database in which Slackwater has nothing yet.
         checkpoints_dir: holds no state yet.
-        store: where segments are: there, or elsewhere, where they are already.
+        store: where segments are: there, or elsewhere, where they, or copies of them, are already.
         source: a whole backup.
 
     Raises:
@@ -166,7 +166,8 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
             else "without SLACKWATER_SCHEMA_PREFIX"
         )
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
-    if contents.state_url != _url_of(store):
+    # In another object store it may be a copy, which is looked for: beside its original a service needs one of its own.
+    if bool(contents.state_url) != bool(_url_of(store)):
         named = f"with SLACKWATER_STATE_URL={contents.state_url}" if contents.state_url else "without SLACKWATER_STATE_URL"
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
     tool = _tool(dsn, "pg_restore")

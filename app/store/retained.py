@@ -129,11 +129,9 @@ def _without_segments(
 ) -> dict[int, str]:
     """Return the commits whose state is not whole here, with the reason."""
     folders = {commit.batch_id: commit.layout["segments"] for commit in commits}
-    manifests = retained_manifests(raw(connection), stored.id, list(folders))
-    named = {
-        batch_id: {*names_of(folders[batch_id], {place: json.loads(text) for place, text in states.items()})}
-        for batch_id, states in manifests.items()
-    }
+    named: dict[int, set[str]] = {batch_id: set() for batch_id in folders}
+    for batch_id, place, text in retained_manifests(raw(connection), stored.id, list(folders)):
+        named[batch_id].update(names_of(folders[batch_id], {place: json.loads(text)}))
     if not any(named.values()):
         return {}
     root = connection.execute(sa.select(query_status.c.state_root).where(query_status.c.query_id == stored.id)).scalar_one()

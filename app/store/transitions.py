@@ -114,7 +114,7 @@ _RELEASE = """
     UPDATE slackwater.query_status SET lease_owner = NULL, lease_expires_at = NULL, version = version + 1
     WHERE lease_owner = %(driver)s AND query_id = %(query)s
 """
-_HOLD = "SELECT FROM slackwater.query WHERE id = %s AND checkpoint_id = %s AND deleted_at IS NULL FOR SHARE"
+_HOLD = "SELECT FROM slackwater.query WHERE id = %s AND checkpoint_id = %s AND deleted_at IS NULL FOR KEY SHARE"
 _PURGE = """
     DELETE FROM slackwater.query q USING slackwater.query_status s
     WHERE q.id = %(query)s AND q.deleted_at IS NOT NULL

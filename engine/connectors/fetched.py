@@ -15,6 +15,9 @@ from engine.connectors.postgres import Connection
 MOST_BYTES: Final = 256 * 1024
 """Of one split: what is larger is read in its turn, so that a round holds little more than the batch that it works on."""
 
+MOST_TOGETHER: Final = 64 << 20
+"""Of all splits: of two hundred queries that catch up, each with dozens of partitions, they were gigabytes in one worker."""
+
 _BATCHES_SQL: Final = """
 SELECT w.place, array_agg(b.base_offset ORDER BY b.base_offset), array_agg(b.payload ORDER BY b.base_offset)
 FROM unnest(%(feeds)s::text[], %(partitions)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[])
@@ -74,7 +77,8 @@ def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[Lo
     ):
         with connection.pipeline():
             tokens.execute(_TOKENS_SQL, (list(queries),))
-            params = {"feeds": feeds, "partitions": partitions, "starts": starts, "ends": ends, "most": MOST_BYTES}
+            most = min(MOST_BYTES, MOST_TOGETHER // max(len(splits), 1))
+            params = {"feeds": feeds, "partitions": partitions, "starts": starts, "ends": ends, "most": most}
             batches.execute(_BATCHES_SQL, params)
             heads = feed_heads(connection, set(feeds))
         return Fetched(

@@ -39,15 +39,16 @@ class HeldSegments:
         """Find out which commits are retained now. Numbers of batches are given again after a rewind; the time tells them apart."""
         with connection.cursor(row_factory=tuple_row) as cursor:
             rows = cursor.execute(_COMMITS, (self._query_id,)).fetchall()
-        known = {(batch_id, at): self._names.get((batch_id, at)) for batch_id, _, at in rows}
-        new = [batch_id for (batch_id, _), names in known.items() if names is None]
-        manifests = retained_manifests(connection, self._query_id, new) if new else {}
+        folders = {batch_id: folder for batch_id, folder, at in rows if (batch_id, at) not in self._names}
+        found: dict[int, set[str]] = {batch_id: set() for batch_id in folders}
         shared = {name: name for names in self._names.values() for name in names}
-        for batch_id, folder, at in rows:
-            if known[batch_id, at] is None:
-                states = {place: json.loads(manifest) for place, manifest in manifests[batch_id].items()}
-                known[batch_id, at] = frozenset(shared.setdefault(name, name) for name in names_of(folder, states))
-        self._names = {commit: names for commit, names in known.items() if names is not None}
+        for batch_id, place, manifest in retained_manifests(connection, self._query_id, list(folders)) if folders else ():
+            names = names_of(folders[batch_id], {place: json.loads(manifest)})
+            found[batch_id].update(shared.setdefault(name, name) for name in names)
+        self._names = {
+            (batch_id, at): self._names[batch_id, at] if batch_id not in found else frozenset(found[batch_id])
+            for batch_id, _, at in rows
+        }
 
     def give_up_oldest(self, connection: Connection) -> None:
         """Forget the oldest retained commit: one cannot go back to it any more."""

@@ -8,7 +8,7 @@ gives up the oldest where their segments are too much: ``engine.connectors.reten
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,6 +27,7 @@ OF_LAUNCHES: Final = 10
 DENSE, SPARSE, COARSE = 10, 100, 60
 """As old as ``DENSE`` intervals, each is kept; up to ``SPARSE`` one per ten; then one per ``COARSE``, or per 24th of the retention."""
 
+# One from the future was retained before the clock was set back, and says nothing of how long ago that was.
 _RETAIN: Final = """
 WITH kept AS (
     INSERT INTO log.retained_commit (query_id, batch_id, checkpoint_id, is_of_launch, committed_at, position, stream_time_ms, detail,
@@ -40,7 +41,7 @@ WITH kept AS (
     WHERE c.query_id = %(query)s AND c.batch_id IS NOT NULL AND c.cursor IS NOT NULL AND c.layout IS NOT NULL
         AND f.next_sequence IS NOT NULL AND (%(is_of_launch)s OR NOT EXISTS (
             SELECT FROM log.retained_commit r
-            WHERE r.query_id = c.query_id AND r.retained_at > now() - %(every_ms)s * interval '1 millisecond'
+            WHERE r.query_id = c.query_id AND r.retained_at BETWEEN now() - %(every_ms)s * interval '1 millisecond' AND now()
         ))
     ON CONFLICT (query_id, batch_id) DO UPDATE SET is_of_launch = true WHERE excluded.is_of_launch
     RETURNING query_id, batch_id, xmax = 0 AS is_new
@@ -168,13 +169,11 @@ def hold_retained(connection: Connection, query_id: UUID, batch_id: int) -> bool
     return held == 1
 
 
-def retained_manifests(connection: Connection, query_id: UUID, batch_ids: Sequence[int]) -> Mapping[int, Mapping[Place, str]]:
-    """Return the manifests of retained commits: batch → task → manifest."""
-    found: dict[int, dict[Place, str]] = {batch_id: {} for batch_id in batch_ids}
+def retained_manifests(connection: Connection, query_id: UUID, batch_ids: Sequence[int]) -> Iterator[tuple[int, Place, str]]:
+    """Give the manifests of retained commits, with batch and task, one after the other: those of many tasks are gigabytes together."""
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for batch_id, stage, task, manifest in cursor.execute(_MANIFESTS, (query_id, list(batch_ids))):
-            found[batch_id][stage, task] = manifest
-    return found
+        for batch_id, stage, task, manifest in cursor.stream(_MANIFESTS, (query_id, list(batch_ids))):
+            yield batch_id, (stage, task), manifest
 
 
 def forget_retained(connection: Connection, query_id: UUID, behind: int | None = None) -> None:

@@ -15,7 +15,8 @@ What a retained commit names stays as long as that does, and is not noted: a que
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,6 +28,7 @@ from engine.connectors.held_segments import HeldSegments
 from engine.connectors.postgres import Connection
 from engine.connectors.retained_commits import forget_retained
 from engine.connectors.segment_names import names_of
+from engine.connectors.state_owners import StateOwners
 from engine.state.ports import StateStore
 
 SETTLED_BATCHES: Final = 3
@@ -142,18 +144,20 @@ class Collector:
         store: the place.
         root: its id: other places of the same queries are others' business.
         retention: what stays.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, store: StateStore, root: UUID, retention: Retention) -> None:
+    def __init__(self, store: StateStore, root: UUID, retention: Retention, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._root, self._retention = store, root, retention
+        self._owners = StateOwners(store, clock)
         self._seen: dict[UUID, tuple[int, int | None]] = {}
         self._held: dict[UUID, HeldSegments] = {}
 
     def look(self, connection: Connection) -> Look:
         """Compare what is there with what is named; note, take off the list, remove.
 
-        Only queries of this database are looked at, for others may keep theirs in the same place; of them those that committed something since
-        the last look, or of which something is due.
+        Only queries of this database are looked at, for others may keep theirs in the same place, and none that another database looks after
+        (``engine.connectors.state_owners``); of them those that committed something since the last look, or of which something is due.
 
         Args:
             connection: in autocommit mode.
@@ -173,16 +177,19 @@ class Collector:
             is_due = is_due or (is_full and query_id in self._held and bool(self._held[query_id].names))
             if self._seen.get(query_id) == (epoch, batch_id) and not is_due:
                 continue
-            gone, is_over = self._look_at(connection, query_id, is_full=is_full)
-            removed += gone
-            is_pressing = is_pressing or is_over
+            if self._owners.is_own(connection, query_id):
+                gone, is_over = self._look_at(connection, query_id, is_full=is_full)
+                removed += gone
+                is_pressing = is_pressing or is_over
             self._seen[query_id] = epoch, batch_id
         return Look(len(removed), sum(noted.size_bytes for noted in removed), is_pressing)
 
     def _clear_deleted(self, connection: Connection) -> None:
-        """Remove what queries left that are deleted."""
+        """Remove what queries left that are deleted; what another database looks after stays."""
         for (query_id,) in connection.execute("SELECT query_id FROM log.deleted_state WHERE root = %s", (self._root,)).fetchall():
-            self._store.below(str(query_id)).clear()
+            if self._owners.is_own(connection, query_id):
+                self._store.below(str(query_id)).clear()
+                self._store.forget_owner(str(query_id))
             connection.execute("DELETE FROM log.deleted_state WHERE query_id = %s AND root = %s", (query_id, self._root))
 
     def _look_at(self, connection: Connection, query_id: UUID, *, is_full: bool) -> tuple[list[_Noted], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Final, Self
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.errors import STATE_CURE, DiskFull, ExternalError, StateCorrupt
 from engine.state.files import NO_SPACE, FileSegmentStore, make_directory, sync
-from engine.state.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX, Stored
+from engine.state.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored
 
 _DEAD: Final = ".dead"
 """Lists of released segments that earlier versions kept beside them."""
@@ -92,6 +93,35 @@ class Directories:
     def clear(self) -> None:
         """See ``StateStore``."""
         self.remove([found.name for found in self.listed()])
+
+    def owner(self, name: str) -> bytes | None:
+        """See ``StateStore``."""
+        try:
+            return self._owner(name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ExternalError(f"the state in {self.root} cannot be looked at now: {error}") from error
+
+    def note_owner(self, name: str, content: bytes) -> None:
+        """See ``StateStore``. Not synced: what is lost is noted again."""
+        file = self._owner(name)
+        draft = file.with_name(f".{name}.{uuid.uuid4().hex}")
+        try:
+            make_directory(file.parent)
+            draft.write_bytes(content)
+            draft.replace(file)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise ExternalError(f"{file} cannot be written: {error.strerror}") from error
+
+    def forget_owner(self, name: str) -> None:
+        """See ``StateStore``."""
+        with suppress(OSError):
+            self._owner(name).unlink(missing_ok=True)
+
+    def _owner(self, name: str) -> Path:
+        return self.root / OWNERS / f"{name}.json"
 
     def copy(self, names: Collection[str], target: Self) -> None:
         """See ``StateStore``. Hard links where the file system has them: segments never change."""

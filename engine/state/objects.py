@@ -24,7 +24,7 @@ import pyarrow as pa
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.errors import STATE_CURE, StateCorrupt, StateUnavailable
 from engine.state.files import FileSegmentStore, frame_of
-from engine.state.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX, Stored
+from engine.state.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored
 from engine.state.segment_cache import SegmentCache, note_use
 from engine.state.segment_ids import checksum_of
 
@@ -94,6 +94,21 @@ class Objects:
     def clear(self) -> None:
         """See ``StateStore``."""
         self.remove([found.name for found in self.listed()])
+
+    def owner(self, name: str) -> bytes | None:
+        """See ``StateStore``."""
+        try:
+            return self.get(_owner(name))
+        except StateCorrupt:  # there is none
+            return None
+
+    def note_owner(self, name: str, content: bytes) -> None:
+        """See ``StateStore``."""
+        self.put(_owner(name), content)
+
+    def forget_owner(self, name: str) -> None:
+        """See ``StateStore``."""
+        self._call(lambda client: _delete(client, [self._key(_owner(name))]))
 
     def copy(self, names: Collection[str], target: Self) -> None:
         """See ``StateStore``. The store copies by itself."""
@@ -214,6 +229,10 @@ class ObjectSegmentStore(FileSegmentStore):
     def _write(self, path: Path, content: bytes | memoryview) -> None:
         self._place.put(path.name, content)
         self._place.cached.put(path, content)
+
+
+def _owner(name: str) -> str:
+    return f"{OWNERS}/{name}.json"
 
 
 def _is_segment(name: str) -> bool:

@@ -11,6 +11,7 @@ from engine.core.ports import SegmentStore, named_segments
 
 __all__ = [
     "FIRST_SEGMENTS",
+    "OWNERS",
     "SEGMENT_SUFFIX",
     "KeptSegments",
     "SegmentStore",
@@ -24,6 +25,9 @@ FIRST_SEGMENTS: Final = "segments"
 """Folder of a checkpoint's segments until the number of tasks changes; the names of all such folders begin with it."""
 
 SEGMENT_SUFFIX: Final = ".arrow"
+
+OWNERS: Final = "owners"
+"""Folder of what is noted of who looks after the state of queries."""
 
 
 class KeptSegments(SegmentStore, Protocol):
@@ -77,6 +81,18 @@ class StateStore(Protocol):
 
     def clear(self) -> None:
         """Remove every segment that is there."""
+        ...
+
+    def owner(self, name: str) -> bytes | None:
+        """Return what was noted last of who looks after what is below a name; None: nothing was."""
+        ...
+
+    def note_owner(self, name: str, content: bytes) -> None:
+        """Note who looks after what is below a name; it is no segment, and not below it."""
+        ...
+
+    def forget_owner(self, name: str) -> None:
+        """Remove what was noted, if anything was."""
         ...
 
     def copy(self, names: Collection[str], target: Self) -> None:

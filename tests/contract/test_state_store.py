@@ -83,6 +83,18 @@ def test_a_copy_outlives_what_it_was_made_of(make: Make) -> None:
     assert names(store) == set()
 
 
+def test_who_looks_after_what_is_below_a_name_is_noted_beside_it(make: Make) -> None:
+    store = make()
+    assert store.owner(QUERY) is None
+    store.note_owner(QUERY, b"one")
+    store.note_owner(QUERY, b"another")
+    store.below(QUERY).clear()
+    assert (make().owner(QUERY), store.owner(OTHER), names(store)) == (b"another", None, set())
+    store.forget_owner(QUERY)
+    store.forget_owner(QUERY)
+    assert store.owner(QUERY) is None
+
+
 def test_files_that_are_no_segments_are_left_alone(tmp_path: Path) -> None:
     store = Directories(tmp_path)
     for name in (

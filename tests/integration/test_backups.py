@@ -111,8 +111,9 @@ def test_a_backup_that_lacks_state_which_its_database_names_is_refused(
         put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup")
 
 
+@pytest.mark.parametrize("is_copied", [False, True], ids=["where it is", "copied for a service beside the original"])
 def test_of_state_in_an_object_store_it_is_checked_that_it_is_there(
-    dsn: str, empty: str, checkpoints: Path, tmp_path: Path
+    dsn: str, empty: str, checkpoints: Path, tmp_path: Path, *, is_copied: bool
 ) -> None:
     named = segment(dsn, checkpoints)
     there = Objects(f"memory:///{uuid4()}", SegmentCache(tmp_path / "cache", 1 << 20))
@@ -123,7 +124,11 @@ def test_of_state_in_an_object_store_it_is_checked_that_it_is_there(
     made = back_up(dsn, checkpoints, there, tmp_path / "backup", TIMEOUT_S)
     with pytest.raises(BackupFailed, match=f"put it back with SLACKWATER_STATE_URL={there.url}"):
         put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup")
-    assert put_back(empty, tmp_path / "there", there, tmp_path / "backup") == made
+    target = there
+    if is_copied:
+        target = Objects(f"memory:///{uuid4()}", there.cached)
+        target.put(str(named), there.get(str(named)))
+    assert put_back(empty, tmp_path / "there", target, tmp_path / "backup") == made
 
 
 def test_a_query_that_does_not_come_to_rest_is_named_and_runs_on(

@@ -61,6 +61,16 @@ def test_a_large_split_is_read_in_its_turn(conn: Connection, reader: LogReader, 
     assert read(reader, split, fetched) == read(reader, split, None)
 
 
+def test_many_splits_hold_no_more_together_than_one_process_may(
+    conn: Connection, reader: LogReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits = [reader.fetchable(Split(0, start, 9, None)) for start in range(3)]
+    (size,) = conn.execute("SELECT sum(octet_length(payload))::bigint FROM log.batch").fetchone() or (0,)
+    for together, found in ((3 * size, splits), (3 * size - 1, [])):
+        monkeypatch.setattr("engine.connectors.fetched.MOST_TOGETHER", together)
+        assert [*fetch(conn, [], splits).batches] == found
+
+
 def test_what_retention_removed_is_found_behind_what_was_fetched(conn: Connection, reader: LogReader) -> None:
     conn.execute("UPDATE log.head SET start_offset = 5")
     split = Split(0, 3, 9, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from app.driver.collecting import Collecting, collector_lock
 from engine.connectors.postgres import connect
 from engine.connectors.retention import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, delete_state
 from engine.connectors.schemas import schemas_of
+from engine.connectors.state_owners import SAID_FOR_S
 from engine.connectors.task_states import TaskState, write_states
 from engine.errors import ExternalError
 from engine.state.directories import Directories
@@ -280,6 +282,49 @@ def test_queries_of_other_databases_in_the_same_place_are_left_alone(
     connection.execute("DELETE FROM log.commit")
     look(Retention(0, 0))
     assert (query.there, query.noted) == ({segment}, set())
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["goes on", "is deleted"])
+def test_a_copy_of_the_database_leaves_the_state_to_the_original_that_looks_after_it(
+    query: Query, look: Any, tmp_path: Path, empty_migrated: str, *, is_deleted: bool
+) -> None:
+    query.commits(kept := query.writes())
+    look()
+    with connect(empty_migrated, "test") as copied:
+        copied.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, layout) VALUES (%s, %s, 1, %s)",
+            (query.id, query.checkpoint, Jsonb({"segments": "segments"})),
+        )
+
+        def copy_looks() -> None:
+            """Let the copy have a launch of its own, and look behind it: it names nothing."""
+            copied.execute("UPDATE log.commit SET epoch = epoch + 1")
+            if is_deleted:
+                delete_state(copied, query.id, ROOT)
+            Collector(Directories(tmp_path), ROOT, Retention(0, 1 << 40)).look(copied)
+
+        for _ in range(3):
+            copy_looks()
+        assert query.there == {kept}
+        store, name = Directories(tmp_path), str(query.id)
+        store.note_owner(name, json.dumps({**json.loads(store.owner(name) or b""), "at": 0}).encode())
+        for _ in range(3):
+            copy_looks()
+        assert query.there == set(), "nobody has looked after it for long"
+
+
+def test_who_looks_after_the_state_of_a_query_says_so_again_and_again(
+    query: Query, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    now = [0.0]
+    store = Directories(tmp_path)
+    collector = Collector(store, ROOT, PLENTY, lambda: now[0])
+    said = []
+    for now[0] in (0.0, 1.0, SAID_FOR_S):
+        query.commits(query.writes())
+        collector.look(connection)
+        said.append(store.owner(str(query.id)))
+    assert said[0] == said[1] != said[2]
 
 
 def test_tiny_segments_in_manifests_are_not_looked_for(query: Query, connection: psycopg.Connection[Any], look: Any) -> None:

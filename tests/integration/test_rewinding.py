@@ -388,6 +388,18 @@ def test_a_sink_retains_no_more_often_than_it_was_told(make: Make) -> None:
     assert [each.batch_id for each in retained_commits(query.connection, query.id)] == [0], "the launch before did lately"
 
 
+def test_commits_are_retained_although_the_clock_was_set_back(make: Make) -> None:
+    query = make(PLAIN)
+    query.sink.retaining = KEEP
+    query.sink.commit(0, [])
+    ages(query, -24 * 3_600)
+    query.launch()
+    query.sink.retaining = KEEP
+    for batch in (1, 2):
+        query.sink.commit(batch, [])
+    assert [each.batch_id for each in retained_commits(query.connection, query.id)] == [1, 0]
+
+
 def test_launches_retain_what_they_go_on_from_the_newest_ones_only(make: Make) -> None:
     query = make(PLAIN)
     for batch in range(30):
