@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from slackwater.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, ValidationAnswer
 from slackwater.errors import Json
 from slackwater.parameters import conditions
+
+
+_OF_TOPICS: Final = "kafka:"
+"""How the feed of a topic is called."""
 
 
 class Status(StatusAnswer):
@@ -34,8 +38,9 @@ class Status(StatusAnswer):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it runs and has read everything that there is."""
-        return self.state == "running" and self.is_current and self.lag == 0
+        """Whether it runs and has read everything that there is; not before each topic that it reads was looked at."""
+        is_looked_at = all(feed.partitions for feed in self.progress if feed.feed.startswith(_OF_TOPICS))
+        return self.state == "running" and self.is_current and self.lag == 0 and is_looked_at
 
     @property
     def late_count(self) -> int:

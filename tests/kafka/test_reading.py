@@ -11,7 +11,7 @@ from engine.connectors.connector_kinds import control_of, open_feed
 from engine.connectors.control import Site
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.connectors.kafka.newest import newest_records
-from engine.connectors.log.storage import find_feed
+from engine.connectors.log.storage import feed_heads, find_feed
 from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection
 from engine.definition.relations import StreamDefinition, TableDefinition
@@ -75,6 +75,18 @@ def test_columns_are_of_key_value_headers_and_the_record_itself(connection: Conn
     }  # fmt: skip
     assert (first["_ts"], first["at"].timestamp() * 1_000) == (NOW_MS - 5, NOW_MS - 5)
     assert (second["k"], second["trace"], second["raw"], second["_ts"]) == ("b", None, None, NOW_MS)
+
+
+def test_where_a_topic_ends_is_not_known_before_the_first_look(connection: Connection, mock: Cluster) -> None:
+    source = Source(connection, mock, columns={"k": "string"}, connector={"value": {"format": "json"}})
+    mock.send(source.topic, [Sent(b'{"k": "a"}')])
+    reader = source.reader()
+    assert feed_heads(connection, [source.feed.log_feed]) == {}
+    ends = reader.ends()
+    (heads,) = feed_heads(connection, [source.feed.log_feed]).values()
+    assert {head.partition: head.next_offset for head in heads} == ends
+    source.reader()
+    assert feed_heads(connection, [source.feed.log_feed]) == {source.feed.log_feed: heads}
 
 
 def test_a_record_without_a_value_deletes_from_a_table(connection: Connection, mock: Cluster) -> None:

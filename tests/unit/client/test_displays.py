@@ -25,6 +25,17 @@ def status(**more: Any) -> Status:
     )  # fmt: skip
 
 
+def test_a_query_whose_topic_was_not_looked_at_yet_has_not_read_everything() -> None:
+    read = {"feed": "log:a", "relations": ["a"], "partitions": [{"partition": 0, "next_offset": 3, "end_offset": 3, "lag": 0}]}
+    topic = {"feed": "kafka:broker/b", "relations": ["b"], "partitions": []}
+    files = {"feed": "files:csv:/data", "relations": ["c"], "partitions": []}
+    assert status(progress=[read]).is_caught_up
+    assert status(progress=[read, files]).is_caught_up
+    assert not status(progress=[read, topic]).is_caught_up
+    assert not status(progress=[topic]).is_caught_up
+    assert status(progress=[{**read, "feed": "kafka:broker/b"}]).is_caught_up
+
+
 def lateness(**more: Any) -> Lateness:
     advice = [
         {"value_ms": value, "late_count": late, "late_share": late / 100, "added_wait_ms": value, "exact": True, "current": value == HOUR}
