@@ -10,7 +10,6 @@ from slackwater.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, 
 from slackwater.errors import Json
 from slackwater.parameters import conditions
 
-
 _OF_TOPICS: Final = "kafka:"
 """How the feed of a topic is called."""
 
