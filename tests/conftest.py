@@ -41,6 +41,16 @@ if SCHEMAS.prefix:
     psycopg.connect = LinkedConnection.connect  # type: ignore[assignment]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread each folder's files over the run: those that wait for services and those that compute share the cores best side by side."""
+    folders: dict[tuple[str, ...], dict[Path, None]] = {}
+    for item in items:
+        folders.setdefault(item.path.relative_to(ROOT).parts[:2], {})[item.path] = None
+    place = {path: number / len(files) for files in folders.values() for number, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
+
+
 def pytest_sessionfinish() -> None:
     """Finalisers log after the stream is closed that logging was configured for in a test; nobody needs a traceback of each."""
     logging.raiseExceptions = False

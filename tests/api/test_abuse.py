@@ -12,11 +12,9 @@ from urllib.parse import quote
 import httpx
 import psycopg
 import pytest
-from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
 from tests.api.conftest import JOIN, MAX_BODY_BYTES, RECORD, STREAM, WINDOWS, Problem
+from tests.api_document import api_document
 
 pytestmark = pytest.mark.usefixtures("sources")
 DEPTH = 100_000
@@ -54,13 +52,10 @@ PAYLOADS = [
 ]
 
 
-def described() -> dict[str, Any]:
-    document: dict[str, Any] = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
-    return document
-
-
 OPERATIONS = [
-    (f"{method.upper()} {path}", operation) for path, item in described()["paths"].items() for method, operation in item.items()
+    (f"{method.upper()} {path}", operation)
+    for path, item in api_document()["paths"].items()
+    for method, operation in item.items()
 ]
 WITH_BODY = [name for name, operation in OPERATIONS if "requestBody" in operation]
 WITH_LIMIT = [name for name, operation in OPERATIONS if "limit" in [each["name"] for each in operation.get("parameters", ())]]

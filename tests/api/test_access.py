@@ -6,14 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import httpx
 import psycopg
 import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
-from pydantic import SecretStr
 from slackwater import Client
 
 from app.domain.access import RULES, Role, make_key
@@ -25,6 +23,7 @@ from app.store.api_keys import CACHE_KEYS, CACHE_SECONDS, KeyRing
 from app.store.database import async_engine_for
 from tests.api.conftest import STREAM, WINDOWS, Problem
 from tests.api.live_server import live
+from tests.api_document import api_document
 
 KINDS = ("none", "other_scheme", "nonsense", "unknown", "revoked", "expired", "read", "write", "admin")
 REFUSED = {
@@ -37,14 +36,7 @@ REFUSED = {
 }
 
 
-def described() -> dict[str, Any]:
-    paths: dict[str, Any] = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()[
-        "paths"
-    ]
-    return paths
-
-
-ROUTES = [(method.upper(), path) for path, item in described().items() for method in item]
+ROUTES = [(method.upper(), path) for path, item in api_document()["paths"].items() for method in item]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +86,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 
 
 def test_each_operation_tells_its_role_and_its_refusals() -> None:
-    for path, item in described().items():
+    for path, item in api_document()["paths"].items():
         for method, operation in item.items():
             rule = RULES[f"{method.upper()} {path}"]
             role = rule.role

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
-from pydantic import SecretStr
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
@@ -23,6 +22,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS
+from tests.api_document import api_document
 
 # With two dozen operations this stays well below a minute.
 EXAMPLES = 8
@@ -55,13 +55,7 @@ def base_url(settings: Settings) -> Iterator[str]:
     thread.join(30)
 
 
-def described() -> schemathesis.BaseSchema:
-    return schemathesis.openapi.from_dict(
-        create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
-    )
-
-
-OPERATIONS = [result.ok() for result in described().get_all_operations()]
+OPERATIONS = [result.ok() for result in schemathesis.openapi.from_dict(api_document()).get_all_operations()]
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE
 from tests.api.live_server import live
+from tests.api_document import api_document
 
 LEFT_OUT = {"application/x-ndjson", "application/vnd.apache.arrow.stream", "application/sql"}
 """Bodies that the generator for Python does not know: its clients send records and statements as JSON, or these with their own HTTP client."""
@@ -56,7 +56,7 @@ main().catch((error) => { console.error(error); process.exit(1); });
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("document") / "openapi.json"
-    path.write_text(json.dumps(create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()))
+    path.write_text(json.dumps(api_document()))
     return path
 
 

@@ -9,10 +9,8 @@ import httpx
 import jsonschema_rs
 import pytest
 from fastapi import FastAPI
-from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from tests.api_document import api_document
 from tests.unit.definition.test_described import INTERNAL
 
 Operation = dict[str, Any]
@@ -21,7 +19,7 @@ METHODS = ("get", "put", "post", "delete")
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+    return api_document()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, Operation]]:

@@ -9,10 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from tests.api_document import api_document
 from tests.conftest import ROOT
 
 SOURCE = ROOT / "app" / "console"
@@ -42,7 +40,7 @@ def test_built_again_the_bundle_is_the_same(installed: None, tmp_path: Path) -> 
 
 
 def test_the_types_are_those_of_the_interface(installed: None, tmp_path: Path) -> None:
-    document = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+    document = api_document()
     (tmp_path / "openapi.json").write_text(json.dumps(document))
     made = tmp_path / "schema.d.ts"
     options = ["--empty-objects-unknown", "--output", str(made)]

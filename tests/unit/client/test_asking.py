@@ -15,12 +15,10 @@ import httpx
 import pyarrow as pa
 import pytest
 import slackwater
-from pydantic import SecretStr
 from slackwater import Client, HistoryExpired, NotReached, QueryFailed, RowDeleted, RowNotFound
 from slackwater.answers import Answer
 
-from app.main import create_app
-from app.settings import Settings
+from tests.api_document import api_document
 from tests.unit.client.scripted import Scripted, events, problem
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
@@ -250,7 +248,7 @@ LEFT_TO_CALL = {
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+    return api_document()
 
 
 def calls(client: Client) -> Iterator[Callable[[], Any]]:
