@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,7 @@ def test_a_name_is_described_as_query_and_result(run: Run, filled: Client) -> No
     assert [word in text for word in ("Query", "Table", "CREATE TABLE", "flights", "bigint")] == [True] * 5
     assert set(told(run("describe", "totals", "--json"))) == {"query", "relation"}
     assert set(told(run("describe", "query/totals", "--json"))) == {"query"}
+    assert re.search(r"flights +bigint", text)
     assert "history" in run("describe", "weather").stdout.lower()
     assert "slackwater get lists" in run("describe", "xyzzy", exits=1).stderr
 

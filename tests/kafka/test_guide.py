@@ -21,13 +21,8 @@ PAGE = ROOT / "docs" / "guides" / "kafka.md"
 BROKER = "kafka:9092"
 NOT_RUN = re.compile(r"<!-- not run: needs a Kafka broker; tests/kafka/test_guide.py runs it -->\n")
 NOON_MS = 1_748_779_200_000  # 2025-06-01T12:00:00Z
-CLICKS = [
-    ("ada", 0),
-    ("bob", 5_000),
-    ("ada", 30_000),
-    ("ada", 90_000),
-    ("ada", 101_000),
-]  # the last lets the one before it go, which closes the minute
+# The last click lets the one before it go, which closes the minute.
+CLICKS = [("ada", 0), ("bob", 5_000), ("ada", 30_000), ("ada", 90_000), ("ada", 101_000)]
 
 
 @pytest.fixture(scope="module")

@@ -146,8 +146,13 @@ def _show_relation(here: Opened, relation: RelationAnswer) -> None:
         ("Part of", relation.append_to),
         ("Read only", "yes" if relation.read_only else None),
         ("Records", "\n".join(partitions)),
-        ("Columns", "\n".join(f"{column}  {kind}" for column, kind in relation.columns.items())),
+        ("Columns", "\n".join(_aligned(relation.columns))),
     ])  # fmt: skip
+
+
+def _aligned(columns: Mapping[str, str]) -> Iterator[str]:
+    width = max(map(len, columns), default=0)
+    return (f"{column.ljust(width)}  {kind}" for column, kind in columns.items())
 
 
 class Wanted(StrEnum):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand
 
 from slackwater.blocking.client import Client
 from slackwater.cli.contexts import Asked, ContextFile, Service, chosen
@@ -76,44 +75,42 @@ def opened(context: typer.Context) -> Opened:
     return root.obj
 
 
-def _note(context: typer.Context, parameter: Any, value: Any) -> Any:
+def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
     if value not in (None, False):
-        opened(context).given[parameter.name] = value
+        opened(context).given[str(parameter.name)] = value
     return value
 
 
-def common_options(*, with_json: bool = True) -> list[TyperOption]:
-    """Return the options that every command has."""
-    texts: Mapping[str, tuple[list[str], str, str | None]] = {
-        "context": (["--context", "context"], "A context of `slackwater context list`.", CONTEXT_VARIABLE),
-        "url": (["--url", "url"], "URL of the service.", URL_VARIABLE),
-        "key": (
-            ["--key", "key"],
-            "API key. Other users of this machine can see it; a context or the variable hides it.",
-            API_KEY_VARIABLE,
+def _option(name: str, text: str) -> Any:
+    return typer.Option(name, help=text, callback=_note, expose_value=False, rich_help_panel=PANEL)
+
+
+def _common(
+    context: Annotated[
+        str | None, _option("--context", f"A context of `slackwater context list`. Variable: {CONTEXT_VARIABLE}.")
+    ] = None,
+    url: Annotated[str | None, _option("--url", f"URL of the service. Variable: {URL_VARIABLE}.")] = None,
+    key: Annotated[
+        str | None,
+        _option(
+            "--key",
+            f"API key. Other users of this machine can see it; a context or the variable hides it. Variable: {API_KEY_VARIABLE}.",
         ),
-    }
-    options = [
-        TyperOption(
-            param_decls=names, type=str, help=f"{text} Variable: {variable}.", callback=_note, expose_value=False, rich_help_panel=PANEL,
-        )
-        for names, text, variable in texts.values()
-    ]  # fmt: skip
-    if with_json:
-        names = ["--json", "as_json"]
-        text = "JSON instead of text for people; of what goes on, a line for each."
-        options.append(
-            TyperOption(
-                param_decls=names,
-                is_flag=True,
-                default=False,
-                help=text,
-                callback=_note,
-                expose_value=False,
-                rich_help_panel=PANEL,
-            )
-        )
-    return options
+    ] = None,
+    as_json: Annotated[bool, _option("--json", "JSON instead of text for people; of what goes on, a line for each.")] = False,
+) -> None:
+    """Have the options that every command has. It is never called."""
+
+
+def common_options(*, with_json: bool = True) -> list[Any]:
+    """Return the options that every command has.
+
+    Typer makes them of a function, as it makes those of any command: its classes have other arguments in other versions.
+    """
+    maker = typer.Typer(add_completion=False)
+    maker.command(add_help_option=False)(_common)
+    made: Any = typer.main.get_command(maker)
+    return [option for option in made.params if with_json or option.name != "as_json"]
 
 
 class Command(TyperCommand):

@@ -152,6 +152,6 @@ def export(
     here.output.say(f"{len(files)} file{'' if len(files) == 1 else 's'} in {root}")
     left_out = {str(each.path): elsewhere[min(each.defines & elsewhere.keys())] for each in found if each not in files}
     if left_out:
-        for written, place in left_out.items():
-            here.output.note(f"{written} is left out: {place} defines that already", "yellow")
+        for name, place in left_out.items():
+            here.output.note(f"{name} is left out: {place} defines that already", "yellow")
         raise typer.Exit(DIFFERENT)

@@ -138,9 +138,10 @@ def test_a_wrong_command_line_asks_nothing_of_the_service(arguments: list[str], 
 def commands_of(document: str) -> Iterator[list[str]]:
     for block in re.findall(r"```bash\n(.*?)```", document, re.DOTALL):
         for line in block.splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["slackwater"]:
-                yield words[1:]
+            for part in re.split(r" \|\|? ", line.replace(" 2>&1", "")):
+                words = shlex.split(part, comments=True)
+                if words[:1] == ["slackwater"]:
+                    yield words[1:]
 
 
 @pytest.mark.parametrize("arguments", list(commands_of((ROOT / "docs" / "guides" / "command-line.md").read_text())), ids=" ".join)
