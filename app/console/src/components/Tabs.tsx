@@ -14,7 +14,7 @@ export function Tabs({ label, tabs, active, onChange }: { label: string; tabs: r
   useEffect(() => {
     // On a phone not all of them are in sight.
     list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [active]);
+  }, [active, tabs.length]);
   const move = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;

@@ -269,7 +269,7 @@ function Queries({ queries }: { queries: readonly OverviewQuery[] }) {
             {internal === 1 ? "1 query that keeps" : `${count(internal)} queries that keep`} the rows of sources
           </label>
         )}
-        <span class="muted small grow num">{shown.length === queries.length ? plural(shown.length, "query", "queries") : `${count(shown.length)} of ${count(queries.length)}`}</span>
+        <span class="muted small grow num nowrap">{shown.length === queries.length ? plural(shown.length, "query", "queries") : `${count(shown.length)} of ${count(queries.length)}`}</span>
       </div>
       {shown.length === 0 ? (
         <Empty title="No query fits" icon="search">

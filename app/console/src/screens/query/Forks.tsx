@@ -54,7 +54,7 @@ function Pair({ original, fork }: { original: string; fork: string }) {
       <Results original={original} fork={fork} isEven={readOf(first) === readOf(second)} />
       {may("write") && (
         <div>
-          <Button kind="primary" icon="fork" onClick={() => setSwapping(true)}>
+          <Button kind="primary" icon="fork" class="long" onClick={() => setSwapping(true)}>
             Put {fork} in the place of {original}
           </Button>
         </div>
@@ -107,7 +107,7 @@ function Otherwise({ original, fork }: { original: OneQuery; fork: OneQuery }) {
                 <tbody>
                   {item.changes.map((change) => (
                     <tr key={change.pointer}>
-                      <td class="name">
+                      <td class="nowrap">
                         <code>{change.pointer}</code>
                       </td>
                       <td class="name">{valueAt(original.definition, change.pointer)}</td>
@@ -158,7 +158,7 @@ function Standing({ original, fork }: { original: Status; fork: Status }) {
     <Panel id="standing" title="How both stand">
       <div class="stack">
         <div class="scroll-x" tabIndex={0}>
-          <table class="plain">
+          <table class="plain pair">
             <thead>
               <tr>
                 <th scope="col">

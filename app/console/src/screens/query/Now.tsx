@@ -190,7 +190,7 @@ function Inputs({ status }: { status: Status }) {
             <thead>
               <tr>
                 <th scope="col">Feed</th>
-                <th scope="col">Partition</th>
+                <th scope="col"><abbr title="Partition">Part.</abbr></th>
                 <th scope="col" class="num">Next</th>
                 <th scope="col" class="num">End</th>
                 <th scope="col" class="num">Behind</th>
