@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from contextlib import nullcontext
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from psycopg.types.json import Jsonb
 
 from engine.connectors.connections.surroundings import Surroundings
@@ -145,6 +146,37 @@ def test_a_failed_transaction_is_ended_at_once_and_not_by_the_brokers_timeout(ka
         target.deliver(rows(0, 3).with_columns(noise), 0, 3)
     kafka.send(topic, [Sent(b"behind it")])
     assert [each.value() for each in taken(kafka, topic, 1)] == [b"behind it"]
+
+
+class Hanging(Producer):
+    """Waits for ever where librdkafka does once a group's coordinator went down in the wrong moment."""
+
+    is_over = threading.Event()
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        self.is_over.wait()
+        super().send_offsets_to_transaction(*arguments)
+
+
+def test_a_call_that_never_answers_is_left_behind_and_commits_nothing_later(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    target = delivery(kafka, topic)
+    monkeypatch.setattr("engine.connectors.kafka.delivery.END_S", 0.5)
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.connectors.kafka.delivery.Producer", Hanging)
+        assert target.position() is None
+        with pytest.raises(TargetUnavailable, match="no answer"):
+            target.deliver(rows(0, 2), 0, 2)
+    monkeypatch.setattr("engine.connectors.kafka.delivery.END_S", 30.0)
+    assert target.position() is None
+    target.deliver(rows(0, 2), 0, 2)
+    Hanging.is_over.set()
+    target.deliver(rows(2, 3), 2, 3)
+    assert target.position() == 3
+    target.close()
+    assert len(taken(kafka, topic, 3)) == 3
 
 
 def test_a_position_that_the_broker_would_forget_is_committed_anew(kafka: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

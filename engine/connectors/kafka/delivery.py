@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final, TypeAlias
 
 import polars as pl
@@ -27,6 +28,7 @@ from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.connected import settings_of
 from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
+from engine.connectors.kafka.bounded_calls import ends_within
 from engine.connectors.kafka.delivered_records import Records
 from engine.connectors.kafka.delivery_definition import KafkaDelivery
 from engine.connectors.postgres import connect
@@ -39,6 +41,10 @@ CHECK_S: Final = 8.0
 TRANSACTION_S: Final = 60.0
 LARGEST_BYTES: Final = 32 << 20
 """Of a record, as far as librdkafka is asked (by itself it refuses 1 MB): the topic decides, and its refusal says what to raise."""
+
+END_S: Final = ANSWER_S + 5
+"""Of a transaction's last two steps together. librdkafka does not always keep to the time it is given: where a group's coordinator goes down in
+the wrong moment, ``send_offsets_to_transaction`` waits for ever (its issue 5456)."""
 
 ABORT_S: Final = 5.0
 """Of ending a transaction that failed. A broker that gives no answer ends it itself, after ``TRANSACTION_S``."""
@@ -138,8 +144,7 @@ class KafkaDeliverer:
             producer.begin_transaction()
             if rows is not None:
                 self._send(producer, rows)
-            producer.send_offsets_to_transaction([TopicPartition(self._definition.topic, 0, position)], self._group, ANSWER_S)
-            producer.commit_transaction(ANSWER_S)
+            is_answered = ends_within(END_S, partial(self._end, producer, self._group, position))
         except (KafkaException, BufferError) as error:
             # Whether it was committed the next question for the position tells.
             self._abort(producer)
@@ -147,7 +152,15 @@ class KafkaDeliverer:
         except BaseException:
             self._abort(producer)
             raise
+        if not is_answered:
+            # Nothing more is asked of this producer: it would wait, too. Its successor has a newer epoch, so it can commit nothing any more.
+            self._producer = self._committed_at_s = None
+            raise TargetUnavailable(f"topic {self._definition.topic}: no answer to the end of a transaction within {END_S:.0f} s")
         self._committed_at_s = time.monotonic()
+
+    def _end(self, producer: Producer, group: Any, position: int) -> None:
+        producer.send_offsets_to_transaction([TopicPartition(self._definition.topic, 0, position)], group, ANSWER_S)
+        producer.commit_transaction(ANSWER_S)
 
     def _abort(self, producer: Producer) -> None:
         """End a transaction that failed, so that readers of the topic do not wait for it, and close."""
