@@ -77,7 +77,7 @@ def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker
     with service(PATIENT) as running, Client(running.url) as client:
         client.stream("orders").register({**ORDERS, "connector": connector(own_broker, topic)})
         client.queries.put(TOTALS)
-        until("what was there is counted", lambda: found(client) == totals(range(1_000)), 90)
+        until("what was there is counted", lambda: found(client) == totals(range(1_000)), 240)
 
         cluster.commit(topic, orders(5_000, 5_050), aborts=True)
         cluster.commit(topic, orders(1_000, 1_500))
@@ -89,7 +89,7 @@ def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker
         )
         own_broker.start()
         cluster.send(topic, orders(1_500, 2_000))
-        until("what came before and after the kill is counted", lambda: found(client) == totals(range(2_000)), 120)
+        until("what came before and after the kill is counted", lambda: found(client) == totals(range(2_000)), 240)
         status = client.query("totals").status()
     assert status["state"] == "running", status
 
