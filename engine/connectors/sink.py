@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -375,22 +376,26 @@ class Sink:
         return named
 
     def _keep_rejects(self, cursor: Cursor, batch: Batch) -> None:
-        """Keep refused records with their relation; two queries that read one feed keep them once."""
-        touched = set()
+        """Keep refused records with their relation; two queries that read one feed keep them once.
+
+        In one order, whatever the order of a query's inputs: who keeps a record that another one is about to keep waits for that one.
+        """
+        rows = []
         for packet, rejects in batch.rejects:
             read = self._plan.inputs[packet.input]
-            touched.add(read.relation.name)
-            cursor.executemany(
-                """
-                INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at)
-                VALUES (%s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0)) ON CONFLICT DO NOTHING
-                """,
-                [
-                    (read.relation.name, read.feed.name, packet.partition, *row, batch.now_ms)
-                    for row in rejects.select("offset", "reason", "detail", "excerpt").iter_rows()
-                ],
-            )
-        for owner in touched:
+            place = (read.relation.name, read.feed.name, packet.partition)
+            rows += [(*place, *row, batch.now_ms) for row in rejects.select("offset", "reason", "detail", "excerpt").iter_rows()]
+        if not rows:
+            return
+        rows.sort(key=itemgetter(slice(4)))
+        cursor.executemany(
+            """
+            INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0)) ON CONFLICT DO NOTHING
+            """,
+            rows,
+        )
+        for owner in sorted({row[0] for row in rows}):
             cursor.execute(
                 """
                 DELETE FROM log.reject WHERE owner = %(owner)s

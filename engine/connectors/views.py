@@ -75,8 +75,12 @@ def create_view(conn: Connection, output: Output) -> None:
 
 
 def add_columns(conn: Connection, output: Output) -> None:
-    """Give the tables of a derived table the columns of ``output`` that they have not; rows that are there have null in them."""
-    for table in tables_of(output):
+    """Give the tables of a derived table the columns of ``output`` that they have not; rows that are there have null in them.
+
+    Versions come first, as commits write them first: a commit that is under way would wait for this transaction, and this one for it.
+    """
+    history = history_identifier(output.name)
+    for table in sorted(tables_of(output), key=lambda table: table != history):
         for name, kind in output.columns.items():
             add = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
             conn.execute(add.format(table, column(name), sql.SQL(kind.postgres)))

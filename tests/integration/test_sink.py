@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -359,6 +360,31 @@ def test_refused_records_are_kept_once_for_all_queries_that_read_them(conn: Any,
         ("s", "log:s", 2, 7, "wrong_type")
     ]
     assert conn.execute("SELECT input, reason, count FROM log.counter").fetchall() == [("alias", "rejected_wrong_type", 2)]
+    sink.close()
+
+
+def test_queries_that_refuse_the_same_records_do_not_wait_for_each_other(conn: Any, dsn: str) -> None:
+    conn.execute("TRUNCATE log.reject")
+    schema = Schema((("k", parse_type("string")),))
+    relation = RelationSchema("s", "stream", schema, (), None, None, None, None, None)
+    a_plan = replace(plan("stream", {"k": "string"}, ()), inputs=(Input(0, "s", relation, Feed("f", "log", "s"), ("k",), ()),))
+    sink = sink_for(conn, dsn, a_plan)
+    refused = pl.DataFrame({"offset": [7], "reason": ["wrong_type"], "detail": ["d"], "excerpt": ["e"]})
+    packets = [
+        Packet(task, "reject", 0, partition, 0, 1, None, None, 1_000, encode_frame(refused))
+        for task, partition in enumerate((1, 0))
+    ]
+    insert = "INSERT INTO log.reject VALUES (DEFAULT, 's', 'f', %s, 7, 'wrong_type', 'd', 'e', now())"
+    waiting = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'slackwater-sink %' AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(dsn) as other:
+        other.execute(insert, (0,))
+        committing = pool.submit(sink.commit, 0, table(*packets))
+        while not conn.execute(waiting).rowcount:
+            assert not committing.done(), "it waits for what the other one has kept"
+        other.execute(insert, (1,))
+        other.commit()
+        committing.result()
+    assert conn.execute("SELECT count(*) FROM log.reject").fetchone() == (2,)
     sink.close()
 
 

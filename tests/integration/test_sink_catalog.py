@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import psycopg
 import pytest
 
 from engine.connectors.sink import Sink
-from engine.connectors.views import create_view, drop_view, expire_windows
+from engine.connectors.views import add_columns, create_view, drop_view, expire_windows
 from engine.core.frames import OPEN_ROW
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Output, Plan
@@ -108,6 +109,23 @@ def test_windows_leave_the_history_by_an_index(conn: psycopg.Connection[Any]) ->
     with conn.cursor() as cursor:
         expire_windows(cursor, output, 10_000)
     assert conn.execute("SELECT min(_ts) FROM history.result").fetchone() == (9,)
+
+
+def test_columns_come_to_tables_in_the_order_in_which_a_commit_writes_them(conn: psycopg.Connection[Any], dsn: str) -> None:
+    create_view(conn, VERSIONED.output)
+    wider = replace(VERSIONED.output, columns=Schema((*VERSIONED.output.columns.items(), ("more", parse_type("bigint")))))
+    waiting = "SELECT FROM pg_stat_activity WHERE application_name = 'an edit' AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(dsn, application_name="an edit") as edit, psycopg.connect(dsn) as sink:
+        sink.execute("SET LOCAL lock_timeout = '5s'; LOCK TABLE history.result IN ROW EXCLUSIVE MODE")
+        adding = pool.submit(add_columns, edit, wider)
+        while not conn.execute(waiting).rowcount:
+            assert not adding.done(), "it waits for the commit"
+        sink.execute("LOCK TABLE views.result IN ROW EXCLUSIVE MODE")
+        sink.commit()
+        adding.result()
+        edit.commit()
+    shown = "SELECT count(*) FROM information_schema.columns WHERE table_name = 'result' AND column_name = 'more'"
+    assert conn.execute(shown).fetchone() == (2,)
 
 
 def test_what_is_updated_has_room_on_its_pages_and_is_vacuumed_soon(conn: psycopg.Connection[Any]) -> None:
