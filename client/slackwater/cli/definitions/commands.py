@@ -139,7 +139,7 @@ def export(
     if differing and not overwrite:
         names = ", ".join(str(root / each.path) for each in differing[:5])
         raise Misused(
-            f"{len(differing)} files are there and differ: {names}",
+            f"{len(differing)} file{' is there and differs' if len(differing) == 1 else 's are there and differ'}: {names}",
             "--overwrite replaces them; git shows what that changes",
             DIFFERENT,
         )
