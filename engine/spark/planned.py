@@ -10,6 +10,7 @@ from engine.connectors.postgres import shared_connection
 from engine.connectors.task_states import Cursor
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.checkpoint import note_planned
 from engine.spark.source_spec import SourceSpec
 
 Ends = Mapping[str, Mapping[str, int]]
@@ -48,6 +49,11 @@ class Planned:
         if not self.is_looked_at or not self.watched or self.planner is None or self.start is None:
             return None
         return self.planner, self.start
+
+    def note(self) -> None:
+        """Write down which batch is planned, before anything of it is done."""
+        if self.spec is not None and self.spec.run is not None:
+            note_planned(self.spec.run, self.next_batch)
 
     def rests(self, ends: Ends) -> bool:
         """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""

@@ -31,7 +31,6 @@ from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_ba
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
-from engine.spark.checkpoint import note_planned
 from engine.spark.failures import marked
 from engine.spark.planned import Ends, Planned, looked_at
 from engine.spark.silence import Silence
@@ -140,7 +139,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
-        self._shared_out: tuple[int, list[RoundPart]] = 0, []
+        self._shared_out: tuple[int | None, list[RoundPart]] = None, []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._folder,)
@@ -170,11 +169,20 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._silence.wait(self._look)
         return start
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - see ``_pending``
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Share a round among Spark's tasks: batches of many members one after the other in one, those of a single one in groups."""
         if self._shared_out[0] != end["round"]:
-            self._shared_out = end["round"], self._round_parts()
+            self._shared_out = end["round"], self._round_parts() if end != start else self._without_parts()
         return self._shared_out[1]
+
+    def _without_parts(self) -> list[RoundPart]:
+        """Share out Spark's first batch where there is nothing yet: it has no other. Who is alone commits it, so theirs has the next number."""
+        if self._is_alone:
+            for planned in self._members.values():
+                planned.next_batch += 1
+                if planned.end is not None:  # what came while it was waited for
+                    planned.note()
+        return []
 
     def _round_parts(self) -> list[RoundPart]:
         parts = [part for number in self._pending if number in self._members for part in self._parts(number)]
@@ -182,9 +190,13 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (planned := self._members.get(number)) is not None and planned.end is not None:
                 planned.start, planned.end, planned.next_batch = planned.end, None, planned.next_batch + 1
         self._pending = []
-        if (self._folder / "alone").exists():
+        if self._is_alone:
             return [RoundPart((part,), True) for part in parts]
         return [RoundPart(tuple(parts), False)]
+
+    @property
+    def _is_alone(self) -> bool:
+        return (self._folder / "alone").exists()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the packets of a part of a round; runs in a worker."""
@@ -258,8 +270,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = planned.planner.next_cursor(planned.start, looked)
         if end is not planned.start:
             planned.end = end
-            if planned.spec.run is not None:
-                note_planned(planned.spec.run, planned.next_batch)
+            planned.note()
         elif not planned.is_looked_at:
             (self._folder / f"{number}{LOOKED}").touch()
         planned.is_looked_at = True

@@ -272,6 +272,17 @@ def test_a_query_tells_what_it_does_until_its_first_commit(launcher: Launcher) -
     assert query.stop(DEADLINE_SECONDS)
 
 
+def test_a_query_that_finds_nothing_at_first_goes_on_with_what_comes(launcher: Launcher) -> None:
+    """Spark's first batch is empty then. It counts, so what comes is planned as the next one."""
+    register_flights(launcher)
+    query = launcher.launch(launcher.plan(**counting()), identity := uuid4(), 1)
+    wait_for(lambda: launcher.commit(identity)["batch_id"] == 0)
+    launcher.append("flights", flights := many_flights(100))
+    wait_for(lambda: launcher.commit(identity)["batch_id"] == 1)
+    assert hourly_rows(launcher) == hourly_oracle(flights)
+    assert query.stop(DEADLINE_SECONDS)
+
+
 @pytest.mark.slow
 def test_a_checkpoint_that_was_moved_to_another_directory_goes_on(launcher: Launcher) -> None:
     register_flights(launcher)

@@ -218,6 +218,19 @@ def test_a_member_of_its_own_carrier_is_shared_among_tasks(rounds: Rounds) -> No
     assert all(part.is_alone and len(part.parts) == 1 for part in parts)
 
 
+@pytest.mark.parametrize(("is_alone", "number"), [(True, 8), (False, 7)])
+def test_a_first_round_without_anything_counts_where_it_is_committed(rounds: Rounds, *, is_alone: bool, number: int) -> None:
+    """Spark has a first batch also where nothing is there yet, and a carrier of one commits it."""
+    if is_alone:
+        (rounds.folder / "alone").touch()
+    rounds.join(1, feed := a_feed("a", p0=0))
+    assert rounds.reader.latestOffset(rounds.offset, ReadAllAvailable()) is rounds.offset
+    for _ in range(2):  # Spark may ask twice
+        assert rounds.reader.partitions(rounds.offset, rounds.offset) == []
+    feed.length[0] = 3
+    assert json.loads(rounds.round()[1][0].blob)[BATCH_ID] == number
+
+
 def test_who_shares_is_read_as_a_whole_however_much_there_is(rounds: Rounds) -> None:
     rounds.join(1, a_feed("a", p0=300_000))
     ((part,),) = (each.parts for each in rounds.parts())
