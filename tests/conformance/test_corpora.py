@@ -16,7 +16,7 @@ from tests.property.suppress_model import Batch, Change, Limits, Suppression
 
 FILES = files(CORPORA)
 
-RECORD_BY_RECORD = 10
+RECORD_BY_RECORD = 6
 """Scenarios of a fuzz file that run record by record here: a batch of one costs as much as one of thousands. All are `slow`."""
 
 SLICINGS = ["whole", pytest.param("random:1", marks=pytest.mark.slow)]
