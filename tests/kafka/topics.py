@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 WAIT_S = 30.0
@@ -110,6 +110,19 @@ class Cluster:
             producer.abort_transaction(WAIT_S)
         else:
             producer.commit_transaction(WAIT_S)
+
+    def is_settled(self, topic: str) -> bool:
+        """Whether nothing of a topic is behind an open transaction: a commit is acknowledged before its markers are in the topic."""
+        places = [TopicPartition(topic, each) for each in self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions]
+        asked = {place: OffsetSpec.latest() for place in places}
+        ends = [
+            {
+                place.partition: found.result(WAIT_S).offset
+                for place, found in self.admin.list_offsets(asked, isolation_level=level).items()
+            }
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        ]
+        return ends[0] == ends[1]
 
 
 def mock_cluster(brokers: int = 1) -> Cluster:
