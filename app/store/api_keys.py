@@ -141,7 +141,7 @@ class KeyRing:
         self._clock = clock
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._unknown: OrderedDict[bytes, float] = OrderedDict()
-        self._rows = SharedReads(self._fetch, lambda rows, place: rows[place])
+        self._rows = SharedReads(self._fetch)
 
     def __len__(self) -> int:
         """How many keys are remembered."""

@@ -94,7 +94,7 @@ class Followables:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._asked = SharedReads(self._fetch, lambda found, place: found[place])
+        self._asked = SharedReads(self._fetch)
 
     async def find(self, kind: Kind, name: str, *, takes_records: bool = False) -> Followed:
         """Return the stream or table of that name as it can be followed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from operator import getitem
 from typing import Any
 
 import psycopg
@@ -27,14 +28,14 @@ class SharedReads:
 
     Args:
         fetch: answers a list of keys with one row, or with None where the table is not what it was.
-        split: makes the row of one key out of theirs.
+        split: makes the answer for one key out of theirs; by itself it is the member in the key's place.
         is_too_large: whether their row leaves some out, because all together are too large; each is then read alone.
     """
 
     def __init__(
         self,
         fetch: Callable[[list[Any]], Awaitable[Row | None]],
-        split: Callable[[Row, int], Row],
+        split: Callable[[Row, int], Any] = getitem,
         is_too_large: Callable[[Row], bool] = lambda _: False,
     ) -> None:
         self._fetch = fetch

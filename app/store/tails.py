@@ -143,7 +143,7 @@ class Tails:
         kind = type(source)
         asked = self._asked.get(kind)
         if asked is None:
-            asked = self._asked[kind] = SharedReads(self._news, lambda found, place: found[place])
+            asked = self._asked[kind] = SharedReads(self._news)
         news: Any = await asked.read(_Asked(source, None if start is None else tuple(start)))
         if isinstance(news, Unavailable):
             raise news
