@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.connectors.log.storage import find_feed
+from engine.connectors.log.storage import find_feed, name_feed
 from engine.connectors.postgres import Connection
 
 _KNOWN_SQL: Final = "SELECT outside_id FROM log.feed WHERE name = %s"
 _KNOW_SQL: Final = "UPDATE log.feed SET outside_id = %(id)s WHERE name = %(name)s AND outside_id IS NULL"
 _PARTITIONS_SQL: Final = "UPDATE log.feed SET partitions = %(partitions)s WHERE id = %(feed)s AND partitions < %(partitions)s"
-_REGISTER_SQL: Final = "INSERT INTO log.feed (name, partitions) VALUES (%(name)s, 1) ON CONFLICT (name) DO NOTHING"
 _HEADS_SQL: Final = """
 INSERT INTO log.head AS h (feed_id, partition, start_offset, next_offset)
 SELECT %(feed)s, * FROM unnest(%(partitions)s::int[], %(starts)s::bigint[], %(ends)s::bigint[])
@@ -45,4 +44,4 @@ def note(connection: Connection, name: str, lows: Mapping[int, int], ends: Mappi
 
 def register(connection: Connection, name: str) -> None:
     """Make a feed's row. It has no heads until the first look finds them: an end of 0 would say that nothing is unread."""
-    connection.execute(_REGISTER_SQL, {"name": name})
+    name_feed(connection, name, 1)

@@ -228,13 +228,18 @@ def find_feed(connection: Connection, name: str) -> FeedRow | None:
     return None if row is None else FeedRow(*row)
 
 
-def ensure_feed(connection: Connection, name: str, partitions: int, retention_ms: int | None = None) -> FeedRow:
-    """Create the feed with its heads, or return the one there is, unchanged: relations that share a feed share its partitions."""
+def name_feed(connection: Connection, name: str, partitions: int, retention_ms: int | None = None) -> None:
+    """Make the feed's row where there is none. It has no heads yet: nothing is said of where its partitions end."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO log.feed (name, partitions, retention_ms) VALUES (%s, %s, %s) ON CONFLICT (name) DO NOTHING",
             (name, partitions, retention_ms),
         )
+
+
+def ensure_feed(connection: Connection, name: str, partitions: int, retention_ms: int | None = None) -> FeedRow:
+    """Create the feed with its heads, or return the one there is, unchanged: relations that share a feed share its partitions."""
+    name_feed(connection, name, partitions, retention_ms)
     feed = find_feed(connection, name)
     if feed is None:
         raise InvariantBroken(f"feed {name!r} vanished while it was made")
