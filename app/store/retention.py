@@ -22,19 +22,14 @@ from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
 from engine.connectors.dropped_feeds import sweep_dropped_feeds
 from engine.connectors.incarnation import notice
+from engine.connectors.kept_rejects import REJECTS_KEPT, trim_rejects
 from engine.connectors.log.storage import trim
 from engine.connectors.postgres import IDLE_SECONDS, connect
 from engine.connectors.schemas import schemas_of
-from engine.connectors.sink import REJECTS_KEPT
 
 # Any number, the same in every process: one trims, the others need not.
 TRIM_LOCK = 0x51AD
-# Materialised: the bound is looked up once per relation, not once per row.
 _OWNERS_OVER = "SELECT owner FROM log.reject GROUP BY owner HAVING count(*) > %(cap)s"
-_TRIM_OWNER = """
-    DELETE FROM log.reject WHERE owner = %(owner)s
-    AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
-"""
 # A driver that was killed where nobody watches over it leaves its row. One that is only frozen makes it again when it wakes up.
 _FORGET_DRIVERS = "DELETE FROM slackwater.driver WHERE heartbeat_at < now() - interval '1 day'"
 # What has not ended yet is the newest of its query.
@@ -119,5 +114,5 @@ def trim_once(dsn: str, kept: Kept) -> int:
             connection.execute(statement, {"audit_ms": kept.audit_ms, "audit_rows": kept.audit_rows})
         connection.execute(FORGET_EXPIRED_SQL)
         for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
-            connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})
+            trim_rejects(connection, owner)
         return removed

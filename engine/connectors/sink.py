@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +19,7 @@ import psycopg
 
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
+from engine.connectors.kept_rejects import keep_rejects
 from engine.connectors.late_log import LateLog
 from engine.connectors.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
 from engine.connectors.outputs import form_of
@@ -38,9 +38,6 @@ from engine.errors import CommitRefused, DataInvalid, EpochFenced, InvariantBrok
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 from engine.plan.result_feeds import result_feed
-
-REJECTS_KEPT = 100_000
-"""Rows of rejects kept per relation; the count goes on."""
 
 TOGETHER_LOCK = "500ms"
 """How long batches that share a transaction wait for a lock: they hold those of others meanwhile, and each can wait alone."""
@@ -312,7 +309,7 @@ class Sink:
             overflow = self._late.keep(cursor, pl.concat(batch.late), batch.now_ms)
             if overflow:
                 counters["late_records", "late_records_overflow"] += overflow
-        self._keep_rejects(cursor, batch)
+        keep_rejects(cursor, self._plan, batch)
         for (name, reason), count in counters.items():
             written.count(self._query_id, name, reason, count)
         own_ms = {"process": batch.process_ms(), "sink": draft.spent.wall_ns // 1_000_000}
@@ -374,35 +371,6 @@ class Sink:
         if nameless:
             counters[output.name, "null_key"] += nameless
         return named
-
-    def _keep_rejects(self, cursor: Cursor, batch: Batch) -> None:
-        """Keep refused records with their relation; two queries that read one feed keep them once.
-
-        In one order, whatever the order of a query's inputs: who keeps a record that another one is about to keep waits for that one.
-        """
-        rows = []
-        for packet, rejects in batch.rejects:
-            read = self._plan.inputs[packet.input]
-            place = (read.relation.name, read.feed.name, packet.partition)
-            rows += [(*place, *row, batch.now_ms) for row in rejects.select("offset", "reason", "detail", "excerpt").iter_rows()]
-        if not rows:
-            return
-        rows.sort(key=itemgetter(slice(4)))
-        cursor.executemany(
-            """
-            INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at)
-            VALUES (%s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0)) ON CONFLICT DO NOTHING
-            """,
-            rows,
-        )
-        for owner in sorted({row[0] for row in rows}):
-            cursor.execute(
-                """
-                DELETE FROM log.reject WHERE owner = %(owner)s
-                AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
-                """,
-                {"owner": owner, "cap": REJECTS_KEPT},
-            )
 
 
 def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:

@@ -40,6 +40,7 @@ from engine.spark.reports import spark_phases
 from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
 from engine.spark.source_spec import SourceSpec
 from engine.spark.stages import StageWork
+from engine.spark.stopping import stop_stream
 
 SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
 """Of the batch of one member of a shared carrier: the others wait for it."""
@@ -52,9 +53,6 @@ OWN_EMITTED: Final = 1 << 30
 
 LOCK_S: Final = 20.0
 """How long a commit of a shared carrier waits for a lock that somebody else holds on a member's tables: the others wait as long."""
-
-CANCEL_EVERY_S: Final = 0.5
-"""How often the jobs of a stream that is to stop are looked for."""
 
 END_S: Final = 120.0
 """How long a stream whose last commit has failed is told to stop; after that only Spark tries."""
@@ -234,33 +232,13 @@ class Carrier:
         """Stop after the round at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
         self._is_stopping = True
         deadline = time.monotonic() + timeout
-        if self._query is not None and not self._stop_stream(self._query, timeout):
+        if self._query is not None and not stop_stream(self._spark, self._query, timeout):
             return False
         # The stream makes no further commit; one that is on its way counts as a whole or not at all.
         if self._flight is not None and not self._flight.wait(max(deadline - time.monotonic(), 0)):
             return False
         self._clear()
         return True
-
-    def _stop_stream(self, query: StreamingQuery, timeout: float) -> bool:
-        """Stop the stream; returns whether it did within ``timeout`` seconds.
-
-        Spark cancels the jobs that it finds, and waits. One that begins right behind that may wait in turn for a commit that will not come
-        (``engine.connectors.task_states.await_batch``), so it is looked for again and again.
-        """
-        stopper = threading.Thread(target=query.stop, daemon=True)
-        stopper.start()
-        # In threads of their own: a JVM that hangs answers neither.
-        threading.Thread(target=self._cancel_until, args=(stopper, query), daemon=True).start()
-        stopper.join(timeout)
-        return not stopper.is_alive()
-
-    def _cancel_until(self, stopper: threading.Thread, query: StreamingQuery) -> None:
-        while stopper.is_alive():
-            stopper.join(CANCEL_EVERY_S)
-            if stopper.is_alive():
-                with suppress(Exception):  # of a JVM that is gone; nothing of it runs any more
-                    self._spark.sparkContext.cancelJobGroup(query.runId)
 
     def await_end(self, timeout: float | None) -> bool:
         """Wait until the stream ended, and its last commit; returns whether they did."""
@@ -273,7 +251,7 @@ class Carrier:
         """End the stream, whose last commit has failed while it went on."""
         self._failure = error
         if self._query is not None and not self._is_stopping:
-            self._stop_stream(self._query, END_S)
+            stop_stream(self._spark, self._query, END_S)
 
     @property
     def failure(self) -> BaseException | None:

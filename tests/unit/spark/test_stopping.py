@@ -10,21 +10,19 @@ from typing import Any
 
 import pytest
 
-from engine.spark import carrier
-from engine.spark.carrier import Carrier
+from engine.spark import stopping
+from engine.spark.stopping import stop_stream
 
 PATIENCE_S = 30.0
 
 
-def carrier_of(cancel: Callable[[str], None]) -> Any:
-    made: Any = object.__new__(Carrier)
-    made._spark = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=cancel))
-    return made
+def spark_of(cancel: Callable[[str], None]) -> Any:
+    return SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=cancel))
 
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(carrier, "CANCEL_EVERY_S", 0.02)
+    monkeypatch.setattr(stopping, "CANCEL_EVERY_S", 0.02)
     event = threading.Event()
     yield event
     event.set()
@@ -32,8 +30,8 @@ def over(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_jvm_that_hangs_is_not_waited_for(over: threading.Event) -> None:
     began = time.monotonic()
-    query = SimpleNamespace(stop=lambda: over.wait(PATIENCE_S), runId="a")
-    assert not carrier_of(lambda _group: over.wait(PATIENCE_S) and None)._stop_stream(query, 0.2)
+    query: Any = SimpleNamespace(stop=lambda: over.wait(PATIENCE_S), runId="a")
+    assert not stop_stream(spark_of(lambda _group: over.wait(PATIENCE_S) and None), query, 0.2)
     assert time.monotonic() - began < PATIENCE_S / 2
 
 
@@ -46,13 +44,15 @@ def test_a_jvm_that_is_gone_is_no_error_and_jobs_are_cancelled_again_until_the_s
             over.set()
         raise ConnectionRefusedError
 
-    assert carrier_of(gone)._stop_stream(SimpleNamespace(stop=lambda: over.wait(PATIENCE_S), runId="a"), PATIENCE_S)
+    query: Any = SimpleNamespace(stop=lambda: over.wait(PATIENCE_S), runId="a")
+    assert stop_stream(spark_of(gone), query, PATIENCE_S)
     assert asked[:3] == ["a"] * 3
 
 
 def test_a_stream_that_stops_soon_has_no_jobs_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrier, "CANCEL_EVERY_S", PATIENCE_S)
+    monkeypatch.setattr(stopping, "CANCEL_EVERY_S", PATIENCE_S)
     asked: list[str] = []
-    assert carrier_of(asked.append)._stop_stream(SimpleNamespace(stop=lambda: time.sleep(0.2), runId="a"), PATIENCE_S)
+    query: Any = SimpleNamespace(stop=lambda: time.sleep(0.2), runId="a")
+    assert stop_stream(spark_of(asked.append), query, PATIENCE_S)
     time.sleep(0.2)
     assert asked == []
