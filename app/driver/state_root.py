@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
@@ -20,7 +19,7 @@ import structlog
 from app.store.state_files import ROOT_FILE, root_id
 from engine.connectors.incarnation import Mark
 from engine.errors import StateCorrupt
-from engine.state.files import sync
+from engine.state.files import replace, sync
 from engine.state.objects import Objects
 from engine.state.ports import StateStore
 
@@ -80,14 +79,10 @@ class StateRoot:
 
     def note(self, mark: Mark) -> None:
         """Keep how far the database has come. It only adds to what the database itself tells, so a full disk is no reason to end."""
-        draft = self.path / f".{SEEN}.{uuid.uuid4().hex}"
         try:
-            draft.write_text(json.dumps(asdict(mark)))
-            draft.replace(self.path / SEEN)
+            replace(self.path / SEEN, json.dumps(asdict(mark)).encode())
         except OSError as error:
             log.warning("mark_not_kept", error=str(error))
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
 
 
 def _make(file: Path) -> None:

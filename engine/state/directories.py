@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Final, Self
 
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.errors import STATE_CURE, DiskFull, ExternalError, StateCorrupt
-from engine.state.files import NO_SPACE, FileSegmentStore, make_directory, sync
+from engine.state.files import NO_SPACE, FileSegmentStore, make_directory, replace, sync
 from engine.state.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored
 
 _DEAD: Final = ".dead"
@@ -106,13 +105,10 @@ class Directories:
     def note_owner(self, name: str, content: bytes) -> None:
         """See ``StateStore``. Not synced: what is lost is noted again."""
         file = self._owner(name)
-        draft = file.with_name(f".{name}.{uuid.uuid4().hex}")
         try:
             make_directory(file.parent)
-            draft.write_bytes(content)
-            draft.replace(file)
+            replace(file, content)
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise ExternalError(f"{file} cannot be written: {error.strerror}") from error
 
     def forget_owner(self, name: str) -> None:

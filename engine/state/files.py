@@ -13,9 +13,11 @@ import errno
 import io
 import mmap
 import os
+import uuid
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -143,6 +145,18 @@ def make_directory(directory: Path) -> None:
         make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
         sync(directory.parent)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file as a whole, in place of what is there: who reads it meanwhile finds the one or the other. Not synced."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def sync(path: Path) -> None:
