@@ -79,6 +79,11 @@ export function ago(at: string | null | undefined, now = Date.now()): string {
   return ms < 1_500 ? "just now" : `${span(ms < 10_000 ? Math.round(ms / 1_000) * 1_000 : ms)} ago`;
 }
 
+/** In how long a moment of the wall clock comes. */
+export function until(at: string, now = Date.now()): string {
+  return span(Math.max(0, new Date(at).getTime() - now));
+}
+
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

@@ -1,6 +1,7 @@
 /** What a relation is: columns, where records come from, who writes and reads it; and its end. */
 import { useState } from "preact/hooks";
 import { api } from "~/api/client";
+import { RELATION_PATH } from "~/api/paths";
 import type { Relation } from "~/api/types";
 import { Badge, Button, CopyButton, Facts, Panel } from "~/components/basics";
 import { Code } from "~/components/Code";
@@ -92,10 +93,9 @@ function Names({ names }: { names: string[] }) {
 function Removal({ relation }: { relation: Relation }) {
   const [isAsked, setAsked] = useState(false);
   const [error, setError] = useState<Error | null>(null);
-  const path = relation.kind === "stream" ? ("/v1/streams/{name}" as const) : ("/v1/tables/{name}" as const);
   const remove = async (): Promise<void> => {
     try {
-      await api.delete(path, { path: { name: relation.name } });
+      await api.delete(RELATION_PATH[relation.kind], { path: { name: relation.name } });
       notify(`${relation.name} is deleted`);
       refreshOverview();
       navigate("/relations");

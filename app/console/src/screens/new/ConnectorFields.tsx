@@ -1,11 +1,12 @@
-/** Where a source's records come from: sent over HTTP, a topic, or files. */
+/** Where a source's records come from that are not sent over HTTP: a topic, or files. */
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
+import { everyPage } from "~/api/paths";
 import type { ConnectionAnswer, ProblemItem } from "~/api/types";
 import { Button, Panel } from "~/components/basics";
 import { Link } from "~/router";
 import { may } from "~/session";
-import { Choose, Field, LongText, Text } from "./fields";
+import { Choose, Faults, Field, LongText, Text } from "./fields";
 import { problemsAt } from "./query";
 import { CHANGES, mayHaveRegistry, needsSchema, type ConnectorDraft, type SideDraft } from "./source";
 
@@ -61,14 +62,7 @@ function Files({ draft, at, set }: { draft: ConnectorDraft; at: At; set: Props["
 }
 
 async function listConnections(signal: AbortSignal): Promise<ConnectionAnswer[]> {
-  const found: ConnectionAnswer[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: { items: ConnectionAnswer[]; next: string | null } = await api.get("/v1/connections", { query: { cursor }, signal });
-    found.push(...page.items);
-    cursor = page.next;
-  } while (cursor !== null);
-  return found;
+  return await everyPage((cursor) => api.get("/v1/connections", { query: { cursor }, signal }));
 }
 
 function Topic({ draft, kind, at, set }: { draft: ConnectorDraft; kind: Props["kind"]; at: At; set: Props["set"] }) {
@@ -112,15 +106,7 @@ function Topic({ draft, kind, at, set }: { draft: ConnectorDraft; kind: Props["k
 /** What is wrong with a side as a whole stands behind both. */
 function General({ at }: { at: At }) {
   const found = ["/connector/key", "/connector/value", "/connector"].flatMap((pointer) => at(pointer).filter((problem) => problem.pointer === pointer));
-  return (
-    <>
-      {found.map((problem) => (
-        <span key={problem.pointer + problem.detail} class="late small wide">
-          {problem.detail.replaceAll("`", "")}
-        </span>
-      ))}
-    </>
-  );
+  return <Faults problems={found} class="wide" />;
 }
 
 function formats(kind: "stream" | "table", side: "keys" | "values"): [string, string][] {

@@ -1,16 +1,17 @@
 /** A query: what it reads, what it does with it, what comes of it. The service checks it while it is written. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { api, isAborted } from "~/api/client";
 import type { ProblemItem, Relation, Validation } from "~/api/types";
 import { Button, Empty, Note, Panel } from "~/components/basics";
-import { ErrorPanel, plain } from "~/components/ErrorPanel";
+import { ErrorPanel } from "~/components/ErrorPanel";
 import { Icon } from "~/components/icons";
 import { notify } from "~/components/toasts";
 import { plural } from "~/format";
 import { refreshOverview } from "~/overview";
 import { navigate, pathOf, place, setQuery } from "~/router";
 import { screenFor } from "~/screens/registry";
-import { Choose, Field, Findings, Text } from "./fields";
+import { useAsked } from "./asking";
+import { Choose, Faults, Field, Findings, Text } from "./fields";
 import { brokenSql } from "~/components/Code";
 import { Made } from "./Made";
 import { definitionOf, EMPTY_QUERY, problemsAt, suggestedName, suggestedOn, type QueryDraft, type Shape } from "./query";
@@ -180,11 +181,7 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
                     </label>
                   ))}
                 </div>
-                {at("/group_by").map((problem) => (
-                  <span key={problem.detail} class="late small">
-                    {plain(problem.detail)}
-                  </span>
-                ))}
+                <Faults problems={at("/group_by")} />
               </fieldset>
               {draft.shape === "windows" && <WindowFields draft={draft} at={at} set={set} />}
               <Items label="Results" items={draft.aggregates.map((each) => ({ name: each.name, text: each.call }))} placeholder="avg(delay)" problems={at("/aggregate")} suggestions={callsOf(from)} onChange={(items) => set({ aggregates: items.map((item) => ({ name: item.name, call: item.text })) })} />
@@ -320,11 +317,7 @@ function Items({ label, items, placeholder, problems, suggestions, onChange }: {
           <option key={each} value={each} />
         ))}
       </datalist>
-      {problems.map((problem) => (
-        <span key={problem.pointer + problem.detail} class="late small">
-          {plain(problem.detail)}
-        </span>
-      ))}
+      <Faults problems={problems} />
       <div>
         <Button small icon="add" onClick={add}>
           Add
@@ -375,25 +368,16 @@ function outputColumns(checked: Validation): Record<string, string> {
   return output?.columns ?? output?.relation?.columns ?? {};
 }
 
-/** Ask the service about a definition, once typing has rested. */
+/** Ask the service about a definition; null: not now. */
 function useValidation(definition: unknown): { checked: Validation | null; failure: Error | null; isChecking: boolean } {
-  const [state, setState] = useState<{ of: string; checked: Validation | null; failure: Error | null }>({ of: "", checked: null, failure: null });
   const text = definition === null ? null : JSON.stringify(definition);
-  useEffect(() => {
-    if (text === null) return undefined;
-    const asking = new AbortController();
-    const timer = setTimeout(() => {
-      api
-        .post("/v1/validations", { body: text, type: "application/json", signal: asking.signal })
-        .then((checked) => setState({ of: text, checked, failure: null }))
-        .catch((failure: unknown) => {
-          if (!isAborted(failure)) setState({ of: text, checked: null, failure: failure as Error });
-        });
-    }, REST_MS);
-    return () => {
-      clearTimeout(timer);
-      asking.abort();
-    };
-  }, [text]);
-  return { checked: state.checked, failure: state.failure, isChecking: text !== null && state.of !== text };
+  const { answer, isAsking } = useAsked(text, REST_MS, async (signal): Promise<{ checked: Validation | null; failure: Error | null }> => {
+    try {
+      return { checked: await api.post("/v1/validations", { body: text, type: "application/json", signal }), failure: null };
+    } catch (failure) {
+      if (isAborted(failure)) throw failure;
+      return { checked: null, failure: failure as Error };
+    }
+  });
+  return { checked: answer?.checked ?? null, failure: answer?.failure ?? null, isChecking: isAsking };
 }

@@ -1,6 +1,7 @@
 /** A source: where records come from. A sample, or what its topic or directory holds, suggests its columns; the service says what it would make of them. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, ApiError, isAborted } from "~/api/client";
+import { RELATION_PATH } from "~/api/paths";
 import type { ProblemItem, Relation, Warning } from "~/api/types";
 import { Button, Note, Panel } from "~/components/basics";
 import { ErrorPanel } from "~/components/ErrorPanel";
@@ -59,8 +60,7 @@ export function NewSource({ relations }: { relations: readonly Relation[] }) {
     setMaking(true);
     setError(null);
     try {
-      const path = draft.kind === "stream" ? ("/v1/streams/{name}" as const) : ("/v1/tables/{name}" as const);
-      await api.put(path, { path: { name: draft.name }, body: definitionOf(draft), headers: { "if-none-match": "*" } });
+      await api.put(RELATION_PATH[draft.kind], { path: { name: draft.name }, body: definitionOf(draft), headers: { "if-none-match": "*" } });
       refreshOverview();
       if (isLog && isFirstSent && sample.records.length > 0) {
         const types = Object.fromEntries(draft.columns.map((column) => [column.name, column.type]));

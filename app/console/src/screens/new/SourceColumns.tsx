@@ -1,10 +1,10 @@
 /** The columns of a source: names, types, which are the key, and what the sample has there. */
 import type { ProblemItem } from "~/api/types";
 import { Button, Empty, Panel } from "~/components/basics";
-import { plain } from "~/components/ErrorPanel";
 import { Icon } from "~/components/icons";
 import { plural } from "~/format";
 import { textOf } from "~/records/cells";
+import { Faults } from "./fields";
 import type { ColumnDraft, ConnectorType } from "./source";
 
 const TYPES = ["string", "int", "bigint", "double", "boolean", "timestamp", "date", "time", "decimal(18,2)", "bytes", "array<string>", "map<string,string>"];
@@ -90,11 +90,7 @@ export function SourceColumns({ columns, from, examples, problems, onChange }: P
       )}
       {problems.length > 0 && (
         <div class="new-faults">
-          {problems.map((problem) => (
-            <p key={problem.pointer + problem.detail} class="late small">
-              {plain(problem.detail)}
-            </p>
-          ))}
+          <Faults problems={problems} />
         </div>
       )}
     </Panel>

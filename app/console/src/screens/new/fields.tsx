@@ -43,6 +43,19 @@ export function Choose<T extends string>({ value, options, onChange, label }: { 
   );
 }
 
+/** What is wrong where no single field is to blame, one below the other. */
+export function Faults({ problems, class: more }: { problems: readonly ProblemItem[]; class?: string }) {
+  return (
+    <>
+      {problems.map((problem) => (
+        <p key={problem.pointer + problem.detail} class={`late small ${more ?? ""}`}>
+          {plain(problem.detail)}
+        </p>
+      ))}
+    </>
+  );
+}
+
 /** What is wrong or may surprise, each with what helps. */
 export function Findings({ problems, warnings }: { problems: readonly ProblemItem[]; warnings: readonly Warning[] }) {
   return (

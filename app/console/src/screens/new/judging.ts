@@ -1,7 +1,8 @@
 /** Asking the service what it would make of a source: nothing is registered. */
-import { useEffect, useState } from "preact/hooks";
-import { api, ApiError, isAborted } from "~/api/client";
+import { api, ApiError } from "~/api/client";
+import { RELATION_PATH } from "~/api/paths";
 import type { ProblemItem, RegisteredAnswer, Warning } from "~/api/types";
+import { useAsked } from "./asking";
 import { definitionOf, holdsChanges, inferringOf, type SourceDraft } from "./source";
 
 const REST_MS = 350;
@@ -16,8 +17,7 @@ export interface Judged {
 }
 
 async function ask(draft: SourceDraft, name: string, body: Record<string, unknown>, signal: AbortSignal): Promise<RegisteredAnswer> {
-  const path = draft.kind === "stream" ? ("/v1/streams/{name}" as const) : ("/v1/tables/{name}" as const);
-  return await api.put(path, { path: { name }, query: { validate: true }, body, signal });
+  return await api.put(RELATION_PATH[draft.kind], { path: { name }, query: { validate: true }, body, signal });
 }
 
 /** What an error says is wrong, each at its field. What lies outside and cannot be reached is said where it is named. */
@@ -31,27 +31,19 @@ export function problemsOf(error: ApiError, draft: SourceDraft): ProblemItem[] {
 
 /** Ask once typing has rested; null: not now. */
 export function useJudged(draft: SourceDraft | null): { judged: Judged | null; isJudging: boolean } {
-  const [state, setState] = useState<(Judged & { of: string }) | null>(null);
   const text = draft === null ? null : JSON.stringify([draft.kind, draft.name, definitionOf(draft)]);
-  useEffect(() => {
-    if (text === null || draft === null) return undefined;
-    const asking = new AbortController();
-    const timer = setTimeout(
-      () => {
-        ask(draft, draft.name, definitionOf(draft), asking.signal)
-          .then((answer) => setState({ of: text, problems: [], warnings: answer.warnings, definition: answer.definition, sql: answer.sql }))
-          .catch((error: unknown) => {
-            if (!isAborted(error) && error instanceof ApiError) setState({ of: text, problems: problemsOf(error, draft), warnings: [], definition: null, sql: null });
-          });
-      },
-      draft.connector.type === "log" ? REST_MS : REST_OUTSIDE_MS,
-    );
-    return () => {
-      clearTimeout(timer);
-      asking.abort();
-    };
-  }, [text]);
-  return { judged: text === null ? null : state, isJudging: text !== null && state?.of !== text };
+  const { answer, isAsking } = useAsked(text, draft?.connector.type === "log" ? REST_MS : REST_OUTSIDE_MS, (signal) => judge(draft!, signal));
+  return { judged: text === null ? null : answer, isJudging: isAsking };
+}
+
+async function judge(draft: SourceDraft, signal: AbortSignal): Promise<Judged> {
+  try {
+    const answer = await ask(draft, draft.name, definitionOf(draft), signal);
+    return { problems: [], warnings: answer.warnings, definition: answer.definition, sql: answer.sql };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return { problems: problemsOf(error, draft), warnings: [], definition: null, sql: null };
+  }
 }
 
 /** A name for questions about a source that has none yet. */

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
+import { RELATION_PATH } from "~/api/paths";
 import type { OneQuery, Status } from "~/api/types";
 import { Button, Note, Skeleton } from "~/components/basics";
 import { Dialog } from "~/components/Dialog";
@@ -11,6 +12,7 @@ import { count, plural } from "~/format";
 import { overview, refreshOverview, relationOf } from "~/overview";
 import { navigate, pathOf } from "~/router";
 import { may } from "~/session";
+import { waitingOf } from "./Now";
 
 type Wish = "running" | "paused" | "stopped";
 type Open = "fork" | "delete" | null;
@@ -115,12 +117,12 @@ function DeleteDialog({ name, status, onClose }: { name: string; status: Status;
   const [error, setError] = useState<Error | null>(null);
   const [isBusy, setBusy] = useState(false);
   const result = useLive(
-    async (signal) => (relation === undefined ? null : await api.get(relation.kind === "table" ? "/v1/tables/{name}" : "/v1/streams/{name}", { path: { name: relation.name }, signal })),
+    async (signal) => (relation === undefined ? null : await api.get(RELATION_PATH[relation.kind], { path: { name: relation.name }, signal })),
     null,
     [relation?.name],
   );
   const readers = result.data?.read_by ?? [];
-  const waiting = Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
+  const waiting = waitingOf(status);
   const go = (): void => {
     setBusy(true);
     api

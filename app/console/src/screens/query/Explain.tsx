@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
+import { RELATION_PATH } from "~/api/paths";
 import type { Explanation, Lateness, OneQuery, Status } from "~/api/types";
 import { Badge, Button, Note, Panel, Skeleton, type Tone } from "~/components/basics";
 import { ErrorPanel } from "~/components/ErrorPanel";
@@ -20,7 +21,7 @@ export function Explain({ query, status, lateness }: { query: OneQuery; status: 
   const source = query.definition.from as { stream?: string | null; table?: string | null };
   const relation = relationOf(source.stream ?? source.table ?? "");
   const columns = useLive(
-    async (signal) => (relation === undefined ? null : await api.get(relation.kind === "table" ? "/v1/tables/{name}" : "/v1/streams/{name}", { path: { name: relation.name }, signal })),
+    async (signal) => (relation === undefined ? null : await api.get(RELATION_PATH[relation.kind], { path: { name: relation.name }, signal })),
     null,
     [relation?.name],
   );

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
+import { RELATION_PATH } from "~/api/paths";
 import type { OneQuery, OverviewRelation, Status } from "~/api/types";
 import { Badge, Button, Note, Panel, Skeleton, StateBadge } from "~/components/basics";
 import { Dialog } from "~/components/Dialog";
@@ -15,7 +16,7 @@ import { textOf } from "~/records/cells";
 import { navigate, pathOf } from "~/router";
 import { may } from "~/session";
 import { comparedRecords, comparedRows, type Compared, type Difference, type Values } from "./comparing";
-import { lagOf } from "./Now";
+import { lagOf, waitingOf } from "./Now";
 
 /** The original and the forks of it that a query is one of; null: it is no fork and has none. */
 export function familyOf(name: string): { original: string; forks: string[] } | null {
@@ -143,12 +144,11 @@ function valueAt(definition: unknown, pointer: string) {
 
 function Standing({ original, fork }: { original: Status; fork: Status }) {
   const late = (name: string): number | undefined => overview.value?.queries.find((query) => query.name === name)?.late;
-  const waiting = (status: Status): number => Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
   const rows: [string, (status: Status) => preact.ComponentChildren][] = [
     ["State", (status) => <StateBadge state={status.state} phase={status.phase} unreachable={status.conditions.includes("unreachable")} />],
     ["Position in its inputs", (status) => count(readTotal(status))],
     ["Behind", (status) => count(lagOf(status))],
-    ["Waiting", (status) => count(waiting(status))],
+    ["Waiting", (status) => count(waitingOf(status))],
     ["Late", (status) => count(late(status.name))],
     ["Written", (status) => count(status.emitted_rows)],
     ["Stream time", (status) => moment(status.stream_time_ms)],
@@ -197,8 +197,7 @@ const SHOWN = 200;
 
 async function compare(original: OverviewRelation, fork: OverviewRelation, signal: AbortSignal): Promise<{ found: Compared; columns: string[]; keys: string[]; own: string[] }> {
   const isTable = original.kind === "table";
-  const path = isTable ? ("/v1/tables/{name}" as const) : ("/v1/streams/{name}" as const);
-  const shapes = await Promise.all([original, fork].map((one) => api.get(path, { path: { name: one.name }, signal })));
+  const shapes = await Promise.all([original, fork].map((one) => api.get(RELATION_PATH[original.kind], { path: { name: one.name }, signal })));
   const [first, second] = shapes.map((shape) => Object.keys(shape.columns)) as [string[], string[]];
   const columns = first.filter((name) => second.includes(name));
   const own = [...first, ...second].filter((name) => !columns.includes(name));

@@ -3,7 +3,7 @@ import type { Lateness, Status } from "~/api/types";
 import { Badge, Empty, Facts, Note, Panel, Tile } from "~/components/basics";
 import { Reason } from "~/components/Reason";
 import { Series } from "~/components/Series";
-import { ago, count, moment, NONE, percent, plural, rate, span, words } from "~/format";
+import { ago, count, moment, NONE, percent, plural, rate, span, until, words } from "~/format";
 import { historyOf, overview, troubleOfDelivery, type Sample } from "~/overview";
 import { Tide } from "./Tide";
 
@@ -28,11 +28,15 @@ export function lagOf(status: Status): number | null {
   return known.length === 0 ? null : known.reduce((sum, lag) => sum + lag, 0);
 }
 
+export function waitingOf(status: Status): number {
+  return Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
+}
+
 export function Now({ name, status, lateness }: { name: string; status: Status; lateness: Lateness | null }) {
   overview.value; // the history of numbers grows with it
   const history = historyOf(name);
   const last = history.at(-1);
-  const waiting = Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
+  const waiting = waitingOf(status);
   const glance = overview.value?.queries.find((query) => query.name === name);
   const isInTrouble = glance !== undefined && status.delivery !== null && troubleOfDelivery(glance) !== null;
   return (
@@ -226,7 +230,7 @@ function DeliveryPanel({ status }: { status: Status }) {
         {delivery.reason !== null && (
           <Note tone={delivery.state === "stopped" ? "bad" : "warn"}>
             <Reason reason={delivery.reason}>
-              {delivery.next_attempt_at !== null && <span class="muted"> · tried again in {span(Math.max(0, new Date(delivery.next_attempt_at).getTime() - Date.now()))}</span>}
+              {delivery.next_attempt_at !== null && <span class="muted"> · tried again in {until(delivery.next_attempt_at)}</span>}
             </Reason>
           </Note>
         )}

@@ -9,7 +9,7 @@ import { Reason } from "~/components/Reason";
 import { Page } from "~/components/Page";
 import { TabPanel, Tabs } from "~/components/Tabs";
 import type { Status } from "~/api/types";
-import { compact, plural, span } from "~/format";
+import { compact, plural, until } from "~/format";
 import { overview, relationOf, useFastOverview } from "~/overview";
 import { Link, pathOf, place, setQuery } from "~/router";
 import type { ScreenProps } from "../registry";
@@ -132,7 +132,7 @@ function Attempts({ status }: { status: Status }) {
   const parts = [
     status.attempt > 0 ? `${plural(status.attempt, "launch", "launches")} failed` : null,
     status.state === "starting" ? "it is being tried again" : null,
-    status.next_attempt_at === null ? null : `tried again in ${span(Math.max(0, new Date(status.next_attempt_at).getTime() - Date.now()))}`,
+    status.next_attempt_at === null ? null : `tried again in ${until(status.next_attempt_at)}`,
   ].filter((part) => part !== null);
   return parts.length === 0 ? null : <span class="muted"> · {parts.join(" · ")}</span>;
 }

@@ -1,1 +1,0 @@
-import{tt as e}from"./index-B9bj5QG2.js";var t=1e3;async function n(e){let[t,n]=await Promise.all([r(`/v1/streams`,e),r(`/v1/tables`,e)]);return[...t,...n].sort((e,t)=>e.name.localeCompare(t.name))}async function r(n,r){let i=[],a=null;do{let o=await e.get(n,{query:{limit:t,cursor:a},signal:r});i.push(...o.items),a=o.next}while(a!==null);return i}export{n as t};

@@ -1,0 +1,1 @@
+var e={stream:`/v1/streams/{name}`,table:`/v1/tables/{name}`};async function t(e){let t=[],n=null;do{let r=await e(n);t.push(...r.items),n=r.next}while(n!==null);return t}export{t as n,e as t};
