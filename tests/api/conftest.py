@@ -16,6 +16,7 @@ from app.error_list import ERRORS
 from app.limit_settings import LimitSettings
 from app.main import create_app
 from app.settings import Settings
+from engine.connectors.incarnation import renew
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 STREAM: dict[str, Any] = {
@@ -120,3 +121,16 @@ def problem() -> Problem:
         return body
 
     return check
+
+
+@pytest.fixture
+def put_back(dsn: str) -> Iterator[Callable[[], None]]:
+    """Let the database be known as one that was put back; each call once more."""
+
+    def call() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            renew(connection)
+
+    yield call
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE log.incarnation SET id = NULL")
