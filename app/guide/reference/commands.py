@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import typer
@@ -74,7 +74,7 @@ def _command(path: str, command: Any) -> str:
     )
 
 
-def _options(options: list[Any], context: Any) -> str:
+def _options(options: Sequence[Any], context: Any) -> str:
     return table(("Option", "Default", "Meaning"), (_option(each, context) for each in options))
 
 
