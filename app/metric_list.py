@@ -75,6 +75,12 @@ LAG_SECONDS = Metric(
     "Time since the oldest record that is not read yet was appended; 0: all are read",
     ("query", "feed"),
 )
+HELD_BACK_SECONDS = Metric(
+    "slackwater_query_held_back_seconds",
+    "gauge",
+    "Time for which the end of a topic has stood still behind a transaction that has not ended; 0: for none",
+    ("query", "feed"),
+)
 STREAM_TIME = Metric("slackwater_query_stream_time_seconds", "gauge", "Stream time of the result, as a Unix time", ("query",))
 CLOCK = Metric(
     "slackwater_query_clock_seconds", "gauge", "Stream time of an operator's slowest task, as a Unix time", ("query", "operator")
@@ -123,8 +129,8 @@ DRIVER_HEARTBEAT = Metric(
 )
 
 OF_FACTS = (
-    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, BUSY, READ, EMITTED, LAG, LAG_SECONDS, STREAM_TIME, CLOCK, BUFFERED,
-    BUFFERED_BYTES, OLDEST, COUNTED,
+    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, BUSY, READ, EMITTED, LAG, LAG_SECONDS, HELD_BACK_SECONDS, STREAM_TIME,
+    CLOCK, BUFFERED, BUFFERED_BYTES, OLDEST, COUNTED,
     DELIVERY_LAG, DELIVERY_LAG_SECONDS, DELIVERED, DELIVERY_FAILURES, DELIVERY_STATE, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
 )  # fmt: skip
 """Told by the database: the same from every process of a service, so take one of them."""

@@ -73,6 +73,11 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
         False,
     ),
     "waits_for_producer": ("It waits for the query that writes one of its inputs.", "Resume that query; see the detail.", True),
+    "waits_for_transaction": (
+        "A transaction in a topic that it reads has not ended.",
+        "Look for its writer with `kafka-transactions.sh find-hanging`, and end it with `abort`.",
+        True,
+    ),
     "worker_lost": ("A worker process was lost.", "It is tried again.", True),
     "workers_unfit": ("A worker of the cluster has other versions, or lacks the directory.", "Install the same; see the detail.", True),
 }  # fmt: skip

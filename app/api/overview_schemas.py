@@ -40,8 +40,8 @@ class OverviewQuery(Answer):
     phase: str | None = Field(description="What it does inside its state, as in its status.")
     desired_state: DesiredState = Field(description="What is wished.")
     conditions: list[str] = Field(
-        description="`unreachable`, `unplaced`, `stale`, as in its status. `waits_for_producer` stands there alone: it takes a look at other "
-        "queries."
+        description="`unreachable`, `unplaced`, `stale`, as in its status. Those that begin with `waits_for_` stand there alone: they take a"
+        " look at what it reads."
     )
     reason: Reason | None = Field(description="Its error, or why no driver has it; null: neither.")
     state_since: datetime = Field(description="When it came into this state.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from app.api.status_schemas import (
 )
 from app.domain.deliveries import DeliveryFacts, DeliveryState, judged
 from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
+from app.domain.open_transactions import HeldBack, wait_for_transaction
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
@@ -38,7 +39,7 @@ from app.store.delivery_status import delivery_of
 from app.store.fleet import find_fleet
 from app.store.producers import find_wait
 from app.store.queries import query_not_found
-from app.store.statuses import Status, counters_of, feeds_read, find_status, find_status_by_id, log_ends
+from app.store.statuses import FeedEnd, Status, counters_of, feed_ends, feeds_read, find_status, find_status_by_id
 from engine.plan.model import Feed
 
 MAX_WAIT_SECONDS = 60
@@ -94,13 +95,15 @@ def _gone(status: Status) -> AppError:
 async def _answer(services: Services, status: Status, *, has_tasks: bool) -> StatusAnswer:
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, status.query_id)
-        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
+        ends = await feed_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
         counters = await counters_of(connection, status.query_id)
         delivery = await delivery_of(connection, status.query_id)
         waits = await _reason_for_waiting(services, connection, status) if status.is_unplaced else None
         # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
             waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
+    if waits is None and status.state == "running" and not status.is_unreachable:
+        waits = wait_for_transaction(_held_back(feeds, ends))
     detail = status.detail or {}
     progress = [
         _progress(feed, names, (status.position or {}).get(feed.name, {}), ends.get(feed.log_feed, {}))
@@ -229,21 +232,32 @@ def conditions_of(status: Status, waits: Waiting | None) -> list[str]:
         conditions.append("unplaced")
     if status.state != "running" or status.is_unreachable:
         return [*conditions, "stale"]
-    return [*conditions, WAITS_FOR_PRODUCER] if waits is not None else conditions
+    return [*conditions, waits.code] if waits is not None else conditions
 
 
-def _progress(feed: Feed, relations: list[str], position: Mapping[str, int], ends: Mapping[int, int]) -> FeedProgress:
+def _held_back(feeds: Iterable[Feed], ends: Mapping[str, Mapping[int, FeedEnd]]) -> Iterator[HeldBack]:
+    for feed in feeds:
+        for partition, end in ends.get(feed.log_feed, {}).items():
+            if end.open_since is not None and end.open_age is not None:
+                yield HeldBack(feed.name, partition, end.open_records, end.open_since, end.open_age)
+
+
+def _progress(feed: Feed, relations: list[str], position: Mapping[str, int], ends: Mapping[int, FeedEnd]) -> FeedProgress:
     read = {int(partition): offset for partition, offset in position.items()}
     partitions = [
         PartitionProgress(
             partition=partition,
             next_offset=read.get(partition, 0),
-            end_offset=ends.get(partition),
-            lag=None if partition not in ends else max(0, ends[partition] - read.get(partition, 0)),
+            end_offset=None if (end := ends.get(partition)) is None else end.offset,
+            lag=None if end is None else max(0, end.offset - read.get(partition, 0)),
+            open_records=0 if end is None else end.open_records,
+            open_since=None if end is None else end.open_since,
         )
         for partition in sorted({*read, *ends})
     ]
-    return FeedProgress(feed=feed.name, relations=relations, partitions=partitions)
+    return FeedProgress(
+        feed=feed.name, relations=relations, is_looked_at=bool(partitions) or feed.is_derived, partitions=partitions
+    )
 
 
 def _least(clocks: Mapping[str, int | None]) -> int | None:

@@ -19,6 +19,14 @@ class PartitionProgress(Answer):
     next_offset: int = Field(description="The next record to read; everything before is in the result.")
     end_offset: int | None = Field(description="The feed's present end; null where only the driver can know (files).")
     lag: int | None = Field(description="Records between the two.")
+    open_records: int = Field(
+        description="Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds"
+        " ago. They are read when these end."
+    )
+    open_since: datetime | None = Field(
+        description="Since when `end_offset` has stood still for such a transaction; null: for none. After a minute the status has a"
+        " `reason` for it."
+    )
 
 
 class FeedProgress(Answer):
@@ -26,6 +34,10 @@ class FeedProgress(Answer):
 
     feed: str = Field(description="Where the records are, as positions call it.")
     relations: list[str] = Field(description="The query's relations that read it.")
+    is_looked_at: bool = Field(
+        description="Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until"
+        " then nothing counts as unread."
+    )
     partitions: list[PartitionProgress] = Field(description="Each partition that has been read or has an end.")
 
 
@@ -137,11 +149,12 @@ class StatusAnswer(Answer):
     conditions: list[str] = Field(
         description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"
         " follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs"
-        " has come as far in event time."
+        " has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has not ended for a"
+        " minute."
     )
     reason: Reason | None = Field(
-        description="Why it is not what was wished: its error, that no driver is there or has room, or which query it waits for, how far"
-        " that is behind and what can be done (`waits_for_producer`)."
+        description="Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits"
+        " for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`)."
     )
     state_since: datetime = Field(description="When it came into this state.")
     generation: int = Field(description="Rises when the definition changes.")

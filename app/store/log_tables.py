@@ -37,6 +37,8 @@ head = sa.Table(
     sa.Column("partition", sa.Integer),
     sa.Column("start_offset", sa.BigInteger),
     sa.Column("next_offset", sa.BigInteger),
+    sa.Column("open_records", sa.BigInteger),
+    sa.Column("open_since", sa.DateTime(timezone=True)),
 )
 
 commit = sa.Table(

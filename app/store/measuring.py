@@ -38,7 +38,7 @@ _LAGS_AND_DRIVERS = sa.text(
     """
     WITH place AS (
         SELECT q.name AS query, p.feed, h.feed_id, h.partition, o.value::bigint AS next, f.next_sequence IS NOT NULL AS is_derived,
-            coalesce(f.next_sequence, h.next_offset) - o.value::bigint AS lag
+            coalesce(f.next_sequence, h.next_offset) - o.value::bigint AS lag, h.open_since
         FROM slackwater.query q JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
         CROSS JOIN LATERAL jsonb_each(c.position) AS p(feed, partitions)
         CROSS JOIN LATERAL jsonb_each_text(p.partitions) AS o(partition, value)
@@ -55,7 +55,8 @@ _LAGS_AND_DRIVERS = sa.text(
                 ) ELSE (
                     SELECT b.appended_at FROM log.batch b WHERE b.feed_id = place.feed_id AND b.partition = place.partition
                     AND b.base_offset <= place.next ORDER BY b.base_offset DESC LIMIT 1
-                ) END))) FILTER (WHERE lag > 0), 0) AS seconds
+                ) END))) FILTER (WHERE lag > 0), 0) AS seconds,
+            coalesce(max(extract(epoch FROM clock_timestamp() - open_since)), 0) AS held_back_seconds
         FROM place GROUP BY query, feed
     ), fleet AS (
         SELECT d.id, d.phase, (d.detail ->> 'max_queries')::integer AS most,
@@ -64,7 +65,7 @@ _LAGS_AND_DRIVERS = sa.text(
                 WHERE s.lease_owner = d.id AND NOT starts_with(q.name, :prefix)) AS held
         FROM slackwater.driver d
     )
-    SELECT (SELECT jsonb_agg(jsonb_build_array(query, feed, records, seconds)) FROM lag),
+    SELECT (SELECT jsonb_agg(jsonb_build_array(query, feed, records, seconds, held_back_seconds)) FROM lag),
         (SELECT jsonb_agg(jsonb_build_array(id, phase, held, most, age_s)) FROM fleet)
     """
 )
@@ -90,10 +91,13 @@ async def read_facts(connection: AsyncConnection) -> Facts:
     samples = [sample for row in rows for sample in _of_query(row["name"], dict(row))]
     states = [row["state"] for row in rows]
     samples += [(metrics.QUERIES, (state,), states.count(state)) for state in set(states)]
-    for query, feed, records, seconds in lags or ():
+    for query, feed, records, seconds, held_back_s in lags or ():
         samples.append((metrics.LAG, (query, feed), records))
-        if feed.startswith(LOG_PREFIX):  # of what is kept elsewhere nobody knows here when it came
-            samples.append((metrics.LAG_SECONDS, (query, feed), seconds))
+        # Of what is kept elsewhere nobody knows here when it came, and nothing here is written by transactions that stay open.
+        metric, value = (
+            (metrics.LAG_SECONDS, seconds) if feed.startswith(LOG_PREFIX) else (metrics.HELD_BACK_SECONDS, held_back_s)
+        )
+        samples.append((metric, (query, feed), value))
     for driver, phase, held, most, age_s in drivers or ():
         samples += [(metrics.DRIVER_QUERIES, (driver,), held), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
         samples += [] if most is None else [(metrics.DRIVER_MAX, (driver,), most)]

@@ -664,6 +664,14 @@ class PartitionProgress(Answer):
     lag = Item[int | None]()
     """Records between the two."""
 
+    open_records = Item[int]()
+    """Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds
+    ago. They are read when these end.
+    """
+
+    open_since = Item[datetime | None](moment)
+    """Since when `end_offset` has stood still for such a transaction; null: for none. After a minute the status has a `reason` for it."""
+
 
 class PartitionRange(Answer):
     """What a partition of a log holds: offsets from ``start_offset`` up to, not including, ``next_offset``."""
@@ -1360,6 +1368,11 @@ class FeedProgress(Answer):
 
     relations = Item[tuple[str, ...]](tuple)
     """The query's relations that read it."""
+
+    is_looked_at = Item[bool]()
+    """Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until
+    then nothing counts as unread.
+    """
 
     partitions = Item[tuple[PartitionProgress, ...]](many(PartitionProgress))
     """Each partition that has been read or has an end."""
@@ -2183,7 +2196,9 @@ class OverviewQuery(Answer):
     """What is wished."""
 
     conditions = Item[tuple[str, ...]](tuple)
-    """`unreachable`, `unplaced`, `stale`, as in its status. `waits_for_producer` stands there alone: it takes a look at other queries."""
+    """`unreachable`, `unplaced`, `stale`, as in its status. Those that begin with `waits_for_` stand there alone: they take a
+    look at what it reads.
+    """
 
     reason = Item[Reason | None](Reason)
     """Its error, or why no driver has it; null: neither."""
@@ -2309,12 +2324,13 @@ class StatusAnswer(Answer):
     conditions = Item[tuple[str, ...]](tuple)
     """`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow
     its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its
-    inputs has come as far in event time.
+    inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has
+    not ended for a minute.
     """
 
     reason = Item[Reason | None](Reason)
-    """Why it is not what was wished: its error, that no driver is there or has room, or which query it waits for, how far that
-    is behind and what can be done (`waits_for_producer`).
+    """Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits
+    for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`).
     """
 
     state_since = Item[datetime](moment)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from slackwater.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, ValidationAnswer
 from slackwater.errors import Json
 from slackwater.parameters import conditions
-
-_OF_TOPICS: Final = "kafka:"
-"""How the feed of a topic is called."""
 
 
 class Status(StatusAnswer):
@@ -37,8 +34,8 @@ class Status(StatusAnswer):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it runs and has read everything that there is; not before each topic that it reads was looked at."""
-        is_looked_at = all(feed.partitions for feed in self.progress if feed.feed.startswith(_OF_TOPICS))
+        """Whether it runs and has read everything that there is; not before all that it reads was looked at."""
+        is_looked_at = all(feed.is_looked_at is not False for feed in self.progress)  # an older service does not say
         return self.state == "running" and self.is_current and self.lag == 0 and is_looked_at
 
     @property

@@ -127,6 +127,20 @@ async def test_a_query_tells_what_its_driver_committed(client: httpx.AsyncClient
     assert found["slackwater_database_up"] == 1
 
 
+@pytest.mark.usefixtures("committed")
+async def test_a_topic_that_an_open_transaction_holds_back_is_told_by_the_time(client: httpx.AsyncClient, dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE log.feed SET name = 'kafka:departures' WHERE name = 'departures'")
+        connection.execute(
+            "UPDATE log.commit SET position = jsonb_build_object('kafka:departures', position -> 'log:departures')"
+        )
+        connection.execute("UPDATE log.head SET open_records = 3, open_since = now() - interval '90 seconds' WHERE partition = 0")
+    found = samples((await client.get("/metrics")).text)
+    held = [value for name, value in found.items() if name.startswith("slackwater_query_held_back_seconds{")]
+    assert len(held) == 1
+    assert 90 <= held[0] < 150
+
+
 async def test_a_scrape_without_the_database_tells_what_the_process_counted(tmp_path: Path) -> None:
     url = f"postgresql://nobody@/nothing?host={tmp_path}&connect_timeout=1"
     app: FastAPI = create_app(Settings(database_url=SecretStr(url), data_dir=tmp_path))

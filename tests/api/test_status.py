@@ -180,6 +180,39 @@ async def test_what_does_not_run_is_limited_by_that(client: httpx.AsyncClient, d
     assert (await client.get(PATH)).json()["limited_by"] == "paused"
 
 
+async def held_back(dsn: str, records: int, age_s: int) -> None:
+    """Play a topic: hold the end of the stream's feed back for an open transaction."""
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "UPDATE log.head SET open_records = %s, open_since = now() - %s * interval '1 second' "
+            "WHERE partition = 0 AND feed_id = (SELECT id FROM log.feed WHERE name = 'departures')",
+            (records, age_s),
+        )
+
+
+async def test_a_transaction_that_does_not_end_is_told_where_nothing_else_is_unread(client: httpx.AsyncClient, dsn: str) -> None:
+    await facts(dsn, "running")
+    await held_back(dsn, 17, 90)
+    body = (await client.get(PATH)).json()
+    assert body["conditions"] == ["waits_for_transaction"]
+    assert body["reason"]["code"] == "waits_for_transaction"
+    assert "partition 0 of log:departures" in body["reason"]["detail"]
+    assert "17 offsets" in body["reason"]["detail"]
+    (partition, *_), *_ = (feed["partitions"] for feed in body["progress"])
+    assert (partition["open_records"], partition["open_since"] is None, partition["lag"]) == (17, False, 0)
+    await facts(dsn, "paused")
+    body = (await client.get(PATH)).json()
+    assert (body["conditions"], body["reason"]) == (["stale"], None)
+
+
+async def test_transactions_under_way_are_no_trouble(client: httpx.AsyncClient, dsn: str) -> None:
+    await facts(dsn, "running")
+    await held_back(dsn, 17, 5)
+    body = (await client.get(PATH)).json()
+    assert (body["conditions"], body["reason"]) == ([], None)
+    assert body["progress"][0]["partitions"][0]["open_records"] == 17
+
+
 async def test_it_says_from_when_on_a_dump_of_the_database_will_do(client: httpx.AsyncClient, dsn: str) -> None:
     assert (await client.get(PATH)).json()["restorable_since"] is None
     async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:

@@ -184,7 +184,7 @@ def test_a_query_that_does_not_stop_makes_its_driver_hand_over_the_others_and_en
     dsn: str, tmp_path: Path, control: Control
 ) -> None:
     stubborn, other = control.add(ignores_stop=True), control.add()
-    with driver(dsn, fast_settings(tmp_path, stop_timeout_ms=300)) as process:
+    with driver(dsn, fast_settings(tmp_path)) as process:
         control.reaches(stubborn, "running")
         control.reaches(other, "running")
         control.restart(stubborn)

@@ -47,6 +47,28 @@ def test_aborted_and_open_transactions_are_not_read_and_leave_gaps(connection: C
     assert [chunk.end_offset for chunk in found.reader().chunks(0, 0, ALL, is_dated=True)] == [9]
 
 
+def test_what_an_open_transaction_holds_back_is_noted_until_it_ends(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    kafka.send(found.topic, records(0, 2))
+
+    def noted() -> tuple[int, int, bool]:
+        """Look at the topic in a new process, and return its end, what is behind that, and whether it is known since when."""
+        assert found.reader().ends() is not None
+        row = connection.execute(
+            "SELECT h.next_offset, h.open_records, h.open_since IS NOT NULL FROM log.head h JOIN log.feed f ON f.id = h.feed_id "
+            "WHERE f.name = %s",
+            (found.feed.log_feed,),
+        ).fetchone()
+        assert row is not None
+        return row[0], row[1], row[2]
+
+    assert noted() == (2, 0, False)
+    with kafka.transaction(found.topic, records(2, 5)) as producer:
+        until("the open transaction is seen", lambda: noted() == (2, 3, True), 30)
+        producer.abort_transaction(30)
+    until("its marker is read over", lambda: noted() == (6, 0, False), 30)
+
+
 def test_records_that_retention_removed_stop_the_query(connection: Connection, kafka: Cluster) -> None:
     found = source(connection, kafka)
     kafka.send(found.topic, records(0, 10))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -100,16 +101,22 @@ class Cluster:
 
     def commit(self, topic: str, records: Iterable[Sent], *, aborts: bool = False) -> None:
         """Send records in one transaction."""
+        with self.transaction(topic, records) as producer:
+            if aborts:
+                producer.abort_transaction(WAIT_S)
+            else:
+                producer.commit_transaction(WAIT_S)
+
+    @contextmanager
+    def transaction(self, topic: str, records: Iterable[Sent]) -> Iterator[Producer]:
+        """Send records in a transaction that is still open; what is given ends it."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": uuid4().hex, "log_level": 0})
         producer.init_transactions(WAIT_S)
         producer.begin_transaction()
         for each in records:
             producer.produce(topic, value=each.value, key=each.key, partition=each.partition, timestamp=each.timestamp_ms)
         producer.flush(WAIT_S)
-        if aborts:
-            producer.abort_transaction(WAIT_S)
-        else:
-            producer.commit_transaction(WAIT_S)
+        yield producer
 
     def is_settled(self, topic: str) -> bool:
         """Whether nothing of a topic is behind an open transaction: a commit is acknowledged before its markers are in the topic."""

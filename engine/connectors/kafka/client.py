@@ -109,6 +109,11 @@ class TopicClient:
         epochs = {partition: at.leader_epoch for partition, at in found.items() if at.leader_epoch is not None}
         return {partition: int(at.offset) for partition, at in found.items()}, epochs
 
+    def written(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return, by partition, the position behind all that is written, by transactions that have not ended too."""
+        found = self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+        return {partition: int(at.offset) for partition, at in found.items()}
+
     def lows(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, where its log begins."""
         found = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -119,12 +124,14 @@ class TopicClient:
         found = self._offsets(partitions, OffsetSpec.for_timestamp(max(0, time_ms)))
         return {partition: int(at.offset) if at.offset >= 0 else None for partition, at in found.items()}
 
-    def _offsets(self, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
+    def _offsets(
+        self, partitions: Sequence[int], spec: OffsetSpec, level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[int, ListOffsetsResultInfo]:
         asked = {TopicPartition(self._topic, each): spec for each in partitions}
         with self._asking("its offsets cannot be asked for"):
             until = time.monotonic() + ELECTED_S
             while True:
-                found = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S)
+                found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_S)
                 try:
                     return {place.partition: future.result(ANSWER_S + 5) for place, future in found.items()}
                 except KafkaException as error:

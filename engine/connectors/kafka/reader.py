@@ -52,7 +52,7 @@ RECORD_BYTES: Final = 200
 """What admission takes for the size of a record that nobody has looked at."""
 
 LOW_S: Final = 10.0
-"""So often it is asked where partitions begin, and which topic it is. Reading itself finds what is gone."""
+"""So often it is asked where partitions begin, how far transactions have written, and which topic it is. Reading itself finds what is gone."""
 
 KEPT_CHUNKS: Final = 2_000
 """Chunks whose event times are remembered, 130 KB each at most."""
@@ -91,7 +91,7 @@ class _Seen:
     """What one process has found of a topic.
 
     Attributes:
-        asked_at: when it was asked where partitions begin.
+        asked_at: when it was asked where partitions begin, and what open transactions have written.
         dated: partition and start of a chunk → the chunk.
         keeper: of what was fetched to date it.
         split_from: by partition, where the batch before began.
@@ -101,6 +101,7 @@ class _Seen:
 
     asked_at: float = 0.0
     lows: dict[int, int] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
     noted: tuple[dict[int, int], dict[int, int]] | None = None
     dated: dict[tuple[int, int], _DatedChunk] = field(default_factory=dict)
     keeper: Keeper = field(default_factory=Keeper)
@@ -152,10 +153,11 @@ class KafkaReader(UsualAnswers):
         seen = self._seen
         with self._topic.asked() as client:
             partitions = client.partitions()
-            ends, seen.epochs = client.ends_and_epochs(partitions)
-            is_due = time.monotonic() - seen.asked_at > LOW_S or {*seen.lows} != {*ends}
+            is_due = time.monotonic() - seen.asked_at > LOW_S or {*seen.lows} != {*partitions}
             if is_due:
-                seen.lows, found_id = client.lows(partitions), client.topic_id()
+                # Before the ends: what commits between the two looks is not held back.
+                seen.lows, seen.written, found_id = client.lows(partitions), client.written(partitions), client.topic_id()
+            ends, seen.epochs = client.ends_and_epochs(partitions)
         if not is_due and seen.noted == (seen.lows, ends):
             return ends
         with shared_connection(self.dsn) as connection:
@@ -164,7 +166,7 @@ class KafkaReader(UsualAnswers):
                     f"topic {self.place.topic!r} was deleted and made again (its id was {known} and is {found_id}), so positions in it mean "
                     "something else. Delete the source and the queries that read it, and register them again."
                 )
-            note(connection, self.feed.log_feed, seen.lows, ends)
+            note(connection, self.feed.log_feed, seen.lows, ends, seen.written)
         seen.asked_at = time.monotonic() if is_due else seen.asked_at
         seen.noted = (seen.lows, dict(ends))
         return ends
