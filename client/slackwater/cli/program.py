@@ -18,7 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 import slackwater
 from slackwater.cli import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
-from slackwater.cli.opened import common_options
+from slackwater.cli.failing import Misused
+from slackwater.cli.opened import common_options, opened, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
 
@@ -26,6 +27,8 @@ GROUP: Final = "slackwater.commands"
 OF_SERVICE: Final = "The service on this machine"
 _LISTING: Final = "slackwater.listing"
 """In the context of a program whose commands are listed."""
+_NAMES_SERVICE: Final = ("context", "url", "key")
+_HELP: Final = ("-h", "--help")
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 the service refused, or what was waited for did not come; 2 the command line is wrong; 3 diff: there is something "
@@ -46,6 +49,11 @@ class Added(Protocol):
         """``module:name`` of a function that returns the Typer application that has the command."""
         ...
 
+    @property
+    def elsewhere(self) -> str:
+        """What to do where the service of another machine is meant."""
+        ...
+
 
 @cache
 def added() -> Mapping[str, Added]:
@@ -58,6 +66,17 @@ def _loaded(name: str) -> Any:
     module, _, function = added()[name].target.partition(":")
     made: Any = typer.main.get_command(getattr(import_module(module), function)())
     return made.commands[name]
+
+
+def _refuse_another_service(context: Any, name: str, rest: list[str]) -> None:
+    """End the program where options before a command of this machine name another service: it would do its part on the wrong one.
+
+    The environment and the context in use are for the commands that speak to a service, and say nothing here.
+    """
+    given = [f"--{option}" for option in _NAMES_SERVICE if option in opened(context).given]
+    if given and not {*_HELP} & {*rest}:
+        detail = f"slackwater {name} works on this machine alone, whatever {' and '.join(given)} names"
+        raise typer.Exit(tell(context, Misused(detail, added()[name].elsewhere)))
 
 
 class Program(TyperGroup):
@@ -83,6 +102,8 @@ class Program(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See ``click.Group``; a command whose options are completed is there with them."""
+        if args and args[0] not in self.commands and args[0] in added() and not ctx.resilient_parsing:
+            _refuse_another_service(ctx, args[0], args[1:])
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and name not in self.commands and name in added():
             command = _loaded(name)
@@ -101,7 +122,7 @@ cli = typer.Typer(
     no_args_is_help=True,
     help="The right answer once, after time has settled.",
     epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": [*_HELP]},
     rich_markup_mode="markdown",
 )
 for part in (connecting, looking, following, late, steering, feeding, definitions, shell, top):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -69,6 +70,50 @@ def test_listing_commands_imports_neither_the_service_nor_a_screen() -> None:
 def test_a_command_of_the_service_is_the_services_own() -> None:
     result = CliRunner().invoke(cli, ["serve", "--help"])
     assert (result.exit_code, "--no-driver" in result.stdout) == (0, True)
+
+
+ON_THIS_MACHINE: list[list[str]] = [
+    ["backup", "copy"],
+    ["config", "show"],
+    ["doctor"],
+    ["keys", "revoke", "first"],
+    ["migrate"],
+    ["restore", "copy"],
+    ["serve"],
+    ["test", "tests.yaml"],
+]
+NEVER_LOADED = """
+import sys
+from typer.testing import CliRunner
+from slackwater.cli.program import cli
+for arguments in {commands}:
+    for option in (["--context", "prod"], ["--url", "http://127.0.0.1:9"], ["--key", "sw_x", "--url", "http://127.0.0.1:9"]):
+        result = CliRunner().invoke(cli, [*option, *arguments])
+        said = " ".join(result.stderr.split())
+        named = " and ".join(each for each in ("--context", "--url", "--key") if each in option)
+        assert result.exit_code == 2, (arguments, option, result.exit_code, said)
+        assert f"slackwater {{arguments[0]}} works on this machine alone, whatever {{named}} names →" in said, said
+print(sorted(name for name in ("app.cli.commands", "psycopg") if name in sys.modules))
+"""
+
+
+def test_a_command_of_this_machine_refuses_to_be_told_of_another_service_before_it_does_anything() -> None:
+    assert {arguments[0] for arguments in ON_THIS_MACHINE} == {*COMMANDS}
+    script = NEVER_LOADED.format(commands=ON_THIS_MACHINE)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_refusal_says_how_to_do_it_there_and_help_is_not_refused() -> None:
+    refused = CliRunner().invoke(cli, ["--url", "http://127.0.0.1:9", "--json", "test", "tests.yaml"])
+    assert "slackwater test FILES --url URL" in json.loads(refused.stderr)["error"]["cure"]
+    assert "--no-driver" in CliRunner().invoke(cli, ["--context", "prod", "serve", "--help"]).stdout
+
+
+def test_variables_and_the_context_in_use_are_not_for_commands_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLACKWATER_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("SLACKWATER_CONTEXT", "prod")
+    assert CliRunner().invoke(cli, ["config", "show"]).exit_code == 0
 
 
 def commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
