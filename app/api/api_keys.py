@@ -115,7 +115,7 @@ def post_api_key(body: JsonBody, transaction: Transaction, services: ServicesOf,
     wanted = validated(ApiKeyBody, body)
     row, made = create_key(transaction, wanted.name, Role.of(wanted.role), wanted.expires_in, scope_of(wanted.scope))
     response.headers["Cache-Control"] = "no-store"
-    return NewApiKeyAnswer(**_shown(row), key=made.text)
+    return NewApiKeyAnswer(**shown_key(row), key=made.text)
 
 
 @router.get(
@@ -128,7 +128,7 @@ def get_api_keys(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: 
     """Names, roles, scopes, when they expire and when they were used last. Their secret parts are not here, nor anywhere."""
     found = list_keys(transaction, limit + 1, _after(cursor))
     rows, following = page(found, limit, lambda row: [str(row.id)])
-    return ApiKeyPage(items=[ApiKeyAnswer(**_shown(row)) for row in rows], next=following)
+    return ApiKeyPage(items=[ApiKeyAnswer(**shown_key(row)) for row in rows], next=following)
 
 
 @router.delete(
@@ -156,5 +156,6 @@ def _after(cursor: str | None) -> UUID | None:
         raise bad_cursor() from error
 
 
-def _shown(row: ApiKeyRow) -> dict[str, Any]:
+def shown_key(row: ApiKeyRow) -> dict[str, Any]:
+    """Return the members of ``ApiKeyAnswer``."""
     return {name: getattr(row, name) for name in ApiKeyAnswer.model_fields}

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any, Final
 
 import typer
 import uvicorn
 from pydantic import SecretStr
 from rich.console import Console
+from rich.text import Text
+from slackwater.cli.failing import FAILED, Misused
+from slackwater.cli.opened import MachineCommand, Told, opened
 
 from app import __version__
 from app.cli.backup_commands import backup, restore
 from app.cli.doctor import examine
+from app.cli.finding import Finding
 from app.cli.keys import keys, say_who_may
 from app.cli.opening import make_current, only_service, open_database, read_settings, require_tracing
 from app.cli.server import run
@@ -34,10 +39,12 @@ cli = typer.Typer(no_args_is_help=True, add_completion=False, help="The right an
 config = typer.Typer(no_args_is_help=True, help="What the service is told.")
 cli.add_typer(config, name="config")
 cli.add_typer(keys, name="keys")
-cli.command("test")(run_tests)
-cli.command()(backup)
-cli.command()(restore)
+cli.command("test", cls=MachineCommand)(run_tests)
+cli.command(cls=MachineCommand)(backup)
+cli.command(cls=MachineCommand)(restore)
 _out = Console()
+_MARKS: Final = {True: ("ok   ", "green"), False: ("wrong", "red")}
+"""How a finding begins: text and style."""
 
 
 def application() -> typer.Typer:
@@ -66,13 +73,19 @@ def _every_command(
     """The right answer once, after time has settled."""
 
 
-@cli.command()
+@cli.command(cls=Told)
 def serve(
+    context: typer.Context,
     host: Annotated[str | None, typer.Option(help="Address to listen on; overrides SLACKWATER_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; overrides SLACKWATER_PORT.")] = None,
     no_driver: Annotated[bool, typer.Option("--no-driver", help="Serve HTTP only; drivers run elsewhere.")] = False,
 ) -> None:
     """Start everything: the database if none is given, its migrations, the HTTP service and one driver."""
+    if opened(context).output.as_json:
+        raise Misused(
+            "serve gives no answer that could be JSON: it goes on until it is stopped",
+            "SLACKWATER_LOG__FORMAT=json writes its log so",
+        )
     settings = read_settings(host=host, port=port)
     require_tracing(settings)
     configure_logging(settings.log)
@@ -99,36 +112,47 @@ def serve(
         run(serving, app)
 
 
-@cli.command()
-def doctor() -> None:
+@cli.command(cls=MachineCommand)
+def doctor(context: typer.Context) -> None:
     """Look for what would keep the service from running, and say how to mend it. Exits with 1 when something would."""
-    settings = read_settings()
-    findings = examine(settings)
+    findings = examine(read_settings())
+    is_ok = all(finding.is_ok for finding in findings)
+    output = opened(context).output
+    if output.as_json:
+        output.json({"ok": is_ok, "findings": [_finding(each) for each in findings]})
     for finding in findings:
-        mark = "[green]ok   [/]" if finding.is_ok else "[red]wrong[/]"
-        _out.print(f"{mark} {finding.subject}: ", end="")
-        _out.print(finding.detail, markup=False, highlight=False, soft_wrap=True)
+        output.say(Text.assemble(_MARKS[finding.is_ok], f" {finding.subject}: {finding.detail}"))
         if finding.remedy is not None:
-            _out.print(f"      → {finding.remedy}", markup=False, highlight=False, soft_wrap=True)
-    if not all(finding.is_ok for finding in findings):
-        raise typer.Exit(1)
+            output.say(f"      → {finding.remedy}")
+    if not is_ok:
+        raise typer.Exit(FAILED)
 
 
-@cli.command("migrate")
-def migrate_command() -> None:
+def _finding(found: Finding) -> dict[str, Any]:
+    return {"subject": found.subject, "ok": found.is_ok, "detail": found.detail, "remedy": found.remedy}
+
+
+@cli.command("migrate", cls=MachineCommand)
+def migrate_command(context: typer.Context) -> None:
     """Bring the database's schema to this version."""
     settings = read_settings()
     configure_logging(settings.log)
     with open_database(settings) as dsn:
-        make_current(dsn)
-    _out.print("the schema is current")
+        before = make_current(dsn)
+    output = opened(context).output
+    if output.as_json:
+        output.json({"schema_before": before.found, "schema": before.needed if before.is_behind else before.found})
+    output.say("the schema is current")
 
 
-@config.command("show")
-def show_config() -> None:
+@config.command("show", cls=MachineCommand)
+def show_config(context: typer.Context) -> None:
     """List every setting with its value, its variable, and where the value comes from. Secrets are masked."""
-    rows = [("SETTING", "VALUE", "FROM", "VARIABLE")]
-    rows += [(row.name, row.value, row.origin, row.variable) for row in effective(read_settings(), os.environ)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    found = effective(read_settings(), os.environ)
+    output = opened(context).output
+    if output.as_json:
+        output.json({"settings": [asdict(each) for each in found]})
+        return
+    output.table(
+        ("SETTING", "VALUE", "FROM", "VARIABLE"), [(row.name, Text(row.value), row.origin, row.variable) for row in found]
+    )

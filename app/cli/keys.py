@@ -11,14 +11,16 @@ from typing import Annotated, Literal
 import sqlalchemy as sa
 import typer
 from rich.console import Console
-from rich.table import Table
+from slackwater.cli.failing import CommandFailed
+from slackwater.cli.opened import MachineCommand, opened
 
+from app.api.api_keys import ApiKeyAnswer, NewApiKeyAnswer, shown_key
 from app.cli.opening import make_current, open_database, read_settings
 from app.domain.access import PRINCIPAL, Principal, Role, key_name
 from app.domain.scopes import scope_of
 from app.errors import AppError
 from app.settings import Settings
-from app.store.api_keys import create_key, has_keys, list_keys, revoke_key
+from app.store.api_keys import ApiKeyRow, create_key, has_keys, list_keys, revoke_key
 from app.store.database import single_transaction
 from app.telemetry import configure_logging
 from engine.definition.durations import parse_duration
@@ -31,8 +33,9 @@ _err = Console(stderr=True)
 Name = Annotated[str, typer.Argument(help="Who uses the key.", show_default=False)]
 
 
-@keys.command()
+@keys.command(cls=MachineCommand)
 def create(
+    context: typer.Context,
     name: Name,
     role: Annotated[Literal["read", "write", "admin"], typer.Option(help="What the key may do.")] = "read",
     expires_in: Annotated[str | None, typer.Option(help="How long it is good, such as 90d; without it until revoked.")] = None,
@@ -49,32 +52,50 @@ def create(
     if valid_ms == 0:
         raise typer.BadParameter("a key that is good for no time is of no use", param_hint="--expires-in")
     with _transaction() as connection:
-        _, made = create_key(connection, key_name(name), Role.of(role), valid_ms, scope_of(scope or None))
-    typer.echo(made.text)
-    _err.print("Write it down now; it is shown this once. Send it as: Authorization: Bearer …", soft_wrap=True)
+        row, made = create_key(connection, key_name(name), Role.of(role), valid_ms, scope_of(scope or None))
+    output = opened(context).output
+    if output.as_json:
+        output.json(NewApiKeyAnswer(**shown_key(row), key=made.text).model_dump(mode="json"))
+    else:
+        output.say(made.text)
+    output.note("Write it down now; it is shown this once. Send it as: Authorization: Bearer …")
 
 
-@keys.command("list")
-def list_command() -> None:
+@keys.command("list", cls=MachineCommand)
+def list_command(context: typer.Context) -> None:
     """List every key: its name, how it begins, its role and scope, when it expires and when it was used last."""
-    table = Table("NAME", "KEY", "ROLE", "SCOPE", "CREATED", "LAST USED", "EXPIRES", "REVOKED", box=None, pad_edge=False)
     with _transaction() as connection:
-        found = list_keys(connection, _PAGE)
-        while found:
-            for row in found:
-                moments = (row.created_at, row.last_used_at, row.expires_at, row.revoked_at)
-                shown = ["" if moment is None else f"{moment:%Y-%m-%d %H:%M}" for moment in moments]
-                table.add_row(row.name, f"{row.prefix}…", row.role, ", ".join(row.scope or ()), *shown)
-            found = list_keys(connection, _PAGE, found[-1].id)
-    Console().print(table)  # as wide as the terminal is now
+        found = list(_every_key(connection))
+    output = opened(context).output
+    if output.as_json:
+        output.json([ApiKeyAnswer(**shown_key(row)).model_dump(mode="json") for row in found])
+        return
+    head = ("NAME", "KEY", "ROLE", "SCOPE", "CREATED", "LAST USED", "EXPIRES", "REVOKED")
+    output.table(head, map(_row, found), empty=f"there are no keys; make the first with: {FIRST_KEY}")
 
 
-@keys.command()
-def revoke(name: Name) -> None:
+def _every_key(connection: sa.Connection) -> Iterator[ApiKeyRow]:
+    found = list_keys(connection, _PAGE)
+    while found:
+        yield from found
+        found = list_keys(connection, _PAGE, found[-1].id)
+
+
+def _row(key: ApiKeyRow) -> tuple[str, ...]:
+    moments = (key.created_at, key.last_used_at, key.expires_at, key.revoked_at)
+    shown = ["" if moment is None else f"{moment:%Y-%m-%d %H:%M}" for moment in moments]
+    return key.name, f"{key.prefix}…", key.role, ", ".join(key.scope or ()), *shown
+
+
+@keys.command(cls=MachineCommand)
+def revoke(context: typer.Context, name: Name) -> None:
     """Revoke a key: within five seconds no service takes it any more."""
     with _transaction() as connection:
         revoke_key(connection, name)
-    _out.print(f"the key '{name}' is revoked", markup=False)
+    output = opened(context).output
+    if output.as_json:
+        output.json({"revoked": name})
+    output.say(f"the key '{name}' is revoked")
 
 
 def say_who_may(settings: Settings, dsn: str) -> None:
@@ -95,7 +116,11 @@ def say_who_may(settings: Settings, dsn: str) -> None:
 
 @contextmanager
 def _transaction() -> Iterator[sa.Connection]:
-    """Open the service's database, its schema current; says what is wrong, and exits."""
+    """Open the service's database, its schema current.
+
+    Raises:
+        CommandFailed: what is asked for cannot be done.
+    """
     settings = read_settings()
     configure_logging(settings.log)
     try:
@@ -105,8 +130,7 @@ def _transaction() -> Iterator[sa.Connection]:
             with single_transaction(dsn) as connection:
                 yield connection
     except AppError as error:
-        _err.print(f"[red]{error.detail}[/]", soft_wrap=True)
-        raise typer.Exit(1) from error
+        raise CommandFailed(error.detail, code=error.code) from error
 
 
 def as_command() -> None:

@@ -7,44 +7,49 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
+import psycopg
 from pydantic import ValidationError
-from rich.console import Console
-from rich.markup import escape
+from slackwater.cli.failing import CommandFailed, Misused
 
 from app.effective_settings import UnknownSetting, load_settings
 from app.settings import Settings
 from app.store.database import migrate
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
-from app.store.schema_version import SchemaTooNew
+from app.store.schema_version import SchemaTooNew, SchemaVersion
 from app.tracing import TracingMissing, tracing_of
 from engine.connectors.schemas import Schemas
 
-_err = Console(stderr=True)
-
 
 def read_settings(**overrides: object) -> Settings:
-    """Return the settings of the environment, with what the command line gave; says what is wrong with them, and exits."""
+    """Return the settings of the environment, with what the command line gave.
+
+    Raises:
+        Misused: something is wrong with them.
+    """
     try:
         settings = load_settings()
         given = {name: value for name, value in overrides.items() if value is not None}
         return Settings.model_validate({**dict(settings), **given}) if given else settings
     except UnknownSetting as error:
-        _err.print(f"[red]{error}[/]", soft_wrap=True)
+        raise Misused(str(error)) from error
     except ValidationError as error:
-        for fault in error.errors():
-            name = "SLACKWATER_" + "__".join(str(part) for part in fault["loc"]).upper() if fault["loc"] else "SLACKWATER_…"
-            _err.print(f"[red]{name}: {escape(fault['msg'])}[/]", soft_wrap=True)
-    raise typer.Exit(2)
+        raise Misused("\n".join(_fault(fault["loc"], fault["msg"]) for fault in error.errors())) from error
+
+
+def _fault(place: tuple[int | str, ...], text: str) -> str:
+    return f"SLACKWATER_{'__'.join(map(str, place)).upper() if place else '…'}: {text}"
 
 
 def require_tracing(settings: Settings) -> None:
-    """Exit, and say what to install, where spans are asked for and cannot be made."""
+    """Refuse to begin where spans are asked for and cannot be made.
+
+    Raises:
+        CommandFailed: says what to install.
+    """
     try:
         tracing = tracing_of(settings, "slackwater")
     except TracingMissing as error:
-        _err.print(f"[red]{escape(str(error))}[/]", soft_wrap=True)
-        raise typer.Exit(1) from error
+        raise CommandFailed(str(error)) from error
     if tracing is not None:
         tracing.close()
 
@@ -55,6 +60,9 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
 
     The embedded one is kept alive by the service, which holds the data directory; it is stopped at the end by the service and by whoever
     started it.
+
+    Raises:
+        CommandFailed: no database is given, and there is no embedded one.
     """
     if settings.dsn is not None:
         yield settings.dsn
@@ -63,8 +71,7 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
     try:
         dsn = embedded.start()
     except EmbeddedPostgresMissing as error:
-        _err.print(f"[red]{error}[/]", soft_wrap=True)
-        raise typer.Exit(1) from error
+        raise CommandFailed(str(error)) from error
     if is_owner:
         embedded.keep()
     try:
@@ -74,13 +81,21 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
             embedded.stop()
 
 
-def make_current(dsn: str) -> None:
-    """Migrate a database; says what is wrong where a newer version has been there, and exits."""
+def make_current(dsn: str) -> SchemaVersion:
+    """Migrate a database; return how its schema was before.
+
+    Raises:
+        CommandFailed: a newer version has been there, or the database does not answer.
+    """
     try:
-        migrate(dsn)
+        return migrate(dsn)
     except SchemaTooNew as error:
-        _err.print(f"[red]{escape(str(error))}[/]", soft_wrap=True)
-        raise typer.Exit(1) from error
+        raise CommandFailed(str(error)) from error
+    except psycopg.OperationalError as error:
+        detail = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CommandFailed(
+            f"the database does not do its part: {detail}", "slackwater doctor looks for what is wrong"
+        ) from error
 
 
 def is_held(settings: Settings) -> bool:
@@ -101,14 +116,15 @@ def _lock_path(settings: Settings) -> Path:
 
 @contextmanager
 def only_service(settings: Settings) -> Iterator[None]:
-    """Hold the data directory: two services on one would stop each other's database. The kernel frees it, also after kill -9."""
+    """Hold the data directory: two services on one would stop each other's database. The kernel frees it, also after kill -9.
+
+    Raises:
+        CommandFailed: another service holds it.
+    """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with _lock_path(settings).open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            _err.print(
-                f"[red]another service runs on {settings.data_dir}; stop it, or set SLACKWATER_DATA_DIR[/]", soft_wrap=True
-            )
-            raise typer.Exit(1) from error
+            raise CommandFailed(f"another service runs on {settings.data_dir}", "stop it, or set SLACKWATER_DATA_DIR") from error
         yield

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 from slackwater import ServiceError, Unreachable
+from slackwater.cli.failing import FAILED, USAGE, CommandFailed
+from slackwater.cli.opened import opened
 
 from app.testing.case import Case
 from app.testing.difference import Line
@@ -26,11 +28,10 @@ from engine.definition.queries import MAX_TASKS
 
 _STYLES = {"passed": "green", "failed": "red", "invalid": "red"}
 _SIGNS = {" ": "", "-": "red", "+": "green", "@": "cyan"}
-_out = Console()
-_err = Console(stderr=True)
 
 
 def run_tests(
+    context: typer.Context,
     files: Annotated[list[Path], typer.Argument(help="Test files (YAML or JSON), or directories of them.", show_default=False)],
     tasks: Annotated[
         int | None,
@@ -64,19 +65,28 @@ def run_tests(
         raise typer.BadParameter("a service of its own, or that one: leave out --spark or --url", param_hint="--url")
     if (spark or url is not None) and chosen is not None:
         raise typer.BadParameter("a service cuts the batches itself: leave out --seed and --slicing", param_hint="--spark, --url")
+    output = opened(context).output
+    shown: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     try:
         with _runner(chosen, is_spark=spark, url=url) as run:
             for verdict in verdicts(files, run, tasks):
                 counts[verdict.state] += 1
-                _show(verdict)
+                if output.as_json:
+                    shown.append(_json(verdict))
+                else:
+                    _show(output.out, verdict)
     except (ServiceNotStarted, ServiceError, TimeoutError, Unreachable) as error:
-        _err.print(Text(f"the service did not do its part: {error}", "red"), soft_wrap=True)
-        raise typer.Exit(2) from error
+        raise CommandFailed(f"the service did not do its part: {error}", exit_code=USAGE) from error
     is_drawn = not spark and url is None and (tasks is None if chosen is None else chosen.mode == "random")
-    _close(counts, (chosen or Slicing()).seed if is_drawn else None)
+    drawn_seed = (chosen or Slicing()).seed if is_drawn else None
+    if output.as_json:
+        totals = {state: counts[state] for state in _STYLES}
+        output.json({"tests": shown, **totals, "seed": drawn_seed})
+    else:
+        _close(output.out, counts, drawn_seed)
     if counts["failed"] or counts["invalid"]:
-        raise typer.Exit(2 if counts["invalid"] else 1)
+        raise typer.Exit(USAGE if counts["invalid"] else FAILED)
 
 
 def _chosen(slicing: str | None, seed: int | None) -> Slicing | None:
@@ -108,32 +118,56 @@ def _runner(slicing: Slicing | None, *, is_spark: bool, url: str | None) -> Iter
         yield by_engine
 
 
-def _show(verdict: Verdict) -> None:
+def _json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as ``--json`` shows it."""
+
+    def line_of(pointer: str) -> int | None:
+        return None if verdict.document is None else verdict.document.line_of(pointer)
+
+    return {
+        "name": verdict.name,
+        "file": str(verdict.path),
+        "state": verdict.state,
+        "ms": round(verdict.ms, 1),
+        "problems": [{"line": each.line, "pointer": each.pointer, "detail": each.detail} for each in verdict.problems],
+        "failures": [
+            {
+                "line": line_of(each.pointer),
+                "pointer": each.pointer,
+                "title": each.title,
+                "difference": [str(line) for line in each.lines],
+            }
+            for each in verdict.failures
+        ],
+    }
+
+
+def _show(out: Console, verdict: Verdict) -> None:
     """Print a line for the test, and below it what was not as expected."""
     line = Text.assemble((f"{verdict.state:<8}", _STYLES[verdict.state]), verdict.name)
     if verdict.state != "invalid":
         line.append(f"  {verdict.ms:.0f} ms", "dim")
-    _out.print(line, soft_wrap=True)
+    out.print(line, soft_wrap=True)
     for problem in verdict.problems:
         where = f"{verdict.path}{'' if problem.line is None else f':{problem.line}'}"
-        _out.print(Text.assemble("  ", (f"{where} {problem.pointer}".rstrip(), "cyan"), f": {problem.detail}"), soft_wrap=True)
+        out.print(Text.assemble("  ", (f"{where} {problem.pointer}".rstrip(), "cyan"), f": {problem.detail}"), soft_wrap=True)
     for failure in verdict.failures:
-        _out.print(Text.assemble("  ", (verdict.place(failure.pointer), "cyan"), f": {failure.title}"), soft_wrap=True)
-        _show_difference(failure.lines)
+        out.print(Text.assemble("  ", (verdict.place(failure.pointer), "cyan"), f": {failure.title}"), soft_wrap=True)
+        _show_difference(out, failure.lines)
 
 
-def _show_difference(lines: tuple[Line, ...]) -> None:
+def _show_difference(out: Console, lines: tuple[Line, ...]) -> None:
     if any(line.sign == "@" for line in lines):
         lines = (Line("-", "-- expected"), Line("+", "++ found"), *lines)
     for line in lines:
-        _out.print(Text(f"    {line}", _SIGNS[line.sign]), soft_wrap=True)
+        out.print(Text(f"    {line}", _SIGNS[line.sign]), soft_wrap=True)
 
 
-def _close(counts: Counter[str], seed: int | None) -> None:
+def _close(out: Console, counts: Counter[str], seed: int | None) -> None:
     """Print the totals, and the seed with which they can be had again."""
     parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["invalid"]:
         parts.append(f"{counts['invalid']} could not be run")
     if seed is not None:
         parts.append(f"seed {seed}")
-    _out.print(Text(", ".join(parts), "red bold" if counts["failed"] or counts["invalid"] else "green bold"))
+    out.print(Text(", ".join(parts), "red bold" if counts["failed"] or counts["invalid"] else "green bold"))

@@ -21,7 +21,7 @@ from alembic.config import Config
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 import app
-from app.store.schema_version import refuse_newer
+from app.store.schema_version import SchemaVersion, refuse_newer
 from app.store.turns import Turns
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection, is_usable
 
@@ -39,8 +39,11 @@ APPEND_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=15000"}
 TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"}
 
 
-def migrate(dsn: str) -> None:
+def migrate(dsn: str) -> SchemaVersion:
     """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current, or newer and fits.
+
+    Returns:
+        How it was before.
 
     Raises:
         SchemaTooNew: a newer version has upgraded it.
@@ -53,6 +56,7 @@ def migrate(dsn: str) -> None:
         schema = refuse_newer(lock)
         if schema.is_behind:
             command.upgrade(config, "head")
+        return schema
 
 
 def engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> sa.Engine:

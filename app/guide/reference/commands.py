@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import typer
-from slackwater.cli.opened import PANEL, common_options
+from slackwater.cli.opened import PANEL, Command, common_options
 from slackwater.cli.program import EPILOG, OF_SERVICE
 from slackwater.cli.program import cli as program
 
@@ -60,7 +60,7 @@ def _leaves(path: str, command: Any, panel: str) -> Iterator[tuple[str, Any, str
 def _command(path: str, command: Any) -> str:
     context = command.make_context(path, [], resilient_parsing=True)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
-    shared = {tuple(option.opts) for option in common_options()}
+    shared = {tuple(option.opts) for option in common_options()} if isinstance(command, Command) else set()
     arguments = [each for each in command.params if each.param_type_name == "argument" and not getattr(each, "hidden", False)]
     options = [
         each for each in command.params if each.param_type_name == "option" and not each.hidden and tuple(each.opts) not in shared

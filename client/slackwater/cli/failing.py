@@ -34,17 +34,25 @@ UNREACHABLE: Final = 4
 INTERRUPTED: Final = 130
 
 
-class Misused(Exception):
-    """What was asked for cannot be meant; nothing was done.
+class CommandFailed(Exception):
+    """A command did not do its part.
 
     Attributes:
         detail: what is wrong.
         cure: what to do.
+        code: stable code; empty: there is none.
     """
 
-    def __init__(self, detail: str, cure: str = "", exit_code: int = USAGE) -> None:
+    def __init__(self, detail: str, cure: str = "", exit_code: int = FAILED, code: str = "") -> None:
         super().__init__(detail)
-        self.detail, self.cure, self.exit_code = detail, cure, exit_code
+        self.detail, self.cure, self.exit_code, self.code = detail, cure, exit_code, code
+
+
+class Misused(CommandFailed):
+    """What was asked for cannot be meant; nothing was done."""
+
+    def __init__(self, detail: str, cure: str = "", exit_code: int = USAGE) -> None:
+        super().__init__(detail, cure, exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Failure:
         }
 
 
-def failure_of(error: SlackwaterError | Misused, url: str) -> Failure:
+def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
     """Return how an error is told.
 
     Args:
@@ -85,8 +93,8 @@ def failure_of(error: SlackwaterError | Misused, url: str) -> Failure:
         url: of the service that was spoken to.
     """
     match error:
-        case Misused(detail=detail, cure=cure, exit_code=exit_code):
-            return Failure("", detail, cure, exit_code)
+        case CommandFailed(detail=detail, cure=cure, exit_code=exit_code, code=code):
+            return Failure(code, detail, cure, exit_code)
         case Unreachable():
             asked = "what was asked for may have been done; look before you ask again. " if error.is_sent else ""
             cure = f"{asked}Is the service running? `slackwater context list` shows which one is asked, --url names another"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from typer.core import TyperCommand
 
 from slackwater.blocking.client import Client
 from slackwater.cli.contexts import Asked, ContextFile, Service, chosen
-from slackwater.cli.failing import INTERRUPTED, Misused, failure_of, show
+from slackwater.cli.failing import INTERRUPTED, CommandFailed, Misused, failure_of, show
 from slackwater.cli.output import Output
 from slackwater.errors import SlackwaterError
 from slackwater.requests import Retries
@@ -82,8 +83,8 @@ def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) ->
     return value
 
 
-def _option(name: str, text: str) -> Any:
-    return typer.Option(name, help=text, callback=_note, expose_value=False, rich_help_panel=PANEL)
+def _option(name: str, text: str, panel: str | None = PANEL) -> Any:
+    return typer.Option(name, help=text, callback=_note, expose_value=False, rich_help_panel=panel)
 
 
 def _common(
@@ -100,39 +101,65 @@ def _common(
     ] = None,
     as_json: Annotated[bool, _option("--json", "JSON instead of text for people; of what goes on, a line for each.")] = False,
 ) -> None:
-    """Have the options that every command has. It is never called."""
+    """Have the options that every command has which speaks to a service. It is never called."""
+
+
+def _of_machine(
+    as_json: Annotated[bool, _option("--json", "JSON instead of text for people.", None)] = False,
+) -> None:
+    """Have the options that every command has which works on this machine. It is never called."""
 
 
 @cache
 def common_options() -> tuple[Any, ...]:
-    """Return the options that every command has.
+    """Return the options that every command has which speaks to a service.
 
-    Typer makes them of a function, as it makes those of any command: its classes have other arguments in other versions. Once for all
-    commands: that takes a millisecond, and 26 of them are made at each start.
+    Once for all commands: that takes a millisecond, and 26 of them are made at each start.
     """
+    return _options_of(_common)
+
+
+@cache
+def _machine_options() -> tuple[Any, ...]:
+    return _options_of(_of_machine)
+
+
+def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
+    """Return the options of a function: typer makes them, as those of any command, for its classes have other arguments in other versions."""
     maker = typer.Typer(add_completion=False)
-    maker.command(add_help_option=False)(_common)
+    maker.command(add_help_option=False)(function)
     made: Any = typer.main.get_command(maker)
     return tuple(made.params)
 
 
-class Command(TyperCommand):
-    """A command that speaks to the service: it has the common options, and its errors are told."""
-
-    def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
-        super().__init__(*args, params=[*(params or []), *common_options()], **options)
+class Told(TyperCommand):
+    """A command whose errors are told."""
 
     def invoke(self, ctx: Any) -> Any:
         """See ``click.Command``."""
         try:
             return super().invoke(ctx)
-        except (SlackwaterError, Misused) as error:
+        except (SlackwaterError, CommandFailed) as error:
             raise typer.Exit(tell(ctx, error)) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
 
 
-def tell(context: typer.Context, error: SlackwaterError | Misused) -> int:
+class Command(Told):
+    """A command that speaks to the service: it has the common options."""
+
+    def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
+        super().__init__(*args, params=[*(params or []), *common_options()], **options)
+
+
+class MachineCommand(Told):
+    """A command that works on the machine where it runs, such as those of the service: of the common options it has ``--json`` alone."""
+
+    def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
+        super().__init__(*args, params=[*(params or []), *_machine_options()], **options)
+
+
+def tell(context: typer.Context, error: SlackwaterError | CommandFailed) -> int:
     """Say what went wrong; return the exit code."""
     here = opened(context)
     try:

@@ -75,10 +75,10 @@ class Output:
         sys.stdout.write(json_text(plain(value)) + "\n")
         sys.stdout.flush()
 
-    def say(self, text: str, style: str | None = None) -> None:
+    def say(self, text: str | Text, style: str | None = None) -> None:
         """Print a sentence; with ``--json`` nothing."""
         if not self.as_json:
-            self.out.print(Text(text, style=style or ""), soft_wrap=True)
+            self.out.print(Text(text, style=style or "") if isinstance(text, str) else text, soft_wrap=True)
 
     def note(self, text: str, style: str | None = "dim") -> None:
         """Print a remark to stderr: it is no part of what was asked for."""

@@ -132,5 +132,5 @@ def test_tasks_are_those_of_the_option(directory: Path) -> None:
 def test_a_service_that_does_not_answer_is_told_from_a_failure(directory: Path) -> None:
     (directory / "a.yaml").write_text(PASSING)
     result = run("a.yaml", "--url", f"http://127.0.0.1:{free_port()}")
-    assert result.stderr.startswith("the service did not do its part: ")
+    assert result.stderr.startswith("error: the service did not do its part: ")
     assert result.exit_code == 2

@@ -11,12 +11,13 @@ import tomllib
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import slackwater.cli
 import typer
 from slackwater.cli.failing import INTERRUPTED
+from slackwater.cli.opened import Told
 from slackwater.cli.program import Program, cli
 from typer.cli import get_docs_for_click
 from typer.core import TyperGroup
@@ -124,12 +125,25 @@ def commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{above}{name}", command
 
 
+GOES_ON: Final = {"serve"}
+"""Gives no answer: it goes on until it is stopped. What goes on is its log, which is JSON with SLACKWATER_LOG__FORMAT=json."""
+
+
 def test_every_command_and_every_option_says_what_it_does_and_all_have_json() -> None:
-    program: Any = typer.main.get_command(cli)
-    for name, command in commands(program):
+    clients: Any = typer.main.get_command(cli)
+    services: Any = typer.main.get_command(application())
+    for name, command in (*commands(clients), *commands(services)):
         assert command.help, name
         assert {param.name for param in command.params if param.param_type_name == "option" and not param.help} == set(), name
+    for name, command in commands(clients):
         assert {"as_json", "url", "key", "context"} <= {param.name for param in command.params}, name
+    assert {name for name, command in commands(services) if "as_json" not in {param.name for param in command.params}} == GOES_ON
+    assert all(isinstance(command, Told) for _, command in (*commands(clients), *commands(services)))
+
+
+def test_what_goes_on_for_ever_refuses_json_and_says_what_is_json() -> None:
+    refused = CliRunner().invoke(cli, ["--json", "serve", "--port", "1"])
+    assert (refused.exit_code, "SLACKWATER_LOG__FORMAT=json" in json.loads(refused.stderr)["error"]["cure"]) == (2, True)
 
 
 def test_without_the_extra_the_program_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
