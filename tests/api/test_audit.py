@@ -13,7 +13,6 @@ import pytest
 from fastapi import FastAPI
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
-from typer.testing import CliRunner
 
 from app.cli.keys import keys as keys_command
 from app.domain.access import RULES, Principal, Role, make_key
@@ -358,7 +357,7 @@ async def test_a_command_is_noted_with_the_user_of_the_machine(
     monkeypatch.setenv("SLACKWATER_DATABASE_URL", dsn)
     monkeypatch.setenv("USER", "operator")
     monkeypatch.setenv("LOGNAME", "operator")
-    assert CliRunner().invoke(keys_command, ["create", "by-hand"]).exit_code == 0
+    keys_command(["create", "by-hand"], standalone_mode=False)
     (found,) = await entries(admin, resource="by-hand")
     assert found["actor"] == {"type": "cli", "name": "operator", "id": None}
     assert (found["action"], found["request_id"]) == ("create", None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +26,17 @@ def run(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("SLACKWATER_DATABASE_URL", dsn)
     monkeypatch.setenv("SLACKWATER_DATA_DIR", str(tmp_path / "data"))
-    ending = signal.getsignal(signal.SIGTERM)
+    # What the commands set up for a process of their own, and for output that is closed behind them.
+    ending, handlers = signal.getsignal(signal.SIGTERM), [*logging.getLogger().handlers]
 
     def running(*arguments: str, exits: int = 0) -> Result:
-        result = CliRunner().invoke(cli, arguments)
+        result = copy_context().run(CliRunner().invoke, cli, arguments)
         assert result.exit_code == exits, (result.stdout, result.stderr, result.exception)
         return result
 
     yield running
     signal.signal(signal.SIGTERM, ending)
+    logging.getLogger().handlers[:] = handlers
 
 
 def told(result: Result) -> Any:
