@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from slackwater import Client
 from slackwater.cli.program import cli
@@ -82,7 +83,8 @@ def test_a_context_is_added_used_and_removed_and_its_key_is_never_shown(
     run("context", "add", "away", "--url", "http://127.0.0.1:9", "--no-key", "--no-check", "--use")
     run("get", exits=4)
     run("--context", "here", "get")
-    run("context", "remove", "away")
+    assert told(run("context", "use", "here", "--json"))["current"] is True
+    assert told(run("context", "remove", "away", "--json")) == {"removed": "away"}
     run("context", "use", "away", exits=2)
 
 
@@ -111,6 +113,8 @@ def test_a_status_says_why_and_errors_have_code_and_cure(run: Run, filled: Clien
     assert "no_driver" in text
     assert told(run("status", "totals", "--json"))["name"] == "totals"
     assert "totals" in run("status").stdout
+    assert told(run("status", "totals", "--wait", "stopped", "--tasks", "--json"))["tasks"] == []
+    assert "no task has handled a record yet" in run("status", "totals", "--wait", "stopped", "--tasks").stderr
     waited = run("status", "totals", "--wait", "running", "--timeout", "0", exits=1)
     assert "not_reached" in waited.stderr
     assert "there is no query 'nowhere'" in run("status", "nowhere", exits=1).stderr
@@ -119,6 +123,23 @@ def test_a_status_says_why_and_errors_have_code_and_cure(run: Run, filled: Clien
     assert "→ " in failed.stderr
     as_json = json.loads(run("explain", "totals", "--json", exits=1).stderr)
     assert (as_json["error"]["code"], bool(as_json["error"]["cure"])) == ("bad_parameter", True)
+
+
+def test_the_tasks_of_several_queries_are_shown_with_the_name_of_each(run: Run, filled: Client, dsn: str) -> None:
+    filled.queries.create({**TOTALS, "name": "others", "into": {"table": "others"}})
+    detail = json.dumps({"clocks": {"aggregate": {"0": 5, "1": 7}}, "buffered": {"aggregate": {"1": 3}}})
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail) "
+            "SELECT id, checkpoint_id, 1, 0, now(), '{}', 7, %s FROM slackwater.query WHERE name IN ('others', 'totals')",
+            (detail,),
+        )
+    text = run("status", "others", "totals", "--tasks").stdout
+    assert re.findall(r"^(\w+) +aggregate +(\d) +\S+ +(\d)$", text, re.MULTILINE) == [
+        ("others", "0", "0"), ("others", "1", "3"), ("totals", "0", "0"), ("totals", "1", "3"),
+    ]  # fmt: skip
+    assert "NAME" not in run("status", "totals", "--tasks").stdout
+    assert "TASK" not in run("status", "others", "totals").stdout
 
 
 def test_an_explanation_is_a_sentence_with_its_steps(run: Run, filled: Client) -> None:
@@ -162,10 +183,13 @@ def test_queries_are_steered_forked_and_deleted(run: Run, filled: Client) -> Non
     assert told(run("resume", "totals", "--json"))[0]["desired_state"] == "running"
     run("restart", "query/totals")
     run("stop", "totals")
+    (waited,) = told(run("stop", "totals", "--wait", "--json"))
+    assert (waited["state"], waited["desired_state"], "counters" in waited) == ("stopped", "stopped", True)
     assert "there is no query" in run("pause", "totls", exits=1).stderr
     assert "goes on from totals" in run("fork", "totals", "totals_wider", "--paused").stdout
     assert "goes with its state" in run("delete", "totals_wider", "--yes").stderr
     assert "totals_wider" not in run("get", "queries").stdout
+    assert "table/totals is none" in run("delete", "table/totals", "--keep-result", "--yes", exits=2).stderr
     assert "(relation_is_derived)" in run("delete", "table/totals", "--yes", exits=1).stderr
     assert "(relation_in_use)" in run("delete", "stream/departures", "--yes", exits=1).stderr
     run("delete", "query/totals", "stream/departures", "--yes")

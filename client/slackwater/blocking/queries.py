@@ -107,12 +107,13 @@ class Query:
         wanted = request("GET", self._path("status"), params=params, read_timeout_s=timeout + 60.0)
         return Status(self._transport.json(wanted))
 
-    def wait_until(self, wanted: State | Literal["caught_up"], *, timeout: float = 60.0) -> Status:
+    def wait_until(self, wanted: State | Literal["caught_up"], *, timeout: float = 60.0, tasks: bool = False) -> Status:
         """Wait until it has a state, or has read everything there is (``caught_up``); return its status then.
 
         Args:
             wanted: ``caught_up`` looks at the present ends of what it reads; of files, whose ends only the driver knows, at nothing.
             timeout: seconds to wait at most.
+            tasks: with the clock and what waits of each task.
 
         Raises:
             QueryFailed: it failed meanwhile, and that was not waited for.
@@ -123,9 +124,9 @@ class Query:
         while True:
             left = deadline - monotonic()
             if wanted == "caught_up":
-                status = self.status()
+                status = self.status(tasks=tasks)
             else:
-                status = self.status(wait_for=wanted, timeout=max(0.0, min(left, LONG_POLL_SECONDS)))
+                status = self.status(wait_for=wanted, timeout=max(0.0, min(left, LONG_POLL_SECONDS)), tasks=tasks)
             if status.is_caught_up if wanted == "caught_up" else status.has_reached(wanted):
                 return status
             if status.state == "failed" and status.is_current:
@@ -343,8 +344,16 @@ class LateRecords:
 
         Returns:
             What was accepted and what was refused, of each request.
+
+        Raises:
+            ValueError: some are named by their ids, and chosen otherwise as well.
         """
-        body: Json = {"again": again} | ({"filter": self._chosen.json()} if ids is None else {"ids": [*ids]})
+        chosen = self._chosen.json()
+        if ids is not None and chosen:
+            raise ValueError(
+                f"records are named by ids, or chosen by {', '.join(chosen)}; not both: use late_records().replay(ids=…)"
+            )
+        body: Json = {"again": again} | ({"filter": chosen} if ids is None else {"ids": [*ids]})
         answers: list[ReplayAnswer] = []
         while True:
             # Without `again` a repeated request replays nothing twice.

@@ -10,7 +10,8 @@ import typer
 from slackwater.blocking.client import Client
 from slackwater.cli.contexts import Context, checked_key, checked_url, shown
 from slackwater.cli.failing import Misused
-from slackwater.cli.opened import Command, context_file, opened
+from slackwater.cli.opened import Command, Opened, context_file, opened
+from slackwater.cli.pairs import exclude
 from slackwater.errors import SlackwaterError
 
 contexts = typer.Typer(no_args_is_help=True, help="Services by name: URL and key.")
@@ -41,6 +42,9 @@ def add(
     if url is None:
         raise Misused("say where the service is", f"slackwater context add {name} --url https://…")
     url = checked_url(str(url))
+    exclude(f"context add {name}", {"--context": here.given.get("context")}, f"{name} is the context's name")
+    if without_key:
+        exclude("--no-key", {"--key": here.given.get("key")}, "the context has no key")
     key = None if without_key else here.given.get("key")
     if key is None and not without_key and sys.stdin.isatty():
         key = typer.prompt("API key (empty: the service asks for none)", default="", hide_input=True, show_default=False) or None
@@ -66,10 +70,13 @@ def add(
 @contexts.command(cls=Command)
 def use(context: typer.Context, name: Name) -> None:
     """Use a context from now on."""
+    here = _of_file_alone(context)
     file = context_file()
     found = file.read().using(name)
     file.write(found)
-    opened(context).output.say(f"in use: {name}, {found.by_name[name].url}")
+    here.output.say(f"in use: {name}, {found.by_name[name].url}")
+    if here.output.as_json:
+        here.output.json(shown(name, found.by_name[name], is_current=True))
 
 
 @contexts.command("list", cls=Command)
@@ -92,6 +99,21 @@ def list_command(context: typer.Context) -> None:
 @contexts.command(cls=Command)
 def remove(context: typer.Context, name: Name) -> None:
     """Remove a context with its key."""
+    here = _of_file_alone(context)
     file = context_file()
     file.write(file.read().without(name))
-    opened(context).output.say(f"context {name} is removed")
+    here.output.say(f"context {name} is removed")
+    if here.output.as_json:
+        here.output.json({"removed": name})
+
+
+def _of_file_alone(context: typer.Context) -> Opened:
+    """Return what the options come to, of a command that asks no service.
+
+    Raises:
+        Misused: they name one.
+    """
+    here = opened(context)
+    given = {f"--{option}": here.given.get(option) for option in ("url", "context", "key")}
+    exclude(f"context {context.info_name}", given, "it asks no service")
+    return here

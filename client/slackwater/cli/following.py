@@ -16,6 +16,7 @@ from slackwater.cli import completing
 from slackwater.cli.naming import relation_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import event_time, shown
+from slackwater.cli.pairs import exclude
 from slackwater.event_streams import Change
 
 
@@ -36,11 +37,12 @@ def tail(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A stream or a table.", show_default=False, autocompletion=completing.relations)],
     begin: Annotated[
-        From,
+        From | None,
         typer.Option(
-            "--from", help="snapshot: a table's rows of now first; earliest: what the log still holds; latest: what comes."
+            "--from",
+            help="snapshot: a table's rows of now first; earliest: what the log still holds; latest, as without it: what comes.",
         ),
-    ] = From.LATEST,
+    ] = None,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this cursor, which --json shows, instead.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on until Ctrl-C, or end at the present end.")] = True,
@@ -50,8 +52,10 @@ def tail(
     With --json each is a line, with the cursor to go on behind it.
     """
     here = opened(context)
+    if cursor is not None:
+        exclude("--cursor", {"--from": begin}, "it says itself where to begin")
     relation = relation_of(here.client, name)
-    with closing(_changes(relation, begin, cursor, follow=follow)) as changes:
+    with closing(_changes(relation, begin or From.LATEST, cursor, follow=follow)) as changes:
         for change in islice((each for each in changes if each.kind != "snapshot_end" or here.output.as_json), limit):
             _show(here, change)
 

@@ -15,7 +15,11 @@ from slackwater.cli.asking import confirmed
 from slackwater.cli.looking import key_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import event_time, length, shown
+from slackwater.cli.pairs import exclude
 from slackwater.parameters import json_text
+
+SHOWN: Final = 20
+"""So many late records are shown where nobody says how many."""
 
 COUNTED: Final = 1_000
 """Up to so many late records are counted before somebody is asked whether to replay them."""
@@ -45,6 +49,21 @@ class _Chosen:
     end: str | None
     key: list[str] | None
 
+    def refuse_beside(self, option: str, why: str, **more: Any) -> None:
+        """Refuse what was chosen beside an option that is about other records.
+
+        Raises:
+            Misused: something was chosen.
+        """
+        chosen = {
+            "--reason": self.reason,
+            "--input": self.input,
+            "--from": self.begin,
+            "--to": self.end,
+            "--key-column": self.key,
+        }
+        exclude(option, {**chosen, **more}, why)
+
     def records(self, here: Opened, order: Any = None) -> LateRecords:
         """Return them."""
         key = key_of(self.key) if self.key else None
@@ -61,17 +80,22 @@ def late(
     begin: Begin = None,
     end: End = None,
     key: Key = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most, the newest first.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, help=f"How many at most, the newest first; without it {SHOWN}."),
+    ] = None,
     graces: Annotated[
         bool, typer.Option("--graces", help="Instead: what other graces would have done to the records so far.")
     ] = False,
 ) -> None:
     """Show what came too late for a query, or with --graces how a grace would have to be."""
     here = opened(context)
+    chosen = _Chosen(query, reason, at, begin, end, key)
     if graces:
+        chosen.refuse_beside("--graces", "it is about all records so far, late or not", **{"--limit": limit})
         _show_graces(here, query)
         return
-    found = list(islice(_Chosen(query, reason, at, begin, end, key).records(here, "desc"), limit))
+    found = list(islice(chosen.records(here, "desc"), limit or SHOWN))
     if here.output.as_json:
         here.output.json(found)
         return
@@ -144,6 +168,8 @@ def replay(
     """Let late records go through the query again: each is joined now, as of its own event time."""
     here = opened(context)
     chosen = _Chosen(query, reason, at, begin, end, key)
+    if ids:
+        chosen.refuse_beside("--id", "it names the records one by one")
     if not confirmed(f"Replay late records of {query}?", yes=yes, counted=lambda: _question(here, chosen, ids, again=again)):
         raise typer.Exit(1)
     answers = chosen.records(here).replay(ids=ids, again=again)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -18,10 +18,13 @@ from slackwater.cli.failing import Misused
 from slackwater.cli.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.cli.output import age, event_time, shown
+from slackwater.cli.pairs import need
 from slackwater.errors import NotFound
 from slackwater.statuses import Status
 
 _PANEL = "Looking"
+WAIT_S: Final = 60.0
+"""For so long commands wait that are told to, and not for how long."""
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -171,7 +174,9 @@ def status(
         typer.Argument(help="Queries; without any all of them.", show_default=False, autocompletion=completing.queries),
     ] = None,
     wait: Annotated[Wanted | None, typer.Option(help="Wait until they have this state, or have read all there is.")] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help=f"With --wait: seconds to wait at most; without it {WAIT_S:g}.")
+    ] = None,
     tasks: Annotated[bool, typer.Option("--tasks", help="Show each task's clock and what waits in it.")] = False,
 ) -> None:
     """Show how queries are: state, how far behind, what waits, what was late; of a single one also why, and what to do about it."""
@@ -179,8 +184,9 @@ def status(
     listed = [each.removeprefix("query/") for each in names or ()]
     if wait is not None and not listed:
         raise Misused("say which queries to wait for", "slackwater status NAME --wait running")
-    if wait is not None:
-        found = [here.client.query(name).wait_until(wait.value, timeout=timeout) for name in listed]
+    seconds = seconds_to_wait(timeout, wait=wait is not None)
+    if wait is not None and seconds is not None:
+        found = [here.client.query(name).wait_until(wait.value, timeout=seconds, tasks=tasks) for name in listed]
     else:
         every = listed or [each.name for each in here.client.queries.list() if not each.internal]
         found = [_status(here.client, name, tasks=tasks) for name in every]
@@ -189,10 +195,23 @@ def status(
         return
     if len(listed) == 1:
         here.output.facts([("Query", found[0].name), *_status_facts(found[0])])
-        _show_tasks(here, found[0])
+        _show_tasks(here, found)
         return
     head = ("NAME", "STATE", "BEHIND", "WAITING", "LATE", "READ", "WRITTEN", "STREAM TIME", "COMMITTED")
     here.output.table(head, map(_status_row, found), empty="there are no queries")
+    _show_tasks(here, found)
+
+
+def seconds_to_wait(timeout: float | None, *, wait: bool) -> float | None:
+    """Return for how long a command waits; None: it does not.
+
+    Raises:
+        Misused: a timeout of what does not wait.
+    """
+    if not wait:
+        need("--wait", {"--timeout": timeout})
+        return None
+    return WAIT_S if timeout is None else timeout
 
 
 def _status(client: Client, name: str, *, tasks: bool) -> Status:
@@ -228,11 +247,19 @@ def _status_facts(found: Status) -> Iterator[tuple[str, Any]]:
         yield "Delivery", f"{found.delivery.type}: {found.delivery.state}, {found.delivery.lag_rows:,} rows to go"
 
 
-def _show_tasks(here: Opened, found: StatusAnswer) -> None:
-    if found.tasks is not None:
-        rows = [(each.operator, each.task, event_time(each.stream_time_ms), each.buffered) for each in found.tasks]
-        here.output.say("")
-        here.output.table(("OPERATOR", "TASK", "STREAM TIME", "WAITING"), rows, empty="no task has handled a record yet")
+def _show_tasks(here: Opened, found: Sequence[StatusAnswer]) -> None:
+    """Show the tasks of statuses that were asked for with them; of several queries with the name of each."""
+    if not any(status.tasks is not None for status in found):
+        return
+    names = len(found) > 1
+    rows = [
+        (*([status.name] if names else []), each.operator, each.task, event_time(each.stream_time_ms), each.buffered)
+        for status in found
+        for each in status.tasks or ()
+    ]
+    here.output.say("")
+    head = (*(["NAME"] if names else []), "OPERATOR", "TASK", "STREAM TIME", "WAITING")
+    here.output.table(head, rows, empty="no task has handled a record yet")
 
 
 def key_of(words: list[str]) -> Any:

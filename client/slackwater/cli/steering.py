@@ -9,6 +9,8 @@ import typer
 from slackwater.blocking.queries import Query
 from slackwater.cli import completing
 from slackwater.cli.asking import confirmed
+from slackwater.cli.failing import Misused
+from slackwater.cli.looking import WAIT_S, seconds_to_wait
 from slackwater.cli.naming import Named, named, nothing, path_relation, result_of
 from slackwater.cli.opened import Command, Opened, opened
 from slackwater.errors import NotFound
@@ -16,7 +18,7 @@ from slackwater.errors import NotFound
 _PANEL = "Steering queries"
 Names = Annotated[list[str], typer.Argument(help="Queries.", show_default=False, autocompletion=completing.queries)]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
-Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")]
+Timeout = Annotated[float | None, typer.Option(min=0, help=f"With --wait: seconds to wait at most; without it {WAIT_S:g}.")]
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -25,41 +27,43 @@ def add_to(cli: typer.Typer) -> None:
         cli.command(cls=Command, rich_help_panel=_PANEL)(function)
 
 
-def pause(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+def pause(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Pause queries: they read no further, and their state stays at hand."""
-    _wish(opened(context), names, "pause", "paused", timeout if wait else None)
+    _wish(opened(context), names, "pause", "paused", seconds_to_wait(timeout, wait=wait))
 
 
-def resume(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+def resume(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Let queries run."""
-    _wish(opened(context), names, "resume", "running", timeout if wait else None)
+    _wish(opened(context), names, "resume", "running", seconds_to_wait(timeout, wait=wait))
 
 
-def stop(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+def stop(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Stop queries: what they use is released; position and results stay."""
-    _wish(opened(context), names, "stop", "stopped", timeout if wait else None)
+    _wish(opened(context), names, "stop", "stopped", seconds_to_wait(timeout, wait=wait))
 
 
-def restart(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = 60.0) -> None:
+def restart(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Launch queries anew, with the state that they have; one that failed is tried again."""
-    _wish(opened(context), names, "restart", "running", timeout if wait else None)
+    _wish(opened(context), names, "restart", "running", seconds_to_wait(timeout, wait=wait))
 
 
 def _wish(here: Opened, names: list[str], method: str, state: Any, timeout: float | None) -> None:
-    answers = []
+    answers: list[Any] = []
     for name in names:
         query = here.client.query(name.removeprefix("query/"))
         try:
             answer = getattr(query, method)()
         except NotFound:
             raise nothing(here.client, "query", query.name) from None
-        answers.append(answer)
         for warning in answer.warnings:
             here.output.note(f"{query.name}: {warning.detail}; {warning.cure}", "yellow")
         if timeout is None:
             here.output.say(f"{query.name}: {_becoming(answer.state, 'restarted' if method == 'restart' else state)}")
+            answers.append(answer)
         else:
-            here.output.say(f"{query.name}: {query.wait_until(state, timeout=timeout).state}")
+            reached = query.wait_until(state, timeout=timeout)
+            here.output.say(f"{query.name}: {reached.state}")
+            answers.append(reached)
     if here.output.as_json:
         here.output.json(answers)
 
@@ -104,6 +108,13 @@ def delete(
     """Delete queries with their state and result, or sources with their records. Says what goes, and asks."""
     here = opened(context)
     found = [(name, named(here.client, name)) for name in names]
+    if keep_result:
+        sources = [name for name, each in found if each.query is None]
+        if sources:
+            raise Misused(
+                f"--keep-result is of queries, and {sources[0]} is none",
+                "delete it in a command of its own, without --keep-result",
+            )
     for _, each in found:
         here.output.note(_what_goes(each, keeps_result=keep_result), None)
     if not confirmed("Delete?", yes=yes):

@@ -200,6 +200,8 @@ def test_late_records_are_chosen_listed_and_replayed_until_there_are_no_more() -
     assert replaying.bodies[0] == {"again": False, "filter": {"reason": "late_diverted", "key": {"item": "tea"}}}
     replaying.client().query("q").late_records().replay(ids=[3], again=True)
     assert replaying.bodies[-1] == {"again": True, "ids": [3]}
+    with pytest.raises(ValueError, match="named by ids, or chosen by reason, key; not both"):
+        replaying.client().query("q").late_records(reason="late_diverted", key={"item": "tea"}).replay(ids=[3])
 
 
 def test_edits_say_what_they_permit() -> None:

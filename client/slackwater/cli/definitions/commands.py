@@ -15,6 +15,7 @@ from slackwater.cli.definitions.plan import Plan, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
 from slackwater.cli.failing import DIFFERENT, FAILED, Misused
 from slackwater.cli.opened import Command, Opened, opened
+from slackwater.cli.pairs import need
 
 _PANEL = "Definitions in git"
 Root = Annotated[Path, typer.Argument(help="A directory of .sql, .yaml and .json files, or one such file.", show_default=False)]
@@ -35,6 +36,7 @@ def add_to(cli: typer.Typer) -> None:
 def diff(context: typer.Context, root: Root, prune: Prune = False, match: Match = None, every: ShowAll = False) -> None:
     """Show what apply would do. Exits with 0 where nothing changes, 3 where something does, 1 where something is refused."""
     here = opened(context)
+    _refuse_match_alone(match, prune=prune)
     plan = plan_of(here.client, read_files(root), prune=prune, patterns=match or ())
     _show(here, plan, every=every)
     if plan.is_refused:
@@ -60,6 +62,7 @@ def apply(
     it changes nothing.
     """
     here = opened(context)
+    _refuse_match_alone(match, prune=prune)
     wanted = read_files(root)
     plan = plan_of(here.client, wanted, prune=prune, patterns=match or ())
     if not here.output.as_json:
@@ -88,6 +91,11 @@ def apply(
         if plan_of(here.client, wanted, prune=prune, patterns=match or ()).sign != plan.sign:
             raise Misused("the service has changed since the plan was made", "nothing was done; look at the new plan", DIFFERENT)
     _do(here, plan)
+
+
+def _refuse_match_alone(match: list[str] | None, *, prune: bool) -> None:
+    if not prune:
+        need("--prune", {"--match": match})
 
 
 def _do(here: Opened, plan: Plan) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from slackwater.cli.failing import Misused
 from slackwater.cli.opened import Command, context_file, opened
+from slackwater.cli.pairs import exclude
 from slackwater.cli.shell.results import Format, Printer
 from slackwater.cli.shell.session import Session
 
@@ -44,6 +45,8 @@ def sql(
     until Ctrl-C.
     """
     here = opened(context)
+    if here.output.as_json and form is not Format.JSON:
+        exclude("--json", {"--output": form}, "it says how rows are written, too")
     printer = Printer(here.output, form or (Format.JSON if here.output.as_json else Format.TABLE))
     session = Session(here.client, printer, _variables(variables or ()))
     scripts = [*(commands or ()), *(_read(path) for path in files or ())]

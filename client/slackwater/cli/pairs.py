@@ -1,0 +1,49 @@
+"""Options that mean something beside another one only, or not beside it: what would be ignored is refused before anything is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slackwater.cli.failing import Misused
+
+
+def is_given(value: Any) -> bool:
+    """Whether an option stands on the command line; 0 and an empty text are values."""
+    return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
+
+
+def need(option: str, others: Mapping[str, Any]) -> None:
+    """Refuse options that say nothing without another one.
+
+    Args:
+        option: which was not given.
+        others: by name, those that need it.
+    """
+    names = _named(others)
+    if names:
+        listed, says = _listed(names), "says" if len(names) == 1 else "say"
+        raise Misused(f"{listed} {says} nothing without {option}", f"add {option}, or leave {listed} out")
+
+
+def exclude(option: str, others: Mapping[str, Any], why: str) -> None:
+    """Refuse options that have no say beside another one.
+
+    Args:
+        option: which was given, or what else leaves them without a say.
+        others: by name.
+        why: why they have none.
+    """
+    names = _named(others)
+    if names:
+        listed, has = _listed(names), "has" if len(names) == 1 else "have"
+        either = f", or {option}" if option.startswith("--") else ""
+        raise Misused(f"{listed} {has} no say beside {option}: {why}", f"leave {listed} out{either}")
+
+
+def _named(options: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in options.items() if is_given(value)]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
