@@ -18,7 +18,7 @@ SUFFIXES: Final = (".md", ".svg", ".png", ".css")
 READMES: Final[Mapping[str, str]] = {
     "app/README.md": "inside/service.md",
     "engine/README.md": "inside/engine.md",
-    "client/README.md": "guides/client.md",
+    "client/README.md": "inside/client.md",
     "app/testing/README.md": "reference/test-files.md",
     "deploy/README.md": "operations/deploying.md",
     "deploy/prometheus/README.md": "operations/alerts.md",

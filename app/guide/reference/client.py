@@ -14,7 +14,7 @@ PACKAGE: Final = "slackwater"
 _HEAD: Final = """# Python client
 
 `pip install slackwater-client` brings the package `slackwater`, without PySpark and without the service. [The
-client](../guides/client.md) shows how its parts work together.
+guide](../guides/python.md) shows how its parts work together.
 `AsyncClient` and what it gives have the same methods with `await`, so they are not listed again."""
 _TWINS: Final = "Async"
 _ATTRIBUTES: Final = ("blocking.queries.Queries", "blocking.administration.ApiKeys", "blocking.administration.Connections",
