@@ -3,8 +3,8 @@
 Who the members are stands in files of the carrier's folder, which the driver writes and the planning process looks at before each round:
 ``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs. ``<number>.looked`` says that a first look found nothing.
 
-A round takes a bounded amount together (``ROUND_BYTES``): who has waited longest, and beside it the smallest first. The batches of the others, as
-they are planned, are for the rounds behind it, in which again all take part who have news by then. So who has little waits for little.
+A round takes a bounded amount together (``ROUND_BYTES``): who has waited longest, and beside it the smallest first. The batches of the others,
+as they are planned, are for the rounds behind it, in which again all take part who have news by then. So who has little waits for little.
 
 What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
 offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.

@@ -156,7 +156,8 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
     client: httpx.AsyncClient, dsn: str, shares: dict[str, float], age: str, expected: str
 ) -> None:
     carrier = {
-        "is_shared": False, "is_trial": True, "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78, "shares": shares,
+        "is_shared": False, "is_trial": True, "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78,
+        "shares": shares,
     }  # fmt: skip
     await facts(dsn, "running")
     async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:

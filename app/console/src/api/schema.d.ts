@@ -22431,6 +22431,7 @@ export interface operations {
                      *               "committed_at": "2025-11-21T08:29:58Z",
                      *               "carrier": {
                      *                 "kind": "shared",
+                     *                 "is_waiting": false,
                      *                 "moves": 0,
                      *                 "cpu_share": 0.021,
                      *                 "largest_batch": 412,
