@@ -228,8 +228,10 @@ def test_every_command_of_the_document_can_be_read(arguments: list[str], tmp_pat
         return
     command: Any = typer.main.get_command(cli)
     while isinstance(command, TyperGroup):
+        if arguments[0].startswith("--"):  # before the command, with a value
+            arguments = arguments[2:]
         name, *arguments = arguments
-        command = command.commands[name]
+        command = command.get_command(typer.Context(command), name)
     command.make_context(command.name, arguments, parent=None)
 
 
