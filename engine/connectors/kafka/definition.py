@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from engine.definition.connector import ChangeRules, Clause, ConnectorModel, Location, Place, TopicWords, Traits
+from engine.definition.connector import ChangeRules, Clause, ConnectorModel, Location, LostRecords, Place, TopicWords, Traits
 from engine.definition.limits import Expression
 from engine.definition.model import Model
 from engine.definition.names import NAME_PATTERN
@@ -21,8 +21,6 @@ FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "s
 ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]
 CHANGES: Final = "debezium"
 """The format of values that are changes of a database's table."""
-
-OnLost = Literal["stop", "skip"]
 
 _MOST_NAMES: Final = 1_000
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -84,7 +82,6 @@ class KafkaPlace(Place):
         key: None: keys are not looked at.
         value: None: values are not looked at.
         record_columns: column and what of the record it holds.
-        is_skipping: goes on where records were removed before they were read.
     """
 
     topic: str
@@ -93,7 +90,6 @@ class KafkaPlace(Place):
     key: Side | None
     value: Side | None
     record_columns: tuple[tuple[str, str], ...]
-    is_skipping: bool
 
     @property
     def holds_changes(self) -> bool:
@@ -115,6 +111,11 @@ def _of_keys(name: Any) -> Any:
 def _is_absent(value: Any) -> bool:
     """Whether a field is left out where a definition is stored: a version before it reads that then."""
     return value is None
+
+
+def _is_false(value: Any) -> bool:
+    """See ``_is_absent``."""
+    return value is False
 
 
 class SideFormat(Model):
@@ -259,10 +260,17 @@ class KafkaConnector(ConnectorModel):
         "name), or `header:NAME` (string or bytes, the last of that name).",
         examples=[{"trace": "header:traceparent"}],
     )
-    on_lost: OnLost = Field(
+    on_lost: LostRecords = Field(
         default="stop",
-        description="Where the broker's retention removed records before a query read them: it stops with the reason, or goes on with what is "
-        "there and counts them (`records_lost`).",
+        description="Where the broker's retention removed records before a query read them: it stops with the reason "
+        "(`offset_out_of_range`), or goes on with what is there and counts them (`records_lost`). It may change while queries read the "
+        "source. A query that reads several sources of one topic's order goes on only where all of them say `skip`.",
+    )
+    apart: bool = Field(
+        default=False,
+        exclude_if=_is_false,
+        description="Leave it out: the service says it of sources that were registered with `on_lost` = `skip` before that could change. They "
+        "share no order with sources that do not say it, and keep their positions.",
     )
     where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
@@ -270,10 +278,9 @@ class KafkaConnector(ConnectorModel):
         """See ``ConnectorModel``."""
         key = None if self.key is None else self.key.side(has_key=True)
         value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
-        place = KafkaPlace(
-            self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()), self.on_lost == "skip"
-        )
-        said = sha256(repr(sorted(asdict(place, dict_factory=_said).items(), key=str)).encode()).hexdigest()[:12]
+        place = KafkaPlace(self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()))
+        parts = {**asdict(place, dict_factory=_said), "is_skipping": self.apart}  # by the name that digests have of it
+        said = sha256(repr(sorted(parts.items(), key=str)).encode()).hexdigest()[:12]
         identity = f"kafka:{self.connection or self.bootstrap}/{self.topic}/{said}"
         return Location(identity, identity, place)
 
@@ -288,6 +295,18 @@ class KafkaConnector(ConnectorModel):
         if self.value is None or (self.value.absent is None and self.value.source_table is None):
             return None
         return ChangeRules(self.value.absent or (), self.value.source_table or ())
+
+    @property
+    def lost_records(self) -> LostRecords | None:
+        """See ``ConnectorModel``. It is no part of the place, like ``change_rules``."""
+        return self.on_lost
+
+    def going_on(self, stored: ConnectorModel) -> Self:
+        """See ``ConnectorModel``."""
+        if not isinstance(stored, KafkaConnector) or not stored.apart:
+            return self
+        apart = self.model_copy(update={"apart": True})
+        return apart if apart.location("") == stored.location("") else self
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
         """See ``ConnectorModel``."""

@@ -40,11 +40,13 @@ class Topic:
         dsn: of the database with the connections.
         place: which topic.
         wanted: what of its records.
+        stopping: names of the relations for which records must not be left out that are gone.
     """
 
     dsn: str
     place: KafkaPlace
     wanted: Wanted
+    stopping: tuple[str, ...]
 
     @contextmanager
     def asked(self) -> Iterator[TopicClient]:
@@ -98,11 +100,12 @@ class Topic:
                 "where it ends is asked again"
             )
         stop = min(low, end)
-        if not self.place.is_skipping:
+        if self.stopping:
+            sources = " and ".join(self.stopping)
             raise DataInvalid(
                 f"topic {name!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
-                "this query read them. Keep them longer (`retention.ms`) and restart the query with new state, or say "
-                '`"on_lost": "skip"` to go on and count them.'
+                f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
+                "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state"
             )
         lost.append(stop - start)
         return stop

@@ -282,7 +282,12 @@ class KafkaReader(UsualAnswers):
 
     @property
     def _topic(self) -> Topic:
-        return Topic(self.dsn, self.place, self._wanted)
+        return Topic(self.dsn, self.place, self._wanted, self._stopping)
+
+    @property
+    def _stopping(self) -> tuple[str, ...]:
+        """Which relations stop where records are gone. All share one position, so each of them may: what it must not lose counts."""
+        return tuple(sorted({relation.name for relation in self.relations if relation.lost_records != "skip"}))
 
     @property
     def _wanted(self) -> Wanted:
