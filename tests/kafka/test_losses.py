@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine.connectors.feeds import FeedReader, Split
+from engine.connectors.connector_kinds import open_feed
+from engine.connectors.feeds import FeedReader, ReadRequest, Split
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.postgres import Connection
 from engine.errors import DataInvalid, DefinitionInvalid, SourceUnavailable
+from engine.plan.model import Input
 from tests.faults.service import until
 from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.test_reading import ALL, NOW_MS, Source
@@ -84,6 +87,24 @@ def test_records_that_retention_removed_are_counted_where_they_may_be_lost(conne
     assert [row["v"] for row in found.rows()] == [4, 5, 6, 7, 8, 9]
     stats = [json.loads(packet.blob)["counters"] for packet in found.packets(Split(0, 0, 10)) if packet.kind == "stats"]
     assert stats == [[["i", "records_lost", 4]]]
+
+
+def test_records_that_one_of_two_relations_may_not_lose_stop_a_query_that_reads_both(
+    connection: Connection, kafka: Cluster
+) -> None:
+    skipping = source(connection, kafka, on_lost="skip")
+    skipping.reader()
+    kafka.send(skipping.topic, records(0, 10))
+    kafka.remove(skipping.topic, 0, 4)
+    inputs = [
+        Input(place, name, replace(skipping.relation, name=name, lost_records=lost), skipping.feed, ("v",), ())
+        for place, (name, lost) in enumerate((("careful", "stop"), ("careless", "skip")))
+    ]
+    reader = open_feed(connection.info.dsn, skipping.feed, [each.relation for each in inputs])
+    with pytest.raises(DataInvalid, match="PUT the source careful with"):
+        list(reader.read(Split(0, 0, 10), ReadRequest(inputs, NOW_MS, 1)))
+    with pytest.raises(DataInvalid, match="PUT the source careful with"):
+        reader.chunks(0, 0, ALL, is_dated=True)
 
 
 def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafka: Cluster) -> None:
