@@ -23,7 +23,9 @@ def test_sources_that_skip_keep_the_names_of_what_they_read(empty: str) -> None:
     migrate(empty, "0032")
     with psycopg.connect(empty, autocommit=True) as connection:
         for name, said in (("skips", connector(on_lost="skip")), ("stops", connector()), ("logged", {"type": "log"})):
-            definition = StreamDefinition.model_validate({"columns": COLUMNS, "connector": said}).model_dump(mode="json", by_alias=True)
+            definition = StreamDefinition.model_validate({"columns": COLUMNS, "connector": said}).model_dump(
+                mode="json", by_alias=True
+            )
             connection.execute(
                 "INSERT INTO slackwater.relation (id, name, kind, definition, origin) VALUES (%s, %s, 'stream', %s, 'source')",
                 (uuid.uuid4(), name, json.dumps(definition)),

@@ -11,7 +11,7 @@ from engine.connectors.kafka.client import TopicClient, asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
 from engine.connectors.kafka.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 
 PIECE_RECORDS: Final = 65_536
 PIECE_BYTES: Final = 16 << 20
@@ -62,7 +62,7 @@ class Topic:
         """Yield what lies in ``[start, end)``; notes how many offsets are gone.
 
         Raises:
-            DataInvalid: what is gone may not be left out.
+            RecordsRemoved: what is gone may not be left out.
             SourceUnavailable: it cannot be read now.
         """
         while start < end:
@@ -88,7 +88,7 @@ class Topic:
         """Return where reading goes on behind records that are gone.
 
         Raises:
-            DataInvalid: it does not.
+            RecordsRemoved: it does not.
             SourceUnavailable: the partition is shorter than it was.
         """
         with self.asked() as client:
@@ -102,7 +102,7 @@ class Topic:
         stop = min(low, end)
         if self.stopping:
             sources = " and ".join(self.stopping)
-            raise DataInvalid(
+            raise RecordsRemoved(
                 f"topic {name!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
                 f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
                 "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state"

@@ -31,7 +31,7 @@ from engine.connectors.kafka.sides import PatientReader, topic_reader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.shaping import Piece, shape
-from engine.errors import DataInvalid, EngineError, SourceUnavailable
+from engine.errors import EngineError, FormatUnfit, RecordsReplaced, SourceUnavailable, TopicReplaced
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_RECORDS: Final = 8_192
@@ -148,7 +148,7 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``. Notes in the database what it finds.
 
         Raises:
-            DataInvalid: the topic was deleted and made again.
+            TopicReplaced: the topic was deleted and made again.
         """
         seen = self._seen
         with self._topic.asked() as client:
@@ -162,7 +162,7 @@ class KafkaReader(UsualAnswers):
             return ends
         with shared_connection(self.dsn) as connection:
             if is_due and found_id is not None and (known := known_id(connection, self.feed.log_feed, found_id)) != found_id:
-                raise DataInvalid(
+                raise TopicReplaced(
                     f"topic {self.place.topic!r} was deleted and made again (its id was {known} and is {found_id}), so positions in it mean "
                     "something else. Delete the source and the queries that read it, and register them again."
                 )
@@ -227,7 +227,7 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``.
 
         Raises:
-            DataInvalid: records were removed before they were read, and the source says to stop then.
+            RecordsRemoved: records were removed before they were read, and a relation says to stop then.
         """
         dating = self.relations if self.place.holds_changes else ()
         readers = {each: self._topic_reader(each) for each in {*(one.relation for one in request.inputs), *dating}}
@@ -274,7 +274,7 @@ class KafkaReader(UsualAnswers):
         why = "a broker that lacked records became its leader (unclean election), or the topic was made again"
         text = f"topic {self.place.topic!r}, {text}: {why}"
         if is_committed:
-            return DataInvalid(
+            return RecordsReplaced(
                 f"{text}. Results rest on records that are gone. Begin anew without state: "
                 "PUT /v1/queries/<name>?state=discard with its definition"
             )
@@ -308,7 +308,7 @@ class KafkaReader(UsualAnswers):
         try:
             return PatientReader(topic_reader(self.dsn, self.place, relation, among), self.dsn, self.place)
         except FormatInvalid as error:
-            raise DataInvalid(f"topic {self.place.topic!r}: {error}") from error
+            raise FormatUnfit(f"topic {self.place.topic!r}: {error}") from error
 
     def _parts(self, partition: int, start: int, end: int, kept: tuple[Reference, ...], lost: list[int]) -> Iterator[RangePart]:
         for first, last, records in recalled(kept, start, end):
