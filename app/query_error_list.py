@@ -59,8 +59,7 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "no_driver_has_room": ("Every driver holds as many queries as it may.", "Start another, stop a query, or raise the cap.", True),
     "offset_out_of_range": (
         "Retention removed records before the query read them.",
-        'Of a topic: PUT the source with `"on_lost": "skip"`, and restart the query: it counts what is lost (`records_lost`). Or begin anew '
-        "(`PUT …?state=discard`) with a longer retention.",
+        "Of a topic: PUT the source with `on_lost` = `skip`, and restart: `records_lost` counts them. Or `PUT …?state=discard`.",
         False,
     ),
     "query_stopped": ("The query is stopped, and delivers nothing.", "PUT its desired state `running`, or `paused`.", False),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from engine.connectors.kafka.side_options import CHANGES, READ, ignored, ignored_fault, schema_faults
 from engine.definition.connector import ChangeRules, Clause, ConnectorModel, Location, LostRecords, Place, TopicWords, Traits
 from engine.definition.limits import Expression
 from engine.definition.model import Model
@@ -19,28 +20,12 @@ from engine.errors import Problem
 
 FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]
-CHANGES: Final = "debezium"
-"""The format of values that are changes of a database's table."""
-
 _MOST_NAMES: Final = 1_000
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER: Final = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _FACTS: Final = ("timestamp", "partition", "offset", "headers")
 HEADER: Final = "header:"
 """Before the name of one header in ``record_columns``."""
-
-_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "json": ("registry", "unwrapped", "time_unit"),
-    "json_lenient": ("registry", "unwrapped"),
-    "avro": ("registry", "schema", "unwrapped"),
-    "protobuf": ("registry", "schema", "message"),
-    "delimited": ("delimiter",),
-    "string": (),
-    "bytes": (),
-    "kafka": (),
-    CHANGES: ("registry", "encoding", "time_unit", "decimals", "absent", "source_table"),
-}
-"""What beside ``has_key`` means something to a format."""
 
 _LATER_FIELDS: Final = ("encoding", "decimals")
 """Of ``Side``: where they say nothing, names of feeds are what they were before."""
@@ -154,10 +139,7 @@ class SideFormat(Model):
 
     def ignored(self) -> Iterator[str]:
         """Yield the options that are said and mean nothing to the format."""
-        for name, field in SideFormat.model_fields.items():
-            alias = field.alias or name
-            if name != "format" and alias not in _OPTIONS[self.format] and getattr(self, name) != field.default:
-                yield alias
+        yield from ignored(self, self.format, READ)
 
 
 class ValueFormat(SideFormat):
@@ -204,12 +186,7 @@ class ValueFormat(SideFormat):
 
     def ignored(self) -> Iterator[str]:
         """See ``SideFormat``."""
-        yield from SideFormat.ignored(self)
-        for name in ("encoding", "decimals", "absent", "source_table"):
-            if getattr(self, name) is not None and name not in _OPTIONS[self.format]:
-                yield name
-        if self.format == CHANGES and self.has_key:
-            yield "has_key"
+        yield from ignored(self, self.format, READ)
         if self.encoding == "avro":
             if self.time_unit != "ms":
                 yield "time_unit"
@@ -354,18 +331,15 @@ class KafkaConnector(ConnectorModel):
             if side is None:
                 continue
             for option in side.ignored():
-                detail = f"`{option}` means nothing to the format {side.format}; leave it out"
-                yield Problem(f"/connector/{name}/{option}", "invalid_value", detail)
-            if side.registry is not None and side.schema_ is not None and "schema" in _OPTIONS[side.format]:
+                yield ignored_fault(f"/connector/{name}", option, side.format, "invalid_value")
+            if side.registry is not None and side.schema_ is not None and "schema" in READ[side.format]:
                 yield Problem(
                     f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`"
                 )
-            if side.registry is not None and side.message and "message" in _OPTIONS[side.format]:
+            if side.registry is not None and side.message and "message" in READ[side.format]:
                 detail = "a payload behind a schema's number says itself which message it is: leave it out"
                 yield Problem(f"/connector/{name}/message", "invalid_value", detail)
-            if side.format in ("avro", "protobuf") and side.registry is None and side.schema_ is None:
-                detail = f"{side.format} needs a schema: name the connection of a registry here, or give `schema`"
-                yield Problem(f"/connector/{name}/registry", "invalid_value", detail)
+            yield from schema_faults(side, f"/connector/{name}", READ)
         if self.value is not None and self.value.format == CHANGES:
             yield from self._faults_of_changes(self.value)
 
