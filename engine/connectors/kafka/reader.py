@@ -133,7 +133,10 @@ class KafkaReader(UsualAnswers):
         return cast("KafkaPlace", self.feed.place)
 
     def starts(self, start: Start) -> Mapping[int, int]:
-        """See ``FeedReader``. For a time: ``offsetsForTimes`` where it is a record's timestamp, else the beginning."""
+        """See ``FeedReader``. For a time: ``offsetsForTimes`` where it is a record's timestamp, else the beginning.
+
+        An aborted record, or one that is refused, may be taken for the first: what is read of an earlier time the query leaves out.
+        """
         if start == "latest":
             return self.ends()
         with self._topic.asked() as client:
@@ -192,14 +195,7 @@ class KafkaReader(UsualAnswers):
         return found
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``. By ``offsetsForTimes`` where the event time is the record's timestamp and nothing was read so far."""
-        if self._is_by_timestamp and (partition, start) not in self._seen.dated:
-            with self._topic.asked() as client:
-                found = client.at([partition], bound_ms)[partition]
-            if found is None or found >= end:
-                return end
-            if found >= start:
-                return found
+        """See ``FeedReader``. The broker is not asked: it counts aborted records, and those that are refused as too far ahead."""
         while start < end:
             chunk = self._dated(partition, start, end)
             at = chunk.dated.first_at(bound_ms)
