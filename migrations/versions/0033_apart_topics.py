@@ -19,20 +19,20 @@ depends_on = None
 oldest_code = "0023"
 
 _SKIPS = "origin = 'source' AND definition #>> '{connector,type}' = 'kafka' AND definition #>> '{connector,on_lost}' = 'skip'"
-_APART = "origin = 'source' AND definition #>> '{connector,type}' = 'kafka' AND definition #>> '{connector,apart}' = 'true'"
+_APART = "origin = 'source' AND definition #>> '{connector,type}' = 'kafka' AND definition #>> '{connector,order}' = 'apart'"
 
 
 def upgrade() -> None:
-    """Sources that say ``skip`` keep the name of their order, in which positions and state name it: they say ``apart``.
+    """Sources that say ``skip`` keep the name of their order, in which positions and state name it: they say ``"order": "apart"``.
 
-    Older code knows no ``apart`` and says so of such a source (``stored_by_newer_version``); all others it reads as before.
+    Older code knows no ``order`` and says so of such a source (``stored_by_newer_version``); all others it reads as before.
     """
-    _write(_SKIPS, lambda connector: {**connector, "apart": True})
+    _write(_SKIPS, lambda connector: {**connector, "order": "apart"})
 
 
 def downgrade() -> None:
     """Take it away, where that changes no name: a source that says ``stop`` since keeps its order no more, and queries on it begin anew."""
-    _write(_APART, lambda connector: {name: value for name, value in connector.items() if name != "apart"})
+    _write(_APART, lambda connector: {name: value for name, value in connector.items() if name != "order"})
 
 
 def _write(condition: str, change: Any) -> None:

@@ -55,7 +55,7 @@ async def test_a_source_that_has_its_order_apart_keeps_it_whatever_is_put(
     assert feed(dsn, "orders") == feed(dsn, "shared")
     with psycopg.connect(dsn) as connection:
         (stored,) = connection.execute("SELECT definition FROM slackwater.relation WHERE name = 'orders'").fetchone() or ()
-        stored["connector"]["apart"] = True
+        stored["connector"]["order"] = "apart"
         connection.execute("UPDATE slackwater.relation SET definition = %s WHERE name = 'orders'", (json.dumps(stored),))
     before = (await client.get("/v1/streams/orders")).json()
     apart = feed(dsn, "orders")

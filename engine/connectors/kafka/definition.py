@@ -98,11 +98,6 @@ def _is_absent(value: Any) -> bool:
     return value is None
 
 
-def _is_false(value: Any) -> bool:
-    """See ``_is_absent``."""
-    return value is False
-
-
 class SideFormat(Model):
     """How keys, or values, are written."""
 
@@ -211,6 +206,7 @@ class KafkaConnector(ConnectorModel):
         Clause("VALUE_READER", "value", "json"),
         Clause("RECORD_COLUMNS", "record_columns", "json"),
         Clause("ON_LOST", "on_lost", "word", ("STOP", "SKIP"), default="STOP"),
+        Clause("TOPIC_ORDER", "order", "word", ("APART",)),
     )
 
     type: Literal["kafka"] = Field(description="A topic of Kafka.")
@@ -243,9 +239,9 @@ class KafkaConnector(ConnectorModel):
         "(`offset_out_of_range`), or goes on with what is there and counts them (`records_lost`). It may change while queries read the "
         "source. A query that reads several sources of one topic's order goes on only where all of them say `skip`.",
     )
-    apart: bool = Field(
-        default=False,
-        exclude_if=_is_false,
+    order: Literal["apart"] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
         description="Leave it out: the service says it of sources that were registered with `on_lost` = `skip` before that could change. They "
         "share no order with sources that do not say it, and keep their positions.",
     )
@@ -256,7 +252,7 @@ class KafkaConnector(ConnectorModel):
         key = None if self.key is None else self.key.side(has_key=True)
         value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
         place = KafkaPlace(self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()))
-        parts = {**asdict(place, dict_factory=_said), "is_skipping": self.apart}  # by the name that digests have of it
+        parts = {**asdict(place, dict_factory=_said), "is_skipping": self.order == "apart"}  # by the name that digests have of it
         said = sha256(repr(sorted(parts.items(), key=str)).encode()).hexdigest()[:12]
         identity = f"kafka:{self.connection or self.bootstrap}/{self.topic}/{said}"
         return Location(identity, identity, place)
@@ -280,9 +276,9 @@ class KafkaConnector(ConnectorModel):
 
     def going_on(self, stored: ConnectorModel) -> Self:
         """See ``ConnectorModel``."""
-        if not isinstance(stored, KafkaConnector) or not stored.apart:
+        if not isinstance(stored, KafkaConnector) or stored.order is None:
             return self
-        apart = self.model_copy(update={"apart": True})
+        apart = self.model_copy(update={"order": "apart"})
         return apart if apart.location("") == stored.location("") else self
 
     def columns_named(self) -> Iterator[tuple[str, str]]:

@@ -145,9 +145,9 @@ def test_what_happens_to_lost_records_may_be_said_later_of_a_relation_that_is_be
 
 
 def test_a_source_that_was_registered_as_skipping_before_that_could_change_keeps_its_order() -> None:
-    early = losing(on_lost="skip", apart=True)
+    early = losing(on_lost="skip", order="apart")
     assert feed_of("s", early).log_feed == "kafka:b:1/t/e1406ca33372"
-    assert "apart" not in losing().model_dump(mode="json")["connector"]
+    assert "order" not in losing().model_dump(mode="json")["connector"]
     for said in (losing(), losing(on_lost="skip"), early):
         assert feed_of("s", losing(**said.connector.going_on(early.connector).model_dump(by_alias=True))) == feed_of("s", early)
     elsewhere = losing(topic="u")
