@@ -6182,11 +6182,11 @@ export interface components {
              */
             on_lost: "stop" | "skip";
             /**
-             * Apart
+             * Order
              * @description Leave it out: the service says it of sources that were registered with `on_lost` = `skip` before that could change. They share no order with sources that do not say it, and keep their positions.
-             * @default false
+             * @default null
              */
-            apart: boolean;
+            order: "apart" | null;
             /**
              * Where
              * @description Which records are this relation's.
