@@ -3,7 +3,15 @@
 EngineError
 ├── UserError            the definition or the data is wrong: retrying cannot help
 │   ├── DefinitionInvalid    a definition was refused; carries one Problem per fault
-│   ├── DataInvalid          `on_bad_record: stop` met a bad record, or a source file shrank
+│   ├── DataInvalid          `on_bad_record: stop` met a bad record, or:
+│   │   ├── RecordsRemoved       retention removed records before they were read
+│   │   ├── RecordsReplaced      other records have taken the place of those that were read
+│   │   ├── TopicReplaced        a topic was deleted and made again
+│   │   ├── FileChanged          a file shrank or was replaced after it was read
+│   │   ├── FileUnfit            a file is damaged, too large, or of types that are not read
+│   │   ├── FormatUnfit          the format does not fit the relation, or its schema
+│   │   ├── PythonFailed         a function in Python failed, and says to stop
+│   │   └── ResultUnwritable     Postgres cannot hold a value of the result
 │   ├── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
 │   └── RepartitionPremature the number of tasks cannot be changed just now
 ├── ExternalError        something outside failed: retried with backoff
@@ -75,6 +83,54 @@ class DataInvalid(UserError):
     """A source holds what the definition forbids and asks to stop for."""
 
     code = "data_invalid"
+
+
+class RecordsRemoved(DataInvalid):
+    """Retention removed records before they were read, and none may be left out."""
+
+    code = "offset_out_of_range"
+
+
+class RecordsReplaced(DataInvalid):
+    """Results rest on records that are gone: others stand at their offsets, or none."""
+
+    code = "records_replaced"
+
+
+class TopicReplaced(DataInvalid):
+    """A topic was deleted and made again: positions in it mean something else."""
+
+    code = "topic_replaced"
+
+
+class FileChanged(DataInvalid):
+    """A file shrank or was replaced after it was read."""
+
+    code = "file_changed"
+
+
+class FileUnfit(DataInvalid):
+    """A file, or a directory, is none that can be read record by record."""
+
+    code = "file_unfit"
+
+
+class FormatUnfit(DataInvalid):
+    """The format that a source names does not fit the relation, or the schema that it has now."""
+
+    code = "format_unfit"
+
+
+class PythonFailed(DataInvalid):
+    """A function in Python failed, and its declaration says to stop then."""
+
+    code = "function_failed"
+
+
+class ResultUnwritable(DataInvalid):
+    """Postgres cannot hold a value of the result, and never will."""
+
+    code = "value_not_writable"
 
 
 class BufferFull(UserError):

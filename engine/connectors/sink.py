@@ -34,7 +34,7 @@ from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD, constant, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
-from engine.errors import CommitRefused, DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
+from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 from engine.plan.result_feeds import result_feed
@@ -202,7 +202,7 @@ class Sink:
             InvariantBroken: the batch is committed already.
             SinkUnavailable: the database cannot be reached. Retryable.
             CommitRefused: it refuses this batch for now, was put back and lacks batches, or the batch was planned as another one. Retryable.
-            DataInvalid: Postgres cannot hold a value of the result, and never will.
+            ResultUnwritable: Postgres cannot hold a value of the result, and never will.
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
         return self.commit_draft(self.drafted(batch_id, packets, earlier_ms))
@@ -232,7 +232,7 @@ class Sink:
             name = self._plan.output.name
             if self._plan.output.is_final and isinstance(error, psycopg.errors.UniqueViolation):
                 raise InvariantBroken(f"a final window of {name} was emitted twice: {error.diag.message_detail}") from error
-            raise DataInvalid(f"the result {name} cannot be written: {error}. Change the query's select.") from error
+            raise ResultUnwritable(f"the result {name} cannot be written: {error}. Change the query's select.") from error
         except psycopg.errors.LockNotAvailable as error:
             raise ResultLocked(
                 f"somebody holds a lock on what belongs to {self._plan.output.name}: {error}. `pg_locks` and `pg_stat_activity` tell who"

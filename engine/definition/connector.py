@@ -8,10 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from engine.definition.model import Model
 from engine.errors import Problem
+
+LostRecords = Literal["stop", "skip"]
+"""What a query does where records of an input were removed before it read them."""
 
 LOG_PREFIX = "log:"
 """Before the name of a feed of the built-in log, where positions name it. Results are there, too."""
@@ -157,6 +160,15 @@ class ConnectorModel(Model, ABC):
     def change_rules(self) -> ChangeRules | None:
         """Which of these changes a table takes; None: its records are none, or nothing is said."""
         return None
+
+    @property
+    def lost_records(self) -> LostRecords | None:
+        """What is done where its records were removed before they were read; None: it is not asked. It concerns reading alone."""
+        return None
+
+    def going_on(self, stored: ConnectorModel) -> Self:  # noqa: ARG002 - of the connectors that say something
+        """Return it as it replaces the one that is stored, with what only the service says of that: so its order keeps its name."""
+        return self
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
         """Yield pointer and name of the relation's columns that it names: those that changes may lack."""

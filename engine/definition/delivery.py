@@ -39,6 +39,10 @@ class DeliveryModel(Model, ABC):
         """Yield what is wrong beyond the shape of single fields, for a result of these columns and this key."""
         yield from ()
 
+    def faults_of_new(self) -> Iterator[Problem]:
+        """Yield what a user may not say now, and a definition that was stored earlier may: its delivery goes on."""
+        yield from ()
+
 
 class LakeDelivery(DeliveryModel, ABC):
     """The base of outputs where each delivery makes files, which are better few and large."""

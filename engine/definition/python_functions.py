@@ -22,7 +22,7 @@ from engine.definition.model import Model
 from engine.definition.operands import ExpressionInvalid, Operand, coerce
 from engine.definition.type_texts import TypeText
 from engine.definition.types import ColumnType, parse_type
-from engine.errors import DataInvalid
+from engine.errors import PythonFailed
 from engine.python_functions import FunctionEnded, FunctionFailed, Runnable, call
 from engine.sql.tree import Call, Identifier, Node, Text
 
@@ -167,7 +167,7 @@ class _Run:
         """Return values, and where there are none; of rows that fail together those that fail alone are found by halves.
 
         Raises:
-            DataInvalid: it failed and shall stop the query, or the batch ended its process too often.
+            PythonFailed: it failed and shall stop the query, or the batch ended its process too often.
         """
         if height == 0:
             return pl.Series([], dtype=self.returns.polars), pl.Series([], dtype=pl.Boolean)
@@ -175,12 +175,12 @@ class _Run:
             values, failed = _as_declared(call(self.runnable, columns), self.returns)
             if not (self.is_stop and failed.any()):
                 return values, failed
-            raise DataInvalid(f"the function {self.name} failed: it gave a value that is no {self.returns}")
+            raise PythonFailed(f"the function {self.name} failed: it gave a value that is no {self.returns}")
         except FunctionFailed as error:
             if isinstance(error, FunctionEnded):
                 ended.append(error)
             if self.is_stop or len(ended) >= MAX_ENDED:
-                raise DataInvalid(f"the function {self.name} failed: {error}") from error
+                raise PythonFailed(f"the function {self.name} failed: {error}") from error
         if height == 1:
             return pl.Series([None], dtype=self.returns.polars), pl.Series([True])
         half = height // 2

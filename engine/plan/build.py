@@ -5,7 +5,7 @@ Operators follow T9: ``from.where`` first, joins, ``where``, group and window, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from engine.plan.scope import Scope, Side, check_condition, unqualified
 from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
 from engine.plan.windows import Sizes, check_sizes, default_retention
 
-__all__ = ["adds_columns", "build_plan", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
+__all__ = ["adds_columns", "build_plan", "faults_of_new", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
 
 _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTER)
 """A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""
@@ -58,15 +58,21 @@ def read_query(body: Any, catalog: Callable[[], Catalog]) -> QueryDefinition:
         DefinitionInvalid: the shape is wrong; with every problem, of the shape and by the rules.
     """
     reading = read_definition(QueryDefinition, body)
-    if reading.definition is not None and not reading.problems:
+    found: list[Problem] = [] if reading.definition is None else list(faults_of_new(reading.definition))
+    if reading.definition is not None and not reading.problems and not found:
         return reading.definition
-    found: Sequence[Problem] = ()
     if reading.definition is not None:
         try:
             build_plan(reading.definition, catalog())
         except DefinitionInvalid as error:
-            found = error.problems
+            found += error.problems
     raise DefinitionInvalid(reading.with_rules(found))
+
+
+def faults_of_new(definition: QueryDefinition) -> Iterator[Problem]:
+    """Yield what is wrong with a definition that somebody sends, and would not be with one that is stored."""
+    if definition.into.connector is not None:
+        yield from definition.into.connector.faults_of_new()
 
 
 def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:

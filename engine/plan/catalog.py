@@ -64,6 +64,7 @@ def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
         conflict=_conflict(definition),
         event_time_unit=definition.event_time_unit or "ms",
         change_rules=definition.connector.change_rules,
+        lost_records=definition.connector.lost_records,
     )
 
 

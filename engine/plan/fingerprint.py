@@ -10,9 +10,9 @@ from typing import Any
 from engine.definition.types import Schema
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Stage
 
-_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules")
+_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules", "lost_records")
 """``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests;
-``RelationSchema.change_rules``, which is never kept."""
+``RelationSchema.change_rules`` and ``.lost_records``, which are never kept."""
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -93,7 +93,9 @@ def _operator_types(stage: Stage) -> list[str]:
 def _state_of_input(source: Input) -> Input:
     relation = source.relation
     columns = relation.columns.select(source.columns)
-    read = replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False, change_rules=None)
+    read = replace(
+        relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False, change_rules=None, lost_records=None
+    )
     return replace(source, functions=(), relation=read)
 
 

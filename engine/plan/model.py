@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.definition.connector import LOG_PREFIX, ChangeRules, Place, Traits
+from engine.definition.connector import LOG_PREFIX, ChangeRules, LostRecords, Place, Traits
 from engine.definition.connector_list import DEFAULT, MODELS
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.python_functions import KnownFunction
@@ -70,6 +70,7 @@ class RelationSchema:
             a database's changes the one that stands last in the database's log (``engine.core.change_positions``).
         event_time_unit: what an event-time column of whole numbers counts since 1970.
         change_rules: which changes of a database it takes; None: nothing is said of them.
+        lost_records: see ``ConnectorModel``.
     """
 
     name: str
@@ -85,6 +86,7 @@ class RelationSchema:
     conflict: Literal["latest_arrival", "latest_event_time", "latest_position"] = "latest_arrival"
     event_time_unit: EventTimeUnit = "ms"
     change_rules: ChangeRules | None = None
+    lost_records: LostRecords | None = None
 
     @property
     def readable(self) -> Schema:

@@ -11,7 +11,7 @@ from engine.definition.start import StartAt
 from engine.definition.syntax import parse
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
-from engine.plan.build import build_plan
+from engine.plan.build import build_plan, faults_of_new
 from engine.plan.model import Plan
 from engine.plan.problems import problems_of
 from engine.sql.statement_tree import CreateAs, InsertQuery
@@ -89,6 +89,8 @@ def planned(
     try:
         definition = _with_functions(QueryDefinition.model_validate(body), session)
         entries = {relation.definition_name: relation.entry for relation in session.relations.values()}
+        if problems := list(faults_of_new(definition)):
+            raise DefinitionInvalid(problems)
         return definition, build_plan(definition, entries)
     except ValidationError as error:
         problem = problems_of(error, QueryDefinition)[0]

@@ -14,7 +14,7 @@ from engine.connectors.feed_ends import feed_ends
 from engine.connectors.feeds import Limit
 from engine.connectors.log import storage as log
 from engine.connectors.log.reader import LogReader
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source_spec import SourceSpec
@@ -68,7 +68,7 @@ def test_a_long_backlog_is_left_to_the_reader(conn: Connection, reader: LogReade
 def test_what_retention_removed_is_refused(conn: Connection, reader: LogReader) -> None:
     place = LogPlace(FEED.log_feed, 0, 2)
     conn.execute("UPDATE log.head SET start_offset = 5")
-    with pytest.raises(DataInvalid, match="records 2 to 4 were removed"):
+    with pytest.raises(RecordsRemoved, match="records 2 to 4 were removed"):
         reader.chunks_of(unread_behind(conn, [place])[place], 0, 2, LIMIT)
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
-from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
 from socket import SHUT_RDWR, create_server
 from threading import Thread
 from typing import Any
-from urllib.parse import quote
 
 import httpx
-import psutil
-import psycopg
 
-from app.testing.service import command_of
 from engine.connectors.connections.secret import SHOWN
 from tests.integration.test_api_serve import environment, run, serving, url
+from tests.secrets_seen import check_unseen, left_behind, look
 
 __all__ = ["environment"]
 KEY = "key-Zx81MARKERk1-0123456789abcdef"
@@ -87,10 +83,7 @@ def test_secrets_of_connections_show_up_nowhere(dsn: str, environment: dict[str,
             for name, body in definitions(listening.getsockname()[1]).items():
                 use_connection(url(given, f"/v1/connections/{name}"), name, body, seen)
             use_by_name(url(given, "/v1"), seen)
-            for path in ("/v1/connections", "/v1/audit?limit=1000", "/openapi.json", "/metrics", "/v1/errors", "/healthz"):
-                seen[path] = httpx.get(url(given, path), timeout=60).text
-            processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-            seen["arguments"] = "\n".join(map(command_of, processes))
+            seen |= look(url(given, ""), Path(given["SLACKWATER_DATA_DIR"]), dsn)
         listening.shutdown(SHUT_RDWR)
     shown = run(given, "config", "show")
     doctor = run(given, "doctor")
@@ -98,27 +91,13 @@ def test_secrets_of_connections_show_up_nowhere(dsn: str, environment: dict[str,
         seen[part] = told.stdout + told.stderr
     assert "those of 5 connections can be decrypted" in " ".join(doctor.stdout.split())
     assert "SLACKWATER_SECRET_KEY" in shown.stdout
-    for log in Path(given["SLACKWATER_DATA_DIR"]).rglob("*"):
-        if log.is_file() and log.suffix in ("", ".log"):
-            seen[f"file {log.name}"] = log.read_text(errors="replace")
+    seen |= {f"{name} in the end": text for name, text in left_behind(Path(given["SLACKWATER_DATA_DIR"])).items()}
     assert any("/v1/connections/{name}" in text for name, text in seen.items() if name.startswith("file ")), (
         "the log is among them"
     )
-    seen["database"] = dumped(dsn)
     assert json.dumps(SHOWN) in seen["database"], "what was stored is among it"
-    assert " serve" in seen["arguments"], "the service is among them"
     assert '"check"' in seen["/v1/audit?limit=1000"]
-    for secret in (*PASSWORDS.values(), KEY, PEM.splitlines()[1]):
-        encoded = secret.encode()
-        for form in (
-            secret,
-            quote(secret, safe=""),
-            encoded.hex(),
-            b64encode(encoded).decode(),
-            b64encode(b"u:" + encoded).decode(),
-        ):
-            for where, text in seen.items():
-                assert form not in text, f"{form[:16]}… is in {where}"
+    check_unseen((*PASSWORDS.values(), KEY, PEM.splitlines()[1]), seen)
 
 
 def use_connection(address: str, name: str, body: dict[str, Any], seen: dict[str, str]) -> None:
@@ -181,16 +160,3 @@ def use_by_name(base: str, seen: dict[str, str]) -> None:
     statement = {"sql": f"CREATE STREAM s (n INT) WITH (KAFKA_TOPIC='t', CONNECTION='kafka', PASSWORD='{PASSWORDS['kafka']}');"}
     refused = httpx.post(f"{base}/statements", json=statement, timeout=60)
     assert refused.status_code == 422  # shows its sender the line that is wrong; nobody else sees it
-
-
-def dumped(dsn: str) -> str:
-    """Return all text of all tables of ours."""
-    with psycopg.connect(dsn) as connection:
-        tables = connection.execute(
-            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace IN ('slackwater'::regnamespace, 'log'::regnamespace)"
-        ).fetchall()
-        return "\n".join(
-            str(row)
-            for (table,) in tables
-            for row in connection.execute(f"SELECT row_to_json(t)::text FROM {table} t").fetchall()
-        )

@@ -15,7 +15,7 @@ from engine.connectors.log import storage as log
 from engine.connectors.log.reader import LogReader
 from engine.connectors.packets import Packet
 from engine.connectors.task_states import TaskState, write_states
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 from tests.integration.test_log import FEED, input_of, post
 from tests.unit.connectors.relations import NOW_MS
 
@@ -74,7 +74,7 @@ def test_many_splits_hold_no_more_together_than_one_process_may(
 def test_what_retention_removed_is_found_behind_what_was_fetched(conn: Connection, reader: LogReader) -> None:
     conn.execute("UPDATE log.head SET start_offset = 5")
     split = Split(0, 3, 9, None)
-    with pytest.raises(DataInvalid, match="records 3 to 4 were removed"):
+    with pytest.raises(RecordsRemoved, match="records 3 to 4 were removed"):
         read(reader, split, fetch(conn, [], [reader.fetchable(split)]))
 
 

@@ -23,7 +23,7 @@ from engine.connectors.files.registry import PLACE_BITS
 from engine.connectors.packets import Packet, decode_frame
 from engine.definition.relations import EventTimeUnit
 from engine.definition.types import Schema
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import DataInvalid, FileChanged, FileUnfit, SourceUnavailable
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation
 
@@ -249,7 +249,7 @@ def test_a_file_that_shrank_stops_the_query(tmp_path: Path, dsn: str, form: Form
     WRITERS[form](tmp_path / "a", frame(*range(50)))
     read(reader)
     WRITERS[form](tmp_path / "a", frame(1))
-    with pytest.raises(DataInvalid, match="shrank"):
+    with pytest.raises(FileChanged, match="shrank"):
         reader.ends()
 
 
@@ -258,7 +258,7 @@ def test_a_parquet_file_that_is_replaced_stops_the_query(tmp_path: Path, dsn: st
     frame(1).write_parquet(tmp_path / "a")
     read(reader)
     frame(*range(500)).write_parquet(tmp_path / "a")
-    with pytest.raises(DataInvalid, match="replaced"):
+    with pytest.raises(FileChanged, match="replaced"):
         reader.ends()
 
 
@@ -419,5 +419,5 @@ def test_a_file_of_holes_is_one_refused_record_and_not_read(dsn: str, tmp_path: 
 def test_a_file_beyond_what_can_be_numbered_is_a_users_fault(dsn: str, tmp_path: Path) -> None:
     with (tmp_path / "a.ndjson").open("wb") as file:
         file.truncate(2 << 40)
-    with pytest.raises(DataInvalid, match=r"2,199,023,255,552 bytes, and a file may have 1,099,511,627,775; cut it"):
+    with pytest.raises(FileUnfit, match=r"2,199,023,255,552 bytes, and a file may have 1,099,511,627,775; cut it"):
         FileReader(dsn, feed_of(tmp_path, "ndjson"), (EVENTS,)).ends()

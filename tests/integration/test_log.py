@@ -19,7 +19,7 @@ from engine.connectors.dropped_feeds import drop_feed, sweep_dropped_feeds
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.connectors.log import storage as log
 from engine.connectors.packets import Packet, decode_frame
-from engine.errors import DataInvalid, InvariantBroken, SourceUnavailable
+from engine.errors import InvariantBroken, RecordsRemoved, SourceUnavailable
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation
 
@@ -214,9 +214,9 @@ def test_retention_removes_old_batches_and_moves_the_start(conn: Connection) -> 
     assert records_of(packets(reader, input_of()))["v"].to_list() == [2]
     assert [chunk.rows for chunk in reader.chunks(0, 2, ALL, is_dated=True)] == [1]
     for unread in (0, 1):
-        with pytest.raises(DataInvalid, match="removed by its retention"):
+        with pytest.raises(RecordsRemoved, match="removed by its retention"):
             reader.chunks(0, unread, ALL, is_dated=True)
-        with pytest.raises(DataInvalid, match="removed by its retention"):
+        with pytest.raises(RecordsRemoved, match="removed by its retention"):
             list(reader.read(Split(0, unread, 3), ReadRequest((input_of(),), NOW_MS, 1)))
 
 

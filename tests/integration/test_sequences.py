@@ -24,7 +24,7 @@ from engine.connectors.log.sequences import (
 )
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.sequence import Numbered
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Feed
 from tests.derived_log import append_rows, open_sequence, read_derived
 
@@ -200,7 +200,7 @@ def removed(conn: Connection, start: int, end: int) -> None:
     """Reading what was removed after a batch was planned says so."""
     own = reader(conn)
     for head in (None, BEFORE_ALL_TIME):
-        with pytest.raises(DataInvalid, match="removed by its retention"):
+        with pytest.raises(RecordsRemoved, match="removed by its retention"):
             [list(own.read(split, ReadRequest((), 0, 1))) for split in own.splits(0, start, end, head)]
 
 
@@ -227,7 +227,7 @@ def test_retention_removes_whole_blocks_and_keeps_what_a_reader_has_still_to_rea
             sum(p == head.partition for p, _ in made.places),
         )
     if kept:
-        with pytest.raises(DataInvalid, match=f"rows 0 to {kept - 1} were removed by its retention"):
+        with pytest.raises(RecordsRemoved, match=f"rows 0 to {kept - 1} were removed by its retention"):
             reader(conn).chunks(0, 0, ALL, is_dated=True)
         removed(conn, 0, 40)
     made.commit(10, 5)

@@ -22,7 +22,7 @@ from engine.connectors.sink import Sink
 from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
-from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
+from engine.errors import EpochFenced, InvariantBroken, ResultUnwritable, SinkUnavailable
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.foreign_key_join import ForeignKeyResult
 from engine.plan.operators.row_operators import Projection
@@ -278,7 +278,7 @@ def test_late_records_of_a_commit_that_failed_do_not_count(conn: Any, dsn: str) 
     sink.commit(0, table(data(changes(k=["a"], v=[1]))))
     conn.execute("ALTER TABLE log.counter ADD CONSTRAINT no_nulls CHECK (reason <> 'null_key')")
     try:
-        with pytest.raises(DataInvalid):
+        with pytest.raises(ResultUnwritable):
             sink.commit(1, table(packet, data(changes(k=pl.Series([None], dtype=pl.String), v=[1]))))
     finally:
         conn.execute("ALTER TABLE log.counter DROP CONSTRAINT no_nulls")
@@ -314,7 +314,7 @@ def test_a_row_without_its_key_is_dropped_and_counted(conn: Any, dsn: str) -> No
 
 def test_a_value_that_postgres_cannot_hold_is_the_users_to_mend(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
-    with pytest.raises(DataInvalid, match="result"):
+    with pytest.raises(ResultUnwritable, match="result"):
         sink.commit(0, table(data(changes(k=["a\x00b"], v=[1]))))
     sink.commit(0, table(data(changes(k=["a"], v=[1]))))
     assert conn.execute("SELECT k FROM views.result").fetchall() == [("a",)]

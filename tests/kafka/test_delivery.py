@@ -20,6 +20,8 @@ from engine.connectors.formats.registry.ports import NO_REGISTRY
 from engine.connectors.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.connectors.kafka.delivery_definition import KafkaDelivery
 from engine.errors import DefinitionInvalid
+from tests.faults.service import until
+from tests.kafka.broker import running, why_not
 from tests.kafka.topics import WAIT_S, Cluster, Sent
 from tests.unit.connectors.deliveries.results import result, rows
 
@@ -214,12 +216,55 @@ def committed(cluster: Cluster, topic: str) -> int | None:
     return found.offset if found.offset >= 0 else None
 
 
-def test_a_topic_is_made_when_asked_for(kafka: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("is_table", "said", "policy"),
+    [(True, {}, "compact"), (False, {}, "delete"), (True, {"cleanup_policy": "compact,delete"}, "compact,delete")],
+)
+def test_a_topic_is_made_when_asked_for(kafka: Cluster, is_table: bool, said: dict[str, str], policy: str) -> None:
     topic = f"made{time.monotonic_ns()}"
-    target = delivery(kafka, topic, is_table=True, create={"partitions": 5, "replication": 1})
+    target = delivery(kafka, topic, is_table=is_table, create={"partitions": 5, "replication": 1, **said})
     assert target.position() is None
     target.close()
     assert len(kafka.admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
+    assert kafka.setting(topic, "cleanup.policy") == policy
+
+
+@pytest.mark.kafka
+def test_a_compacted_topic_is_the_table() -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    with running({"log.cleaner.backoff.ms": "100"}) as broker:
+        cluster, topic, delivered = Cluster(broker.bootstrap), f"table{time.monotonic_ns()}", 60
+        target = delivery(cluster, topic, is_table=True, create={"partitions": 2, "replication": 1}, value={"format": "json"})
+        assert target.position() is None
+        assert cluster.setting(topic, "cleanup.policy") == "compact"
+        cluster.configure(topic, segment_ms="100", min_cleanable_dirty_ratio="0.01", delete_retention_ms="0")
+        target.deliver(rows(0, delivered), 0, delivered)
+
+        def left() -> int:
+            # Only closed segments are compacted: a further transaction closes them.
+            nonlocal delivered
+            target.deliver(rows(delivered, delivered + 3), delivered, delivered + 3)
+            delivered += 3
+            return len(taken(cluster, topic, 1))
+
+        until("compaction has taken records", lambda: left() < 30, 60)
+        target.deliver(rows(delivered, delivered + 1, deleted=(delivered,)), delivered, delivered + 1)
+        target.close()
+        table: dict[bytes, bytes] = {}
+        for message in taken(cluster, topic, 1):
+            key, value = message.key() or b"", message.value()
+            if value is None:
+                table.pop(key, None)
+            else:
+                table[key] = value
+    gone = delivered % 3
+    newest = [delivered - 3 + place for place in range(3)]
+    assert table == {
+        b'{"item":"i%d"}' % (number % 3): b'{"item":"i%d","price":%d}' % (number % 3, number)
+        for number in newest
+        if number % 3 != gone
+    }
 
 
 def test_a_missing_topic_is_told(kafka: Cluster) -> None:

@@ -158,7 +158,7 @@ def test_errors_say_what_they_mean() -> None:
 
 
 def test_after_an_outage_clients_soon_fetch_as_much_as_before(mock: Cluster) -> None:
-    place = KafkaPlace(mock.topic(), None, mock.bootstrap, None, None, (), is_skipping=False)
+    place = KafkaPlace(mock.topic(), None, mock.bootstrap, None, None, ())
     lent = partial(client.taking, "", place, Wanted(), 0, 0)
     for _ in range(3):
         with pytest.raises(SourceUnavailable), lent():

@@ -15,9 +15,10 @@ from tests.faults.service import service, until
 from tests.kafka.broker import why_not
 from tests.kafka.identities import CLIENT, TOKEN_S, Identities, identities
 from tests.kafka.test_delivery import taken
-from tests.kafka.test_secured import look
+from tests.kafka.test_secured import dsn_of
 from tests.kafka.test_service import PATIENT
 from tests.kafka.topics import Sent
+from tests.secrets_seen import check_unseen, look
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -85,12 +86,15 @@ def test_who_asks_by_token_or_by_certificate_reads_and_writes(broker: Identities
         assert time.monotonic() - begun > TOKEN_S
         assert broker.issuer.issued.count(CLIENT) > before[CLIENT], "tokens were asked for anew"
         refused(client, broker, seen)
-        look(running, seen, "certificates")
+        seen |= look(running.url, running.data_dir.parent, dsn_of(running))
+        assert "certificates" in seen["database"], "what was stored is among it"
     for _, into in topics.values():
         assert sorted(json.loads(each.value() or b"")["v"] for each in taken(broker.cluster, into, 2_000)) == [*range(2_000)]
-    for secret in (SECRET, WRONG, KEY, *broker.holder.key.splitlines()[1:-1]):
-        for where, text in seen.items():
-            assert secret not in text, f"{secret[:6]}… is in {where}"
+    assert broker.issuer.tokens, "tokens were issued"
+    signatures = [token.rpartition(".")[2] for token in broker.issuer.tokens]
+    check_unseen(
+        (SECRET, WRONG, KEY, *broker.holder.key.splitlines()[1:-1], *broker.issuer.tokens, *signatures), seen, users=(CLIENT,)
+    )
 
 
 def refused(client: Client, broker: Identities, seen: dict[str, str]) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine.connectors.feeds import FeedReader, Split
+from engine.connectors.connector_kinds import open_feed
+from engine.connectors.feeds import FeedReader, ReadRequest, Split
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.postgres import Connection
-from engine.errors import DataInvalid, DefinitionInvalid, SourceUnavailable
+from engine.errors import DefinitionInvalid, RecordsRemoved, RecordsReplaced, SourceUnavailable, TopicReplaced
+from engine.plan.model import Input
 from tests.faults.service import until
 from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.test_reading import ALL, NOW_MS, Source
@@ -73,7 +76,7 @@ def test_records_that_retention_removed_stop_the_query(connection: Connection, k
     found = source(connection, kafka)
     kafka.send(found.topic, records(0, 10))
     kafka.remove(found.topic, 0, 4)
-    with pytest.raises(DataInvalid, match="records 0 to 3 were removed by its retention"):
+    with pytest.raises(RecordsRemoved, match="records 0 to 3 were removed by its retention"):
         found.packets(Split(0, 0, 10))
 
 
@@ -86,6 +89,24 @@ def test_records_that_retention_removed_are_counted_where_they_may_be_lost(conne
     assert stats == [[["i", "records_lost", 4]]]
 
 
+def test_records_that_one_of_two_relations_may_not_lose_stop_a_query_that_reads_both(
+    connection: Connection, kafka: Cluster
+) -> None:
+    skipping = source(connection, kafka, on_lost="skip")
+    skipping.reader()
+    kafka.send(skipping.topic, records(0, 10))
+    kafka.remove(skipping.topic, 0, 4)
+    inputs = [
+        Input(place, name, replace(skipping.relation, name=name, lost_records=lost), skipping.feed, ("v",), ())
+        for place, (name, lost) in enumerate((("careful", "stop"), ("careless", "skip")))
+    ]
+    reader = open_feed(connection.info.dsn, skipping.feed, [each.relation for each in inputs])
+    with pytest.raises(RecordsRemoved, match="PUT the source careful with"):
+        list(reader.read(Split(0, 0, 10), ReadRequest(inputs, NOW_MS, 1)))
+    with pytest.raises(RecordsRemoved, match="PUT the source careful with"):
+        reader.chunks(0, 0, ALL, is_dated=True)
+
+
 def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafka: Cluster) -> None:
     found = source(connection, kafka)
     kafka.send(found.topic, records(0, 2))
@@ -94,7 +115,7 @@ def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafk
     with pytest.raises(SourceUnavailable, match="there is no topic"):
         found.reader().ends()
     kafka.topic(name=found.topic)
-    with pytest.raises(DataInvalid, match="deleted and made again"):
+    with pytest.raises(TopicReplaced, match="deleted and made again"):
         until("the broker knows the new one", lambda: ends(found.reader()), 60)
 
 
@@ -122,7 +143,7 @@ def test_records_that_others_have_replaced_are_missed_however_far_the_log_reache
     found.cluster.send(found.topic, records(100, 120))
     until("others have taken their place", lambda: ends(reader) == {0: 20}, 60)
     reader.check_epochs({0: 0}, second, {0: 0})  # nothing was read
-    with pytest.raises(DataInvalid, match="unclean election"):
+    with pytest.raises(RecordsReplaced, match="unclean election"):
         reader.check_epochs({0: 14}, second, {0: 14})
     with pytest.raises(SourceUnavailable, match="goes on from what is committed"):
         reader.check_epochs({0: 14}, second, {0: 10})

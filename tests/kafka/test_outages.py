@@ -49,7 +49,7 @@ def topic_of(connection: Connection, cluster: Cluster) -> Topic:
     cluster.send(source.topic, [Sent(b'{"v": %d}' % number, timestamp_ms=NOW_MS) for number in range(COUNT)])
     place = source.feed.place
     assert isinstance(place, KafkaPlace)
-    return Topic(connection.info.dsn, place, Wanted())
+    return Topic(connection.info.dsn, place, Wanted(), ("sample",))
 
 
 def read_all(topic: Topic) -> list[int]:

@@ -36,12 +36,14 @@ class TokenIssuer:
         secrets: by client.
         lifetime_s: of a token.
         issued: clients, in the order in which they were given tokens.
+        tokens: that were given.
         refused: how many were given none.
     """
 
     secrets: dict[str, str]
     lifetime_s: int = 3_600
     issued: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
     refused: int = 0
     url: str = field(init=False)
     _key: RSAPrivateKey = field(init=False, repr=False)
@@ -76,7 +78,8 @@ class TokenIssuer:
             self.refused += 1
             return 401, {"error": "invalid_client", "error_description": "unknown client or wrong secret"}
         self.issued.append(client)
-        return 200, {"access_token": self.token(client), "token_type": "Bearer", "expires_in": self.lifetime_s}
+        self.tokens.append(self.token(client))
+        return 200, {"access_token": self.tokens[-1], "token_type": "Bearer", "expires_in": self.lifetime_s}
 
 
 @contextmanager

@@ -9,7 +9,16 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 WAIT_S = 30.0
 MOCK_PARTITIONS = 4
@@ -67,9 +76,17 @@ class Cluster:
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(WAIT_S)
 
     def configure(self, name: str, **config: str) -> None:
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        resource = ConfigResource(ResourceType.TOPIC, name, set_config=settings)
-        self.admin.alter_configs([resource])[resource].result(WAIT_S)
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+
+    def setting(self, name: str, setting: str) -> str:
+        """Return what a topic is set up with, by the setting's own name."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        return str(self.admin.describe_configs([resource])[resource].result(WAIT_S)[setting].value)
 
     def remove(self, topic: str, partition: int, before: int) -> None:
         """Remove records from the beginning of a partition, as retention does."""

@@ -18,7 +18,7 @@ from engine.connectors.canonical import empty_rejects
 from engine.connectors.files.dating import Dated, date_frame
 from engine.connectors.files.parquet_sizes import PIECE_BYTES, piece_rows, step_rows
 from engine.connectors.shaping import Piece
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import FileUnfit, SourceUnavailable
 from engine.plan.model import RelationSchema
 
 _READ_BUFFER_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def pieces(
 
     Raises:
         SourceUnavailable: the file cannot be read.
-        DataInvalid: it is damaged, so that no record can be told from another, or a column is of a type that is not read.
+        FileUnfit: it is damaged, so that no record can be told from another, or a column is of a type that is not read.
     """
     file = open_parquet(path)
     names = {*(name for relation in (*relations, *dated_by) for name in relation.columns.names), "$op", "$event_time_ms"}
@@ -103,7 +103,7 @@ def _check_types(file: pq.ParquetFile, present: Sequence[str], path: Path) -> No
     try:
         check_types(pa.schema([schema.field(name) for name in present]))
     except TypeNotRead as error:
-        raise DataInvalid(f"file {path}: {error}") from error
+        raise FileUnfit(f"file {path}: {error}") from error
 
 
 def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_dictionary: str | None = None) -> pq.ParquetFile:
@@ -163,4 +163,4 @@ def _records(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     try:
         return records_of(table)
     except (pa.ArrowException, PolarsError, PanicException) as error:
-        raise DataInvalid(f"{table.num_rows} rows of a Parquet file are damaged: {error}") from error
+        raise FileUnfit(f"{table.num_rows} rows of a Parquet file are damaged: {error}") from error

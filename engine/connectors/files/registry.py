@@ -22,7 +22,7 @@ from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.growing_files import GrowingFiles, Growth
 from engine.connectors.files.text_files import FileBytes
 from engine.connectors.postgres import Connection
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import FileChanged, FileUnfit, SourceUnavailable
 from engine.plan.model import Feed
 
 PLACE_BITS = 40
@@ -102,7 +102,8 @@ def register(connection: Connection, feed_id: int, place: FilesPlace, sizes: dic
         Whether all was looked at; False: call again.
 
     Raises:
-        DataInvalid: a file that was read is shorter than it was, a Parquet file changed, or a file is too large to be numbered.
+        FileChanged: a file that was read is shorter than it was, or a Parquet file changed.
+        FileUnfit: a file is too large to be numbered.
         SourceUnavailable: a file cannot be read.
     """
     is_whole = True
@@ -118,7 +119,7 @@ def register(connection: Connection, feed_id: int, place: FilesPlace, sizes: dic
             is_whole &= old is None or found.seen == size
             if found.end > PLACE_MASK:
                 what = "rows" if place.format == "parquet" else "bytes"
-                raise DataInvalid(
+                raise FileUnfit(
                     f"{place.path}/{name}: {found.end:,} {what}, and a file may have {PLACE_MASK:,}; cut it into several"
                 )
             if found.end <= found.start and old is not None:
@@ -128,7 +129,7 @@ def register(connection: Connection, feed_id: int, place: FilesPlace, sizes: dic
                 continue
             last_seq += 1
             if last_seq >= MAX_STRETCHES:
-                raise DataInvalid(f"{place.path}: more than {MAX_STRETCHES} stretches of files; start a new directory")
+                raise FileUnfit(f"{place.path}: more than {MAX_STRETCHES} stretches of files; start a new directory")
             cursor.execute(_ADD_SQL, (feed_id, last_seq, name, found.start, found.end, found.seen))
     return is_whole
 
@@ -153,7 +154,7 @@ def _grown(place: FilesPlace, name: str, size: int, old: _Known, growing: Growin
     path = Path(place.path) / name
     if size < old.size or place.format == "parquet":
         change = "shrank" if size < old.size else "was replaced"
-        raise DataInvalid(f"{path}: the file {change} after it was read; add new data as new files")
+        raise FileChanged(f"{path}: the file {change} after it was read; add new data as new files")
     return growing.growth(name, FileBytes(path), old.end, size)
 
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from engine.definition.connector import ChangeRules, Clause, ConnectorModel, Location, Place, TopicWords, Traits
+from engine.connectors.kafka.side_options import CHANGES, READ, ignored, ignored_fault, schema_faults
+from engine.definition.connector import ChangeRules, Clause, ConnectorModel, Location, LostRecords, Place, TopicWords, Traits
 from engine.definition.limits import Expression
 from engine.definition.model import Model
 from engine.definition.names import NAME_PATTERN
@@ -19,30 +20,12 @@ from engine.errors import Problem
 
 FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]
-CHANGES: Final = "debezium"
-"""The format of values that are changes of a database's table."""
-
-OnLost = Literal["stop", "skip"]
-
 _MOST_NAMES: Final = 1_000
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER: Final = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _FACTS: Final = ("timestamp", "partition", "offset", "headers")
 HEADER: Final = "header:"
 """Before the name of one header in ``record_columns``."""
-
-_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "json": ("registry", "unwrapped", "time_unit"),
-    "json_lenient": ("registry", "unwrapped"),
-    "avro": ("registry", "schema", "unwrapped"),
-    "protobuf": ("registry", "schema", "message"),
-    "delimited": ("delimiter",),
-    "string": (),
-    "bytes": (),
-    "kafka": (),
-    CHANGES: ("registry", "encoding", "time_unit", "decimals", "absent", "source_table"),
-}
-"""What beside ``has_key`` means something to a format."""
 
 _LATER_FIELDS: Final = ("encoding", "decimals")
 """Of ``Side``: where they say nothing, names of feeds are what they were before."""
@@ -84,7 +67,6 @@ class KafkaPlace(Place):
         key: None: keys are not looked at.
         value: None: values are not looked at.
         record_columns: column and what of the record it holds.
-        is_skipping: goes on where records were removed before they were read.
     """
 
     topic: str
@@ -93,7 +75,6 @@ class KafkaPlace(Place):
     key: Side | None
     value: Side | None
     record_columns: tuple[tuple[str, str], ...]
-    is_skipping: bool
 
     @property
     def holds_changes(self) -> bool:
@@ -153,10 +134,7 @@ class SideFormat(Model):
 
     def ignored(self) -> Iterator[str]:
         """Yield the options that are said and mean nothing to the format."""
-        for name, field in SideFormat.model_fields.items():
-            alias = field.alias or name
-            if name != "format" and alias not in _OPTIONS[self.format] and getattr(self, name) != field.default:
-                yield alias
+        yield from ignored(self, self.format, READ)
 
 
 class ValueFormat(SideFormat):
@@ -203,12 +181,7 @@ class ValueFormat(SideFormat):
 
     def ignored(self) -> Iterator[str]:
         """See ``SideFormat``."""
-        yield from SideFormat.ignored(self)
-        for name in ("encoding", "decimals", "absent", "source_table"):
-            if getattr(self, name) is not None and name not in _OPTIONS[self.format]:
-                yield name
-        if self.format == CHANGES and self.has_key:
-            yield "has_key"
+        yield from ignored(self, self.format, READ)
         if self.encoding == "avro":
             if self.time_unit != "ms":
                 yield "time_unit"
@@ -233,6 +206,7 @@ class KafkaConnector(ConnectorModel):
         Clause("VALUE_READER", "value", "json"),
         Clause("RECORD_COLUMNS", "record_columns", "json"),
         Clause("ON_LOST", "on_lost", "word", ("STOP", "SKIP"), default="STOP"),
+        Clause("TOPIC_ORDER", "order", "word", ("APART",)),
     )
 
     type: Literal["kafka"] = Field(description="A topic of Kafka.")
@@ -259,10 +233,17 @@ class KafkaConnector(ConnectorModel):
         "name), or `header:NAME` (string or bytes, the last of that name).",
         examples=[{"trace": "header:traceparent"}],
     )
-    on_lost: OnLost = Field(
+    on_lost: LostRecords = Field(
         default="stop",
-        description="Where the broker's retention removed records before a query read them: it stops with the reason, or goes on with what is "
-        "there and counts them (`records_lost`).",
+        description="Where the broker's retention removed records before a query read them: it stops with the reason "
+        "(`offset_out_of_range`), or goes on with what is there and counts them (`records_lost`). It may change while queries read the "
+        "source. A query that reads several sources of one topic's order goes on only where all of them say `skip`.",
+    )
+    order: Literal["apart"] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Leave it out: the service says it of sources that were registered with `on_lost` = `skip` before that could change. They "
+        "share no order with sources that do not say it, and keep their positions.",
     )
     where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
@@ -270,10 +251,9 @@ class KafkaConnector(ConnectorModel):
         """See ``ConnectorModel``."""
         key = None if self.key is None else self.key.side(has_key=True)
         value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
-        place = KafkaPlace(
-            self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()), self.on_lost == "skip"
-        )
-        said = sha256(repr(sorted(asdict(place, dict_factory=_said).items(), key=str)).encode()).hexdigest()[:12]
+        place = KafkaPlace(self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()))
+        parts = {**asdict(place, dict_factory=_said), "is_skipping": self.order == "apart"}  # by the name that digests have of it
+        said = sha256(repr(sorted(parts.items(), key=str)).encode()).hexdigest()[:12]
         identity = f"kafka:{self.connection or self.bootstrap}/{self.topic}/{said}"
         return Location(identity, identity, place)
 
@@ -288,6 +268,18 @@ class KafkaConnector(ConnectorModel):
         if self.value is None or (self.value.absent is None and self.value.source_table is None):
             return None
         return ChangeRules(self.value.absent or (), self.value.source_table or ())
+
+    @property
+    def lost_records(self) -> LostRecords | None:
+        """See ``ConnectorModel``. It is no part of the place, like ``change_rules``."""
+        return self.on_lost
+
+    def going_on(self, stored: ConnectorModel) -> Self:
+        """See ``ConnectorModel``."""
+        if not isinstance(stored, KafkaConnector) or stored.order is None:
+            return self
+        apart = self.model_copy(update={"order": "apart"})
+        return apart if apart.location("") == stored.location("") else self
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
         """See ``ConnectorModel``."""
@@ -335,18 +327,15 @@ class KafkaConnector(ConnectorModel):
             if side is None:
                 continue
             for option in side.ignored():
-                detail = f"`{option}` means nothing to the format {side.format}; leave it out"
-                yield Problem(f"/connector/{name}/{option}", "invalid_value", detail)
-            if side.registry is not None and side.schema_ is not None and "schema" in _OPTIONS[side.format]:
+                yield ignored_fault(f"/connector/{name}", option, side.format, "invalid_value")
+            if side.registry is not None and side.schema_ is not None and "schema" in READ[side.format]:
                 yield Problem(
                     f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`"
                 )
-            if side.registry is not None and side.message and "message" in _OPTIONS[side.format]:
+            if side.registry is not None and side.message and "message" in READ[side.format]:
                 detail = "a payload behind a schema's number says itself which message it is: leave it out"
                 yield Problem(f"/connector/{name}/message", "invalid_value", detail)
-            if side.format in ("avro", "protobuf") and side.registry is None and side.schema_ is None:
-                detail = f"{side.format} needs a schema: name the connection of a registry here, or give `schema`"
-                yield Problem(f"/connector/{name}/registry", "invalid_value", detail)
+            yield from schema_faults(side, f"/connector/{name}", READ)
         if self.value is not None and self.value.format == CHANGES:
             yield from self._faults_of_changes(self.value)
 

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from engine.connectors.kafka.side_options import WRITTEN, ignored, ignored_fault, schema_faults
 from engine.definition.delivery import DeliveryModel
 from engine.definition.model import Model
 from engine.definition.names import NAME_PATTERN
@@ -40,9 +41,9 @@ class DeliveredSide(Model):
         default=None,
         alias="schema",
         max_length=1 << 20,
-        description="An Avro schema or a `.proto` file; null: made of the columns.",
+        description="Of avro: the schema that is written; null: made of the columns. Messages of protobuf always are.",
     )
-    message: str = Field(default="", max_length=1_000, description="Of protobuf: which message of the file; empty: the first.")
+    message: str = Field(default="", max_length=1_000, description="Of no format that is written: leave it out.")
     subject_strategy: SubjectStrategy | None = Field(
         default=None,
         exclude_if=_is_absent,
@@ -57,8 +58,16 @@ class DeliveredSide(Model):
         description="Of a registry: full name of the record where its schema is made of the columns (the title of a JSON Schema).",
         examples=["shop.orders.PricedOrder"],
     )
-    unwrapped: bool = Field(default=False, description="The one column stands alone, without an object or a record around it.")
+    unwrapped: bool = Field(
+        default=False, description="The one column stands alone, without an object or a record around it (json, avro)."
+    )
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="Of delimited: what stands between columns.")
+
+    def faults_of_new(self, pointer: str) -> Iterator[Problem]:
+        """Yield what is said and means nothing, and what nobody could read."""
+        for option in ignored(self, self.format, WRITTEN):
+            yield ignored_fault(pointer, option, self.format, "unsupported_option")
+        yield from schema_faults(self, pointer, WRITTEN)
 
     def faults(self, pointer: str) -> Iterator[Problem]:
         """Yield what is wrong with how the schema is named."""
@@ -135,3 +144,9 @@ class KafkaDelivery(DeliveryModel):
                 "unsupported_option",
                 "without its key the value has no column; leave has_key out",
             )
+
+    def faults_of_new(self) -> Iterator[Problem]:
+        """See ``DeliveryModel``."""
+        for name, side in (("value", self.value), ("key", self.key)):
+            if side is not None:
+                yield from side.faults_of_new(f"/into/connector/{name}")

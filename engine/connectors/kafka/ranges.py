@@ -11,7 +11,7 @@ from engine.connectors.kafka.client import TopicClient, asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
 from engine.connectors.kafka.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 
 PIECE_RECORDS: Final = 65_536
 PIECE_BYTES: Final = 16 << 20
@@ -40,11 +40,13 @@ class Topic:
         dsn: of the database with the connections.
         place: which topic.
         wanted: what of its records.
+        stopping: names of the relations for which records must not be left out that are gone.
     """
 
     dsn: str
     place: KafkaPlace
     wanted: Wanted
+    stopping: tuple[str, ...]
 
     @contextmanager
     def asked(self) -> Iterator[TopicClient]:
@@ -60,7 +62,7 @@ class Topic:
         """Yield what lies in ``[start, end)``; notes how many offsets are gone.
 
         Raises:
-            DataInvalid: what is gone may not be left out.
+            RecordsRemoved: what is gone may not be left out.
             SourceUnavailable: it cannot be read now.
         """
         while start < end:
@@ -86,7 +88,7 @@ class Topic:
         """Return where reading goes on behind records that are gone.
 
         Raises:
-            DataInvalid: it does not.
+            RecordsRemoved: it does not.
             SourceUnavailable: the partition is shorter than it was.
         """
         with self.asked() as client:
@@ -98,11 +100,12 @@ class Topic:
                 "where it ends is asked again"
             )
         stop = min(low, end)
-        if not self.place.is_skipping:
-            raise DataInvalid(
+        if self.stopping:
+            sources = " and ".join(self.stopping)
+            raise RecordsRemoved(
                 f"topic {name!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
-                "this query read them. Keep them longer (`retention.ms`) and restart the query with new state, or say "
-                '`"on_lost": "skip"` to go on and count them.'
+                f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
+                "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state"
             )
         lost.append(stop - start)
         return stop

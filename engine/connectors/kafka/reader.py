@@ -31,7 +31,7 @@ from engine.connectors.kafka.sides import PatientReader, topic_reader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.shaping import Piece, shape
-from engine.errors import DataInvalid, EngineError, SourceUnavailable
+from engine.errors import EngineError, FormatUnfit, RecordsReplaced, SourceUnavailable, TopicReplaced
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_RECORDS: Final = 8_192
@@ -133,7 +133,10 @@ class KafkaReader(UsualAnswers):
         return cast("KafkaPlace", self.feed.place)
 
     def starts(self, start: Start) -> Mapping[int, int]:
-        """See ``FeedReader``. For a time: ``offsetsForTimes`` where it is a record's timestamp, else the beginning."""
+        """See ``FeedReader``. For a time: ``offsetsForTimes`` where it is a record's timestamp, else the beginning.
+
+        An aborted record, or one that is refused, may be taken for the first: what is read of an earlier time the query leaves out.
+        """
         if start == "latest":
             return self.ends()
         with self._topic.asked() as client:
@@ -148,7 +151,7 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``. Notes in the database what it finds.
 
         Raises:
-            DataInvalid: the topic was deleted and made again.
+            TopicReplaced: the topic was deleted and made again.
         """
         seen = self._seen
         with self._topic.asked() as client:
@@ -162,7 +165,7 @@ class KafkaReader(UsualAnswers):
             return ends
         with shared_connection(self.dsn) as connection:
             if is_due and found_id is not None and (known := known_id(connection, self.feed.log_feed, found_id)) != found_id:
-                raise DataInvalid(
+                raise TopicReplaced(
                     f"topic {self.place.topic!r} was deleted and made again (its id was {known} and is {found_id}), so positions in it mean "
                     "something else. Delete the source and the queries that read it, and register them again."
                 )
@@ -192,14 +195,7 @@ class KafkaReader(UsualAnswers):
         return found
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``. By ``offsetsForTimes`` where the event time is the record's timestamp and nothing was read so far."""
-        if self._is_by_timestamp and (partition, start) not in self._seen.dated:
-            with self._topic.asked() as client:
-                found = client.at([partition], bound_ms)[partition]
-            if found is None or found >= end:
-                return end
-            if found >= start:
-                return found
+        """See ``FeedReader``. The broker is not asked: it counts aborted records, and those that are refused as too far ahead."""
         while start < end:
             chunk = self._dated(partition, start, end)
             at = chunk.dated.first_at(bound_ms)
@@ -227,7 +223,7 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``.
 
         Raises:
-            DataInvalid: records were removed before they were read, and the source says to stop then.
+            RecordsRemoved: records were removed before they were read, and a relation says to stop then.
         """
         dating = self.relations if self.place.holds_changes else ()
         readers = {each: self._topic_reader(each) for each in {*(one.relation for one in request.inputs), *dating}}
@@ -274,7 +270,7 @@ class KafkaReader(UsualAnswers):
         why = "a broker that lacked records became its leader (unclean election), or the topic was made again"
         text = f"topic {self.place.topic!r}, {text}: {why}"
         if is_committed:
-            return DataInvalid(
+            return RecordsReplaced(
                 f"{text}. Results rest on records that are gone. Begin anew without state: "
                 "PUT /v1/queries/<name>?state=discard with its definition"
             )
@@ -282,7 +278,12 @@ class KafkaReader(UsualAnswers):
 
     @property
     def _topic(self) -> Topic:
-        return Topic(self.dsn, self.place, self._wanted)
+        return Topic(self.dsn, self.place, self._wanted, self._stopping)
+
+    @property
+    def _stopping(self) -> tuple[str, ...]:
+        """Which relations stop where records are gone. All share one position, so each of them may: what it must not lose counts."""
+        return tuple(sorted({relation.name for relation in self.relations if relation.lost_records != "skip"}))
 
     @property
     def _wanted(self) -> Wanted:
@@ -303,7 +304,7 @@ class KafkaReader(UsualAnswers):
         try:
             return PatientReader(topic_reader(self.dsn, self.place, relation, among), self.dsn, self.place)
         except FormatInvalid as error:
-            raise DataInvalid(f"topic {self.place.topic!r}: {error}") from error
+            raise FormatUnfit(f"topic {self.place.topic!r}: {error}") from error
 
     def _parts(self, partition: int, start: int, end: int, kept: tuple[Reference, ...], lost: list[int]) -> Iterator[RangePart]:
         for first, last, records in recalled(kept, start, end):

@@ -21,7 +21,7 @@ from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
 from engine.core.frames import with_series
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_ROWS = 8_192
@@ -89,7 +89,7 @@ class LogReader(UsualAnswers):
         """See ``FeedReader``. Sizes and event times are exact.
 
         Raises:
-            DataInvalid: retention removed records behind ``start`` before they were read.
+            RecordsRemoved: retention removed records behind ``start`` before they were read.
         """
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
@@ -187,7 +187,7 @@ class LogReader(UsualAnswers):
         """Refuse what retention has removed, and an end that the log has not reached: it was put back while the query ran."""
         head = next((head for head in heads if head.partition == partition), log.Head(partition, 0, 0))
         if start < head.start_offset:
-            raise DataInvalid(
+            raise RecordsRemoved(
                 f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {head.start_offset - 1} were removed by its "
                 "retention before this query read them. Give the feed a longer retention, and restart the query with new state."
             )
@@ -231,7 +231,7 @@ def _event_times(connection: Connection, feed_id: int, partition: int, base: int
     with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         row = cursor.execute(_PAYLOAD_SQL, (feed_id, partition, base)).fetchone()
     if row is None:
-        raise DataInvalid(f"the batch at offset {base} of partition {partition} was removed while it was read")
+        raise RecordsRemoved(f"the batch at offset {base} of partition {partition} was removed while it was read")
     times: I64 = decode_frame(row[0]).get_column("_ts").to_numpy()
     return times
 

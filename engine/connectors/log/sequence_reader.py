@@ -21,7 +21,7 @@ from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.frames import HEAD
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
 _AT_SQL = "SELECT min(sequence) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence IS NOT NULL AND max_ts >= %(at)s"
@@ -69,7 +69,7 @@ class SequenceReader(UsualAnswers):
         """See ``FeedReader``. Sizes are exact; a chunk's event time is the head at its end.
 
         Raises:
-            DataInvalid: retention removed records behind ``start`` before they were read.
+            RecordsRemoved: retention removed records behind ``start`` before they were read.
         """
         with shared_connection(self.dsn) as connection:
             feed_id, first, _ = self._find(connection)
@@ -150,7 +150,7 @@ class SequenceReader(UsualAnswers):
 
     def _check_start(self, first: int, start: int) -> None:
         if start < first:
-            raise DataInvalid(
+            raise RecordsRemoved(
                 f"feed {self.feed.log_feed!r}: rows {start} to {first - 1} were removed by its retention before this query read them. "
                 "Give the relation a longer retention, and restart the query with new state."
             )

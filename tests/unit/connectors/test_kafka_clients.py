@@ -22,7 +22,7 @@ THREADS = Path("/proc/self/task")
 
 
 def place(topic: str) -> KafkaPlace:
-    return KafkaPlace(topic, None, "127.0.0.1:1", None, None, (), is_skipping=False)
+    return KafkaPlace(topic, None, "127.0.0.1:1", None, None, ())
 
 
 def test_who_asks_about_a_topic_is_kept_while_somebody_asks() -> None:

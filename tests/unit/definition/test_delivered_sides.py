@@ -8,8 +8,15 @@ import pytest
 
 from engine.connectors.kafka.delivery_definition import KafkaDelivery
 from engine.definition.delivery import goes_on
+from engine.definition.limits import STORED
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import StreamDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.build import build_plan, read_query
+from engine.plan.catalog import source_entry
 
 PLAIN: dict[str, Any] = {"type": "kafka", "connection": "c", "topic": "t"}
+CATALOG = {"s": source_entry("s", StreamDefinition.model_validate({"key": ["id"], "columns": {"id": "string", "v": "bigint"}}))}
 REGISTERED = {"format": "avro", "registry": "r"}
 
 
@@ -34,6 +41,55 @@ def test_a_records_name_means_nothing_without_a_registry_or_beside_a_schema() ->
         ("/value/record", "invalid_value"),
     ]
     assert problems(value={**REGISTERED, "schema": "{}", "record": "Order"}) == [("/value/record", "unsupported_option")]
+
+
+SCHEMA = '{"type": "record", "name": "Order", "fields": []}'
+
+
+@pytest.mark.parametrize(
+    ("side", "pointer"),
+    [
+        *(({"format": "json", **said}, name) for said, name in (({"delimiter": "|"}, "delimiter"), ({"schema": "{}"}, "schema"))),
+        ({"format": "json", "message": "M"}, "message"),
+        ({"format": "json", "registry": "r", "schema": "{}"}, "schema"),
+        ({**REGISTERED, "message": "M"}, "message"),
+        ({**REGISTERED, "delimiter": "|"}, "delimiter"),
+        ({"format": "protobuf", "registry": "r", "unwrapped": True}, "unwrapped"),
+        ({"format": "protobuf", "registry": "r", "message": "M"}, "message"),
+        ({"format": "protobuf", "registry": "r", "schema": "x"}, "schema"),
+        ({"format": "delimited", "unwrapped": True}, "unwrapped"),
+        ({"format": "delimited", "schema": "x"}, "schema"),
+        ({"format": "delimited", "registry": "r"}, "registry"),
+        ({"format": "kafka", "delimiter": "|"}, "delimiter"),
+        ({"format": "string", "schema": "x"}, "schema"),
+        ({"format": "avro"}, "registry"),
+        ({"format": "protobuf"}, "registry"),
+    ],
+)
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_what_means_nothing_or_cannot_be_read_is_refused_of_what_is_sent(name: str, side: dict[str, Any], pointer: str) -> None:
+    asked = {"name": "q", "from": {"stream": "s"}, "into": {"stream": "out", "connector": {**PLAIN, name: side}}}
+    with pytest.raises(DefinitionInvalid) as caught:
+        read_query(asked, lambda: CATALOG)
+    code = "invalid_value" if side in ({"format": "avro"}, {"format": "protobuf"}) else "unsupported_option"
+    assert [(each.pointer, each.code) for each in caught.value.problems] == [(f"/into/connector/{name}/{pointer}", code)]
+    # One of before goes on.
+    assert build_plan(QueryDefinition.model_validate(asked, context=STORED), CATALOG)
+
+
+@pytest.mark.parametrize(
+    "side",
+    [
+        {"format": "json", "unwrapped": True},
+        {"format": "json", "registry": "r", "record": "Order"},
+        {**REGISTERED, "schema": SCHEMA},
+        {"format": "avro", "schema": SCHEMA, "unwrapped": True},
+        {"format": "protobuf", "registry": "r"},
+        {"format": "delimited", "delimiter": "|"},
+    ],
+)
+def test_what_means_something_is_taken(side: dict[str, Any]) -> None:
+    assert list(KafkaDelivery.model_validate({**PLAIN, "key": side, "value": side}).faults_of_new()) == []
 
 
 @pytest.mark.parametrize("name", ["", "1x", "a..b", ".a", "a.", "a b", "a\n", "ä"])

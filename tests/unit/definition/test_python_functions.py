@@ -15,7 +15,7 @@ from engine.definition.operands import ExpressionInvalid
 from engine.definition.python_functions import _KNOWN, FunctionDefinition, KnownFunction, known_functions, with_digests
 from engine.definition.syntax import parse, render
 from engine.definition.types import DOUBLE, INT, STRING, Schema
-from engine.errors import DataInvalid
+from engine.errors import PythonFailed
 
 SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))
 ROWS = pl.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": ["x", "yy", None, "z"], "n": [1, 2, 3, 4]}, schema=SCHEMA.polars())
@@ -69,7 +69,7 @@ def test_a_failure_can_stop_the_query() -> None:
     made = function("1 / 0", on_error="stop")
     known_functions({"f": made})
     scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
-    with pytest.raises(DataInvalid, match="the function f failed: ZeroDivisionError"):
+    with pytest.raises(PythonFailed, match="the function f failed: ZeroDivisionError"):
         ROWS.select(scalar.expr)
 
 
@@ -113,7 +113,7 @@ def test_a_value_of_another_type_stops_where_failures_do() -> None:
     made = function("['x'] * len(n)", on_error="stop")
     known_functions({"f": made})
     scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
-    with pytest.raises(DataInvalid, match="no int"):
+    with pytest.raises(PythonFailed, match="no int"):
         ROWS.select(scalar.expr)
 
 
@@ -122,5 +122,5 @@ def test_a_function_whose_process_ends_again_and_again_ends_its_query(monkeypatc
     made = function("import os\nos._exit(1)")
     known_functions({"f": made})
     scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
-    with pytest.raises(DataInvalid, match="process ended"):
+    with pytest.raises(PythonFailed, match="process ended"):
         ROWS.select(scalar.expr)

@@ -6,7 +6,16 @@ import traceback
 
 import pytest
 
-from engine.errors import DataInvalid, DiskFull, EngineError, EpochFenced, InternalError, SourceUnavailable, StateCorrupt
+from engine.errors import (
+    DataInvalid,
+    DiskFull,
+    EngineError,
+    EpochFenced,
+    InternalError,
+    RecordsRemoved,
+    SourceUnavailable,
+    StateCorrupt,
+)
 from engine.spark.failures import WorkerLost, decoded, marked, told_to_spark
 from tests.effort import cpu_seconds_below
 
@@ -25,7 +34,7 @@ def through_spark(error: EngineError) -> Exception:
     return RuntimeError(SPARK.format(cause=f"engine.spark.failures._Marked: {caught.value}"))
 
 
-@pytest.mark.parametrize("kind", [DataInvalid, SourceUnavailable, StateCorrupt, EpochFenced])
+@pytest.mark.parametrize("kind", [DataInvalid, RecordsRemoved, SourceUnavailable, StateCorrupt, EpochFenced])
 def test_class_and_message_arrive(kind: type[EngineError]) -> None:
     error = decoded(through_spark(kind('line 3: {"a": "≠ >>"}\nand a second line')))
     assert type(error) is kind
