@@ -149,7 +149,9 @@ class OneQueryAnswer(QueryAnswer):
     """A query, and the same in SQL."""
 
     sql: str = Field(description="The statement that the definition stands for; carried out again it means the same.")
-    statement: str | None = Field(description="The statement that made it, as it was written; null where JSON did.")
+    statement: str | None = Field(
+        description="The statement that made it, as it was written; null where JSON did, or has changed it since."
+    )
 
 
 class StoredQueryAnswer(QueryAnswer):

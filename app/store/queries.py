@@ -73,9 +73,17 @@ def find_query(connection: sa.Connection, name: str, *, is_locking: bool = False
 
 
 def statement_text(connection: sa.Connection, query_id: UUID) -> str | None:
-    """Return the statement that made a query; None where none did."""
+    """Return the statement that says what a query does; None where JSON made it, or changed it since."""
     found: str | None = connection.execute(sa.select(query.c.statement).where(query.c.id == query_id)).scalar_one()
     return found
+
+
+def redefined(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a query that gets another definition: the statement that made it does not say what it does any more.
+
+    Whoever carries a statement out notes its text afterwards.
+    """
+    return {"definition": form, "statement": None}
 
 
 def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow:

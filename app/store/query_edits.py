@@ -20,7 +20,7 @@ from app.store.change_retention import refuse_forgotten_changes
 from app.store.delivery_edits import end_delivery, follow_definition
 from app.store.forgetting import forget_results
 from app.store.materialisations import refuse_internal
-from app.store.queries import QueryRow, add_event, find_query, get_query
+from app.store.queries import QueryRow, add_event, find_query, get_query, redefined
 from app.store.result_edits import detach_result, drop_result, make_result, refuse_if_read, update_result
 from app.store.sql.functions import with_functions
 from app.store.stored import opened
@@ -164,6 +164,8 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
         values["desired_state"] = wish
     if edit.kind is not EditKind.NO_OP or is_anew:
         values |= {"definition": stored_form(definition), "generation": query.c.generation + 1}
+    if edit.kind is not EditKind.NO_OP:
+        values |= redefined(stored_form(definition))
     if is_anew:
         values["checkpoint_id"] = uuid.uuid4()
         _begin_anew(connection, stored, plan)

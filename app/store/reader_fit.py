@@ -15,7 +15,7 @@ from app.errors import Conflict, Fault
 from app.store.audit import note
 from app.store.catalog import load_catalog
 from app.store.parts import writers_into, written_by
-from app.store.queries import add_event, get_query
+from app.store.queries import add_event, get_query, redefined
 from app.store.stored import opened, planned
 from app.store.tables import query, query_read
 from app.store.transactions import raw
@@ -80,8 +80,8 @@ def pin(connection: sa.Connection, relation_name: str, pinned: list[QueryDefinit
     """Store readers' definitions with the ``select`` that was spelled out for them."""
     for definition in pinned:
         before = get_query(connection, definition.name, is_locking=True)
-        wanted = definition.model_dump(mode="json", by_alias=True)
-        values = {"definition": wanted, "generation": query.c.generation + 1, "version": query.c.version + 1}
+        wanted = redefined(definition.model_dump(mode="json", by_alias=True))
+        values = {**wanted, "generation": query.c.generation + 1, "version": query.c.version + 1}
         connection.execute(sa.update(query).where(query.c.id == before.id).values(values | {"updated_at": sa.func.now()}))
         reason = f"'{relation_name}' has other columns; it goes on with those that it has taken so far"
         add_event(connection, before.id, "query_replaced", {"edit": "in_place", "changed": ["/select"], "reason": reason})

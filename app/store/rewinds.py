@@ -27,7 +27,7 @@ from app.store.catalog import load_catalog
 from app.store.delivery_edits import follow_definition, hold_delivery, is_kept_by
 from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
-from app.store.queries import QueryRow, add_event, get_query
+from app.store.queries import QueryRow, add_event, get_query, redefined
 from app.store.query_edits import edit_of, stored_form
 from app.store.result_edits import output_of_query, refuse_if_read, update_result
 from app.store.retained import look_around, place_of, refusal_of_result, with_obstacles
@@ -262,7 +262,7 @@ def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
 def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | None, form: dict[str, Any] | None) -> QueryRow:
     values: dict[str, Any] = {"desired_state": desired_state or stored.desired_state}
     if form is not None:
-        values["definition"] = form
+        values |= redefined(form)
     # With another generation what has failed is launched again, if it is wished to run.
     connection.execute(
         sa.update(query)

@@ -23,7 +23,7 @@ from app.store.delivery_edits import hold_delivery, move_delivery, planned_upto
 from app.store.forgetting import forget_results
 from app.store.forks import keep_alive, refuse_elsewhere
 from app.store.materialisations import refuse_internal
-from app.store.queries import QueryRow, add_event, get_query
+from app.store.queries import QueryRow, add_event, get_query, redefined
 from app.store.query_edits import insert_reads, stored_form
 from app.store.result_edits import drop_result, move_result, output_of_query, refuse_if_read
 from app.store.state_files import SegmentsGone, StateFiles
@@ -161,10 +161,9 @@ def _store(
         sa.update(query)
         .where(query.c.id == stored.id, query.c.version == stored.version)
         .values(
-            definition=definition,
+            **redefined(definition),
             checkpoint_id=checkpoint_id,
             release_nonce=release,
-            statement=None,
             generation=query.c.generation + 1,
             version=query.c.version + 1,
             updated_at=sa.func.now(),

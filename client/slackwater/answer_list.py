@@ -1588,7 +1588,7 @@ class OneQueryAnswer(Answer):
     """The statement that the definition stands for; carried out again it means the same."""
 
     statement = Item[str | None]()
-    """The statement that made it, as it was written; null where JSON did."""
+    """The statement that made it, as it was written; null where JSON did, or has changed it since."""
 
 
 class OperatorItem(Answer):

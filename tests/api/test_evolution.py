@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.api.conftest import RECORD, STREAM, TABLE, WINDOWS, Problem
+from tests.api.test_statement_edits import write_in_sql
 
 MORE: dict[str, Any] = {**STREAM, "columns": {**STREAM["columns"], "gate": "string"}}
 ALL: dict[str, Any] = {
@@ -62,11 +63,13 @@ async def test_a_reader_of_all_columns_goes_on_with_those_it_has(client: httpx.A
     body = {**ALL, "where": None}
     assert (await client.post("/v1/queries", json=body)).status_code == 201
     before = (await client.get("/v1/queries/everything")).json()
+    await write_in_sql(client, "everything")
     columns = {"origin": "string", "flight": "int", "gate": "string", "delay": "double", "departed_at": "timestamp"}
     assert (await put(client, columns)).status_code == 200
     after = (await client.get("/v1/queries/everything")).json()
     assert before["definition"]["select"] is None
     assert list(after["definition"]["select"]) == ["origin", "flight", "delay", "departed_at"]
+    assert after["statement"] is None, "a SELECT * would take the column that is new"
     assert list((await client.get("/v1/streams/copied")).json()["columns"]) == ["origin", "flight", "delay", "departed_at"]
     events = (await client.get("/v1/queries/everything/events")).json()["items"]
     assert any(each["kind"] == "query_replaced" and each["detail"]["changed"] == ["/select"] for each in events)

@@ -33,6 +33,7 @@ from engine.definition.queries import QueryDefinition
 from engine.spark.cursors import new_cursor
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, WINDOWS, Problem
+from tests.api.test_statement_edits import statement_of, write_in_sql
 
 pytestmark = pytest.mark.usefixtures("sources")
 COUNTS: dict[str, Any] = {
@@ -312,6 +313,7 @@ async def test_replays_that_wait_are_the_forks_too(client: httpx.AsyncClient, se
 
 async def test_a_query_takes_over_its_fork(client: httpx.AsyncClient, settings: Settings, dsn: str, problem: Problem) -> None:
     await running(client, settings, dsn)
+    await write_in_sql(client, "counts")
     edited = {**COUNTS, "select": {"origin": "origin", "flights": "flights", "twice": "flights * 2"}}
     await fork(client, definition=edited)
     frame = rows(("LGA", 5, 9_000)).with_columns(pl.lit(10, pl.Int64).alias("twice"))
@@ -322,8 +324,9 @@ async def test_a_query_takes_over_its_fork(client: httpx.AsyncClient, settings: 
         wanted = load_kept(connection, *fork_ids)
     response = await client.put("/v1/queries/counts?from_fork=counts_too")
     assert response.status_code == 200, response.text
-    assert (response.json()["generation"], response.json()["fork_of"]) == (2, None)
+    assert (response.json()["generation"], response.json()["fork_of"]) == (3, None)
     assert response.json()["definition"]["into"]["table"] == "counts"
+    assert await statement_of(client, "counts") is None
     found = (await client.get("/v1/tables/counts/rows")).json()["rows"]
     assert [(row["origin"], row["flights"], row["twice"]) for row in found] == [("JFK", 2, None), ("LGA", 5, 10)]
     new = ids_of(dsn, "counts")

@@ -20,6 +20,7 @@ from engine.core.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted, retained
 from tests.api.conftest import WINDOWS, Problem
 from tests.api.test_forks import COUNTS, FEED, SEGMENT, begin, counted, ids_of, rows
+from tests.api.test_statement_edits import statement_of, write_in_sql
 
 pytestmark = pytest.mark.usefixtures("sources")
 URL = "/v1/queries/counts"
@@ -276,8 +277,12 @@ async def test_an_edit_in_place_comes_with_it_and_another_is_refused(
     client: httpx.AsyncClient, settings: Settings, dsn: str, problem: Problem
 ) -> None:
     await running(client, settings, dsn)
-    edited = {**COUNTS, "select": {"origin": "origin", "flights": "flights", "twice": "flights * 2"}}
+    stored = await write_in_sql(client, "counts")
+    await rewind(client, 2)
+    assert await statement_of(client, "counts") is not None
+    edited = {**stored, "select": {"origin": "origin", "flights": "flights", "twice": "flights * 2"}}
     answer = await rewind(client, 1, definition=edited, desired_state="paused")
+    assert await statement_of(client, "counts") is None
     assert [change["pointer"] for change in answer["changes"]] == ["/select"]
     assert answer["desired_state"] == "paused"
     found = (await client.get("/v1/tables/counts/rows")).json()["rows"]

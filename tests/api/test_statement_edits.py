@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 
 from tests.api.conftest import Problem
@@ -45,3 +47,44 @@ async def test_state_is_asked_about_of_a_replacement_alone(client: httpx.AsyncCl
     assert "STATE" in body["detail"]
     body = problem(await client.post(PATH, json={"sql": with_state(CHEAPER, "FORGET")}), 422, "property_malformed", "/sql")
     assert "DISCARD" in body["detail"]
+
+
+async def statement_of(client: httpx.AsyncClient, name: str) -> str | None:
+    found: str | None = (await client.get(f"/v1/queries/{name}")).json()["statement"]
+    return found
+
+
+async def write_in_sql(client: httpx.AsyncClient, name: str) -> dict[str, Any]:
+    """Replace a query by the statement that means the same, so that there is one; returns how it says the definition."""
+    sql = (await client.get(f"/v1/queries/{name}")).json()["sql"]
+    (done,) = await run(client, sql.replace("CREATE", "CREATE OR REPLACE", 1) + ";")
+    assert await statement_of(client, name) is not None
+    definition: dict[str, Any] = done["definition"]
+    return definition
+
+
+async def test_a_statement_is_shown_as_long_as_it_says_what_the_query_does(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS + HOURLY)
+    stored = (await client.get("/v1/queries/hourly")).json()
+    for params in ({}, {"state": "discard", "from": "earliest"}):
+        same = await client.put("/v1/queries/hourly", json=stored["definition"], params=params)
+        assert same.status_code == 200, same.text
+        assert await statement_of(client, "hourly") == HOURLY.removesuffix(";"), "nothing is otherwise"
+    edited = {**stored["definition"], "window": {**stored["definition"]["window"], "grace": "2h"}}
+    assert (await client.put("/v1/queries/hourly", json=edited)).status_code == 200
+    shown = (await client.get("/v1/queries/hourly")).json()
+    assert shown["statement"] is None
+    assert "GRACE PERIOD 2 HOURS" in shown["sql"]
+    assert [row[4] for row in await rows(client, "SHOW QUERIES")] == [None]
+    again = HOURLY.replace("CREATE TABLE", "CREATE OR REPLACE TABLE")
+    await run(client, again)
+    assert await statement_of(client, "hourly") == again.removesuffix(";")
+
+
+async def test_the_sql_of_a_query_edits_it_once_it_says_or_replace(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS + HOURLY.replace("AS SELECT", "WITH (QUERY_ID = 'by_hour') AS SELECT", 1))
+    sql = (await client.get("/v1/queries/by_hour")).json()["sql"]
+    edited = sql.replace("CREATE", "CREATE OR REPLACE", 1).replace("10 MINUTES", "20 MINUTES") + ";"
+    (done,) = await run(client, edited)
+    assert (done["query"], done["definition"]["window"]["grace"]) == ("by_hour", "20m")
+    assert await statement_of(client, "by_hour") == edited.removesuffix(";")

@@ -21,6 +21,7 @@ M = 60_000
 H = 60 * M
 DIVERTING: dict[str, Any] = {**JOIN, "joins": [{**JOIN["joins"][0], "late": "divert"}]}
 LATENESS = {"departures": {"count": 1_000, "max_ms": 2 * H, "buckets": {"0": 700, str(10 * M): 200, str(H): 90, str(2 * H): 10}}}
+LATENESS_OF_WEATHER = {"w": {"count": 100, "max_ms": H, "buckets": {"0": 80, str(H): 20}}}
 LATE = [
     ("w", "late_diverted", AT - 2 * H, '{"departures.origin":"JFK","departures.flight":1}'),
     ("w", "late_diverted", AT - 3 * H, '{"departures.origin":"EWR","departures.flight":2}'),
@@ -111,7 +112,7 @@ def fill(harbour: Harbour) -> None:
     commit(
         harbour.dsn,
         "joined",
-        [(0, 0, emitted({"w": AT}, LATENESS, late)), (0, 1, emitted({"w": AT}))],
+        [(0, 0, emitted({"w": AT}, {**LATENESS, **LATENESS_OF_WEATHER}, late)), (0, 1, emitted({"w": AT}))],
         _ends(harbour, "departures", "weather"),
     )
     commit(

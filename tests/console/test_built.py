@@ -1,4 +1,4 @@
-"""The bundle in git is what its sources make: built again where Node and its packages are there."""
+"""The bundle in git is what its sources make: built again where Node and its packages are there. In `make test`: it takes seconds."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def installed() -> None:
         pytest.skip("the packages are not installed: cd app/console && npm ci")
 
 
+@pytest.mark.slow  # half a minute on a busy machine, and `make console` asks the compiler before it builds
 def test_the_sources_pass_the_compiler(installed: None) -> None:
     done = subprocess.run(["npm", "run", "--silent", "check"], cwd=SOURCE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

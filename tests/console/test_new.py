@@ -224,6 +224,19 @@ def test_results_by_window_are_made_as_they_are_shown(look: Look, harbour: Harbo
     assert harbour.http.delete("/v1/queries/departures_by_origin").status_code == 204
 
 
+def test_a_query_that_is_there_is_edited_on_its_own_screen(look: Look) -> None:
+    page = look.at("/new?what=query")
+    page.get_by_role("combobox", name="From").select_option("departures")
+    page.get_by_role("region", name="The result").get_by_role("textbox", name="Name").fill("totals")
+    page.get_by_text("There is a query of this name.").wait_for()
+    look.sound()
+    page.get_by_role("link", name="edit that one").click()
+    page.get_by_role("heading", level=1, name="totals").wait_for()
+    page.get_by_role("link", name="Edit in SQL").click()
+    page.get_by_role("textbox", name="Statements of SQL").get_by_text("CREATE OR REPLACE TABLE").wait_for()
+    look.sound()
+
+
 def test_a_query_begins_where_it_is_told(look: Look) -> None:
     page = look.at("/new?what=query")
     page.get_by_role("combobox", name="From").select_option("departures")

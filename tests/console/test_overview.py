@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.console.conftest import AXE, Look, Opening
+from tests.api.conftest import STREAM
+from tests.console.conftest import Look, Opening
 from tests.console.harbour import Harbour, multiply
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Route
 
 WIDTHS = (390, 820, 1280, 1600)
 
 
 def number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
-
-
-def test_axe_is_there() -> None:
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: cd app/console && npm ci")
-    assert AXE.stat().st_size > 100_000
 
 
 def test_the_numbers_are_those_of_the_api(look: Look, harbour: Harbour) -> None:
@@ -109,6 +108,89 @@ def test_the_graph_has_every_edge_and_says_who_is_behind(look: Look, harbour: Ha
     look.sound()
     diagram.get_by_role("link", name=re.compile("^joined ?query")).click()
     page.get_by_role("heading", level=1, name="joined").wait_for()
+
+
+def edges(diagram: Locator) -> list[str]:
+    """Return what stands on each arrow, its lines together."""
+    return [" ".join(group.locator("text").all_text_contents()) for group in diagram.locator("g:has(> path.arrow)").all()]
+
+
+def test_every_arrow_says_what_flows_and_how_far_its_reader_is(look: Look, harbour: Harbour) -> None:
+    asked = 0
+
+    def moved(route: Route) -> None:
+        """Let a second pass with each answer: `joined` reads 50 departures and 7 rows of weather, and `delays` does not know its lag."""
+        nonlocal asked
+        asked += 1
+        found = harbour.get("/v1/overview")
+        found["at"] = f"2025-11-21T08:{asked // 60:02}:{asked % 60:02}Z"
+        for query in found["queries"]:
+            if query["name"] == "joined":
+                for read in query["reads"]:
+                    read["read_rows"] = asked * (50 if read["relation"] == "departures" else 7)
+                query["emitted_rows"] = 40 * asked
+            if query["name"] == "delays":
+                query["lag"] = query["reads"][0]["lag"] = query["reads"][0]["read_rows"] = None
+                query["read_rows"] = 30 * asked
+        route.fulfill(json=found)
+
+    look.page.route("**/v1/overview?*", moved)
+    page = look.at("/?view=graph")
+    diagram = page.get_by_role("region", name="Graph of relations and queries")
+    diagram.get_by_text("50/s").first.wait_for()
+    shown = edges(diagram)
+    assert "50/s read to its end" in shown, "departures, by joined"
+    assert "7/s read to its end" in shown, "weather, by joined"
+    assert "30/s lag unknown" in shown, "departures, by delays: what reads one relation alone reads all its records there"
+    assert shown.count("0/s not read yet") + shown.count("– not read yet") == 3, (
+        "broken, quiet and follower have committed nothing"
+    )
+    assert "40/s" in shown, "what joined writes"
+    assert all(shown), "no arrow is without"
+    look.sound()
+
+
+def test_the_graph_shows_first_what_needs_attention(look: Look, harbour: Harbour) -> None:
+    put, stream = harbour.http.put, "/v1/streams/zebras"
+    assert put(stream, json=STREAM).status_code == 201
+    aside = {"name": "zebra_copy", "from": {"stream": "zebras"}, "into": {"stream": "zebra_copy"}}
+    harbour.post("/v1/queries", aside)
+    harbour.state("zebra_copy", "running")
+    harbour.state("broken", "paused")
+    try:
+        page = look.at("/?view=graph")
+        diagram = page.get_by_role("region", name="Graph of relations and queries")
+        high = diagram.get_by_role("link", name=re.compile("^zebra_copy ?query"))
+        low = diagram.get_by_role("link", name=re.compile("^joined ?query"))
+        high.wait_for()
+        assert place(high) > place(low), "in the order of names while all is well"
+        harbour.state("zebra_copy", "failed", {"code": "data_invalid", "detail": "a record has no stripes"})
+        diagram.get_by_text("query · failed · data invalid").wait_for()
+        assert place(high) < place(low)
+        harbour.state("broken", "failed", {"code": "data_invalid", "detail": "a record has no price; mend it and restart"})
+        page.set_viewport_size({"width": 500, "height": 420})
+        look.sound()
+        named = page.get_by_role("group", name="In this graph they need attention").get_by_role("button", name="broken")
+        named.click()
+        broken = diagram.get_by_role("link", name=re.compile("^broken ?query"))
+        assert broken.evaluate("node => node === document.activeElement")
+        frame, found = diagram.bounding_box(), broken.bounding_box()
+        assert frame is not None
+        assert found is not None
+        assert frame["x"] <= found["x"], "in sight"
+        assert found["x"] + found["width"] <= frame["x"] + frame["width"]
+        assert frame["y"] <= found["y"] + 1
+        assert found["y"] + found["height"] <= frame["y"] + frame["height"] + 1
+        look.sound()
+    finally:
+        harbour.state("broken", "failed", {"code": "data_invalid", "detail": "a record has no price; mend it and restart"})
+        assert harbour.http.delete("/v1/queries/zebra_copy").status_code == 204
+        assert harbour.http.delete(stream).status_code == 204
+
+
+def place(box: Locator) -> float:
+    """Return how far down a box of the picture is, wherever one has scrolled."""
+    return float(box.evaluate("node => node.parentElement.transform.baseVal[0].matrix.f"))
 
 
 def test_the_graph_shows_what_is_around_one_relation(look: Look) -> None:

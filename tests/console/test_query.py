@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.api.conftest import TABLE
 from tests.console.conftest import Look, Opening
 from tests.console.harbour import AT, DIVERTING, LATE, H, Harbour, M
+from tests.console.test_sql import write
 
 
 def moment(ms: int) -> str:
@@ -92,6 +94,33 @@ def test_the_definition_stands_as_sql_and_as_json(look: Look, harbour: Harbour) 
     look.sound()
 
 
+def test_a_query_is_edited_in_sql_beyond_its_grace(look: Look, harbour: Harbour) -> None:
+    look.at("/queries/joined?tab=definition")
+    page = look.page
+    page.get_by_role("link", name="Edit in SQL").click()
+    editor = page.get_by_role("textbox", name="Statements of SQL")
+    editor.get_by_text("CREATE OR REPLACE").first.wait_for()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("query joined is edited in place").wait_for()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("query joined is as it was: the statement says nothing new").wait_for()
+    look.sound()
+    written = editor.inner_text()
+    assert written.count("LATE DIVERT") == 1
+    write(look, written.replace("LATE DIVERT", "LATE DROP"))
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("query joined is edited in place").wait_for()
+    after = harbour.get("/v1/queries/joined")
+    assert after["definition"]["joins"][0]["late"] == "drop"
+    look.at("/queries/joined?tab=definition").get_by_text("As it was written").wait_for()
+    assert "LATE DROP" in page.get_by_label("The definition as SQL").inner_text()
+    assert harbour.http.put("/v1/queries/joined", json=DIVERTING).status_code == 200
+    page.reload()
+    page.get_by_text("The statement that the definition stands for").wait_for()
+    assert "LATE DIVERT" in page.get_by_label("The definition as SQL").inner_text()
+    look.sound()
+
+
 def test_the_plan_shows_what_waits_in_each_operator(look: Look) -> None:
     page = look.at("/queries/joined?tab=definition")
     plan = page.get_by_role("region", name="Plan of the query")
@@ -139,6 +168,20 @@ def test_the_preview_is_that_of_a_validation_and_the_edit_is_one_click_away(look
     assert (after["definition"]["joins"][0]["grace"], after["generation"]) == ("2h", before["generation"] + 1)
     assert after["desired_state"] == before["desired_state"]
     assert harbour.http.put("/v1/queries/joined", json=DIVERTING).status_code == 200
+
+
+def test_advice_on_a_history_retention_says_why_it_is_no_edit(look: Look, harbour: Harbour) -> None:
+    page = look.at("/queries/joined?tab=lateness")
+    page.get_by_role("button", name="history retention of weather").click()
+    slider = page.get_by_role("slider", name="What if: history retention")
+    slider.press("Home")
+    assert slider.get_attribute("aria-valuetext") == "0 ms: 20 late"
+    page.get_by_text("does not change while a query reads the table").wait_for()
+    assert page.get_by_role("region", name="The edit").count() == 0
+    longer = {**TABLE, "versioned": {"history_retention": "3d"}}
+    refused = harbour.http.put("/v1/tables/weather", params={"validate": True}, json=longer)
+    assert (refused.status_code, refused.json()["code"]) == (409, "relation_in_use"), "or it can be offered"
+    look.sound()
 
 
 def test_late_records_are_filtered_as_the_api_does(look: Look, harbour: Harbour) -> None:

@@ -121,6 +121,37 @@ def test_a_connection_is_made_tried_and_deleted(admin: Look, harbour: Harbour) -
     page.get_by_role("heading", name="There is no connection").wait_for()
 
 
+def test_a_connection_is_replaced_with_all_of_its_secrets(admin: Look, harbour: Harbour) -> None:
+    kept = {"type": "postgres", "host": "127.0.0.1", "port": 1, "database": "shop", "username": "u", "password": "of-the-depot"}
+    depot = "/v1/connections/depot"
+    assert harbour.http.put(depot, json=kept).status_code == 201
+    admin.expects("422", "412")
+    page = admin.at("/system?tab=connections")
+    page.get_by_role("button", name="Replace depot").click()
+    dialog = page.get_by_role("dialog", name="Replace depot")
+    written = dialog.get_by_role("textbox", name="Definition")
+    definition = json.loads(written.input_value())
+    assert definition == {**harbour.get(depot)["definition"], "password": ""}
+    admin.sound()
+    dialog.get_by_role("button", name="Replace it").click()
+    dialog.get_by_role("alert").get_by_text("password").first.wait_for()
+    assert harbour.get(depot)["version"] == 1, "without its secret it is not replaced"
+    written.fill(json.dumps({**definition, "port": 2, "password": "another-one"}))
+    dialog.get_by_role("button", name="Replace it").click()
+    dialog.wait_for(state="detached")
+    after = harbour.get(depot)
+    assert (after["definition"]["port"], after["version"]) == (2, 2)
+    page.get_by_text("version 2").wait_for()
+    page.get_by_role("button", name="Replace depot").click()
+    assert harbour.http.put(depot, json={**kept, "port": 3}).status_code == 200
+    written.fill(json.dumps({**definition, "port": 4, "password": "another-one"}))
+    dialog.get_by_role("button", name="Replace it").click()
+    dialog.get_by_text("version_mismatch").wait_for()
+    assert harbour.get(depot)["definition"]["port"] == 3, "what somebody else has written meanwhile stays"
+    assert harbour.http.delete(depot).status_code == 204
+    admin.sound()
+
+
 def test_a_wrong_connection_says_what_is_wrong(admin: Look) -> None:
     admin.expects("422")
     page = admin.at("/system?tab=connections")
@@ -208,6 +239,9 @@ def test_who_only_reads_is_offered_nothing_that_changes(looking: Opening, harbou
     page.get_by_role("tab", name="About").click()
     page.get_by_role("region", name="Columns").wait_for()
     assert page.get_by_role("button", name="Delete").count() == 0
+    page = look.at("/queries/totals?tab=definition")
+    page.get_by_label("The definition as SQL").wait_for()
+    assert page.get_by_role("link", name="Edit in SQL").count() == 0
     page = look.at("/new")
     page.get_by_role("heading", name="This screen is for keys of the role write").wait_for()
     look.sound()

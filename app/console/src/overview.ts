@@ -20,6 +20,8 @@ export interface Sample {
   at: number;
   /** Records read a second since the sample before; null: there is none, or the counting began anew. */
   rate: number | null;
+  /** The same of each relation that it reads, by name. */
+  reads: Readonly<Record<string, number | null>>;
   emitted: number | null;
   lag: number | null;
   waiting: number;
@@ -30,6 +32,7 @@ export interface Sample {
 interface Totals {
   at: number;
   read: number;
+  reads: Readonly<Record<string, number | null>>;
   emitted: number;
   epochBatch: number | null;
 }
@@ -56,6 +59,12 @@ export function flowOf(name: string): number | null {
 /** Records that a query reads each second; null: not known yet. */
 export function rateOf(name: string): number | null {
   return samples.get(name)?.at(-1)?.rate ?? null;
+}
+
+/** Records that a query reads of a relation each second; null: not known, or not yet. What reads one relation alone reads all its records there. */
+export function readRateOf(query: OverviewQuery, relation: string): number | null {
+  const sample = samples.get(query.name)?.at(-1);
+  return sample?.reads[relation] ?? (query.reads.length === 1 ? (sample?.rate ?? null) : null);
 }
 
 /** Queries that need somebody: the worst first. */
@@ -108,9 +117,11 @@ function note(found: Overview): void {
     const isGoingOn = before !== undefined && query.read_rows >= before.read && query.emitted_rows >= before.emitted && at > before.at;
     const seconds = isGoingOn ? (at - before.at) / 1_000 : 0;
     const list = samples.get(query.name) ?? [];
+    const reads = Object.fromEntries(query.reads.map((read) => [read.relation, read.read_rows]));
     list.push({
       at,
       rate: isGoingOn ? (query.read_rows - before.read) / seconds : null,
+      reads: isGoingOn ? perSecond(before.reads, reads, seconds) : {},
       emitted: isGoingOn ? (query.emitted_rows - before.emitted) / seconds : null,
       lag: query.lag,
       waiting: query.waiting,
@@ -119,7 +130,7 @@ function note(found: Overview): void {
     });
     while (list.length > 0 && list[0]!.at < at - HISTORY_MS) list.shift();
     samples.set(query.name, list);
-    totals.set(query.name, { at, read: query.read_rows, emitted: query.emitted_rows, epochBatch: query.batch_id });
+    totals.set(query.name, { at, read: query.read_rows, reads, emitted: query.emitted_rows, epochBatch: query.batch_id });
   }
   for (const relation of found.relations) {
     if (relation.appended === null) continue;
@@ -133,6 +144,15 @@ function note(found: Overview): void {
       totals.delete(name);
     }
   }
+}
+
+function perSecond(before: Totals["reads"], now: Totals["reads"], seconds: number): Sample["reads"] {
+  return Object.fromEntries(
+    Object.entries(now).map(([relation, rows]) => {
+      const read = rows !== null && before[relation] != null ? rows - before[relation] : -1;
+      return [relation, read < 0 ? null : read / seconds];
+    }),
+  );
 }
 
 let watchers = 0;

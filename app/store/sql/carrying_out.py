@@ -115,7 +115,7 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
         case Nothing(sentence=sentence):
             return Done(sentence)
         case RegisterSource():
-            return _register(connection, action, text)
+            return _register(connection, action)
         case CreateQuery():
             return _create(connection, action, text)
         case InsertInto(target=target, definition=definition):
@@ -152,12 +152,12 @@ def _refuse_source(name: str, definition: SourceDefinition) -> None:
     check_source(definition)
 
 
-def _register(connection: sa.Connection, action: RegisterSource, text: str) -> Done:
+def _register(connection: sa.Connection, action: RegisterSource) -> Done:
     sql = action.relation
     name = sql.definition_name
     _refuse_source(name, action.definition)
     put_source(connection, sql.kind, name, action.definition, ANY)
-    _note_facts(connection, sql, text)
+    _note_facts(connection, sql)
     stored = action.definition.model_dump(mode="json", by_alias=True)
     warned = tuple(source_warnings(action.definition))
     return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warned)
@@ -185,7 +185,7 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
     else:
         made = create_query(connection, definition)
     _note_statement(connection, definition.name, text)
-    _note_facts(connection, sql, text)
+    _note_facts(connection, sql)
     return _created(connection, definition, f"query {definition.name} {_became(made, sql)}", sql, action.notes)
 
 
@@ -232,9 +232,9 @@ def _control(connection: sa.Connection, wanted: str, names: Iterable[str]) -> Do
     )
 
 
-def _note_facts(connection: sa.Connection, sql: SqlRelation, text: str) -> None:
+def _note_facts(connection: sa.Connection, sql: SqlRelation) -> None:
     wanted = sa.update(relation).where(relation.c.name == sql.definition_name)
-    connection.execute(wanted.values(sql=facts_of(sql, text)))
+    connection.execute(wanted.values(sql=facts_of(sql)))
 
 
 def _note_statement(connection: sa.Connection, name: str, text: str) -> None:

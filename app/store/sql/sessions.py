@@ -29,21 +29,19 @@ class SqlFacts:
 
     Attributes:
         topic: see ``SqlRelation``; and so for the others.
-        statement: the text that made the relation.
     """
 
     topic: Topic
     window: KeyWindow | None = None
     headers: tuple[str, ...] = ()
-    statement: str = ""
 
 
 _FACTS: Final = TypeAdapter(SqlFacts)
 
 
-def facts_of(sql: SqlRelation, statement: str) -> dict[str, Any]:
+def facts_of(sql: SqlRelation) -> dict[str, Any]:
     """Return what is kept of a relation that a statement made, as JSON."""
-    return asdict(SqlFacts(sql.topic, sql.window, tuple(sorted(sql.headers)), statement))
+    return asdict(SqlFacts(sql.topic, sql.window, tuple(sorted(sql.headers))))
 
 
 def load_session(connection: sa.Connection, settings: Settings, variables: Mapping[str, str]) -> Session:

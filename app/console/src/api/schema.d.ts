@@ -3460,7 +3460,7 @@ export interface components {
             sql: string;
             /**
              * Statement
-             * @description The statement that made it, as it was written; null where JSON did.
+             * @description The statement that made it, as it was written; null where JSON did, or has changed it since.
              */
             statement: string | null;
         };

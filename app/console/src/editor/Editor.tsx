@@ -95,7 +95,8 @@ export function Editor({ label, initial, onChange, extensions = [], isReadOnly =
           keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
           EditorState.readOnly.of(isReadOnly),
           hint === undefined ? [] : placeholder(hint),
-          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocorrect: "off", autocapitalize: "off" }),
+          // Editable text is reached by the keyboard as it is; axe believes it of a `tabindex` alone.
+          EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, spellcheck: "false", autocorrect: "off", autocapitalize: "off" }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) told.current?.(update.state.doc.toString());
           }),

@@ -8,7 +8,7 @@ import { Icon } from "~/components/icons";
 import { notify } from "~/components/toasts";
 import { plural } from "~/format";
 import { refreshOverview } from "~/overview";
-import { navigate, pathOf, place, setQuery } from "~/router";
+import { Link, navigate, pathOf, place, setQuery } from "~/router";
 import { screenFor } from "~/screens/registry";
 import { useAsked } from "./asking";
 import { Choose, Faults, Field, Findings, Text } from "./fields";
@@ -237,7 +237,11 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
           <Button kind="primary" disabled={!isReady || isMaking || checked?.edit != null} onClick={() => void make()}>
             {isMaking ? "Making it …" : "Make the query"}
           </Button>
-          {checked?.edit != null && <p class="late small">There is a query of this name. Give another name, or edit that one on its own screen.</p>}
+          {checked?.edit != null && (
+            <p class="late small">
+              There is a query of this name. Give another name, or <Link to={`${pathOf("/queries/:name", { name: whole.name })}?tab=definition`}>edit that one</Link>: its definition opens in SQL.
+            </p>
+          )}
         </div>
       </div>
     </div>

@@ -1,16 +1,18 @@
 /** What reads what: relations and queries, with how much flows on each arrow and how far its reader is behind. */
 import { useMemo } from "preact/hooks";
 import type { Overview, OverviewQuery } from "~/api/types";
-import { Empty, Panel } from "~/components/basics";
-import { Diagram, shortened, type Arrow, type Box } from "~/components/Diagram";
-import { compact, rate } from "~/format";
-import { flowOf, historyOf } from "~/overview";
+import { Button, Empty, Panel } from "~/components/basics";
+import { Diagram, shortened, showBox, type Arrow, type Box } from "~/components/Diagram";
+import { compact, rate, words } from "~/format";
+import { flowOf, historyOf, readRateOf, troubleOfDelivery, urgency } from "~/overview";
 import { pathOf, place, setQuery } from "~/router";
 import { screenFor } from "~/screens/registry";
 
 /** More would not be legible, and takes seconds to lay out. */
 const MOST_BOXES = 150;
 const HEIGHT = 46;
+/** Names of queries in trouble above the picture. */
+const MOST_NAMED = 8;
 
 export function Graph({ overview }: { overview: Overview }) {
   const around = place.value.query.get("around") ?? "";
@@ -40,35 +42,36 @@ export function Graph({ overview }: { overview: Overview }) {
       const sample = historyOf(query.name).at(-1);
       boxes.push({
         id: `query ${query.name}`,
-        width: Math.max(width(query.name) + 14, 190),
+        width: Math.max(width(query.name) + 14, 206),
         height: HEIGHT,
         shape: "round",
         tone: tone(query),
         to: pathOf("/queries/:name", { name: query.name }),
         label: `query ${query.name}, ${query.state}, ${compact(query.waiting)} waiting`,
-        content: <Lines first={query.name} second={`query · ${query.state === "backoff" ? "retrying" : query.state} · ${compact(query.waiting)} waiting`} indent={16} />,
+        content: <Lines first={query.name} second={about(query)} indent={16} />,
+        urgency: urgency(query),
       });
       for (const read of query.reads) {
         // Of a topic the reader's own lag is known, and which relation it is of where it reads one alone.
         const lag = read.lag ?? (query.reads.length === 1 ? query.lag : null);
-        const isBehind = (lag ?? 0) > 0;
+        const flow = readRateOf(query, read.relation);
         arrows.push({
           from: `relation ${read.relation}`,
           to: `query ${query.name}`,
-          lines: isBehind ? [`${compact(lag)} behind`] : [],
-          isFlowing: query.state === "running" && (sample?.rate ?? 0) > 0,
-          tone: isBehind ? "late" : undefined,
+          lines: [rate(flow), behind(query, lag)],
+          isFlowing: query.state === "running" && (flow ?? sample?.rate ?? 0) > 0,
+          tone: (lag ?? 0) > 0 ? "late" : undefined,
         });
       }
       if (query.writes !== null)
-        arrows.push({ from: `query ${query.name}`, to: `relation ${query.writes}`, lines: sample?.emitted ? [rate(sample.emitted)] : [], isFlowing: (sample?.emitted ?? 0) > 0 });
+        arrows.push({ from: `query ${query.name}`, to: `relation ${query.writes}`, lines: [rate(sample?.emitted)], isFlowing: (sample?.emitted ?? 0) > 0 });
     }
   }
   return (
     <Panel
       id="graph"
       title="What reads what"
-      hint="Arrows move while records flow. A reader that is behind says by how many records."
+      hint="Arrows move while records flow. Each says how many flow a second, and how far its reader is behind."
       actions={
         <label class="field">
           <span class="unseen">Only what is around</span>
@@ -88,10 +91,43 @@ export function Graph({ overview }: { overview: Overview }) {
       ) : boxes.length === 0 ? (
         <Empty title={`Nothing is called ${around}`} icon="search" />
       ) : (
-        <Diagram boxes={boxes} arrows={arrows} label="Graph of relations and queries" />
+        <>
+          <InTrouble queries={queries} />
+          <Diagram boxes={boxes} arrows={arrows} label="Graph of relations and queries" />
+        </>
       )}
     </Panel>
   );
+}
+
+/** Those of the graph that need somebody, to go to: it may be larger than the window. */
+function InTrouble({ queries }: { queries: readonly OverviewQuery[] }) {
+  const worst = queries.filter((query) => urgency(query) > 0).sort((a, b) => urgency(b) - urgency(a));
+  if (worst.length === 0) return null;
+  return (
+    <div class="row wrap in-trouble" role="group" aria-label="In this graph they need attention">
+      <span class="muted small">Show what needs attention:</span>
+      {worst.slice(0, MOST_NAMED).map((query) => (
+        <Button key={query.name} small onClick={() => showBox(`query ${query.name}`)}>
+          {query.name}
+        </Button>
+      ))}
+      {worst.length > MOST_NAMED && <span class="muted small">and {worst.length - MOST_NAMED} more</span>}
+    </div>
+  );
+}
+
+/** Say of a query what matters most: what is wrong, else what waits. */
+function about(query: OverviewQuery): string {
+  const state = query.conditions.includes("unreachable") ? "unreachable" : query.state === "backoff" ? "retrying" : query.state;
+  const reason = query.reason ?? troubleOfDelivery(query);
+  return shortened(`query · ${state} · ${reason === null ? `${compact(query.waiting)} waiting` : words(reason.code)}`, 32);
+}
+
+/** Say how far a reader is: an input whose end nobody knows looks like one that is read to it otherwise. */
+function behind(query: OverviewQuery, lag: number | null): string {
+  if (lag === null) return query.batch_id === null ? "not read yet" : "lag unknown";
+  return lag > 0 ? `${compact(lag)} behind` : "read to its end";
 }
 
 function Lines({ first, second, indent = 12 }: { first: string; second: string; indent?: number }) {
@@ -109,7 +145,7 @@ function width(name: string): number {
 
 function tone(query: OverviewQuery): string {
   if (query.state === "failed" || query.conditions.includes("unreachable")) return "bad";
-  if (query.state === "backoff") return "warn";
+  if (urgency(query) > 0) return "warn";
   return query.state === "running" ? "good" : query.state === "starting" ? "water" : "";
 }
 

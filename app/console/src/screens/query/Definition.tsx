@@ -5,6 +5,8 @@ import { CopyButton, Panel } from "~/components/basics";
 import { brokenSql, Code } from "~/components/Code";
 import { Segments } from "~/components/Tabs";
 import { moment } from "~/format";
+import { Link } from "~/router";
+import { may } from "~/session";
 import { Plan } from "./Plan";
 
 export function Definition({ query, status }: { query: OneQuery; status: Status }) {
@@ -22,6 +24,11 @@ export function Definition({ query, status }: { query: OneQuery; status: Status 
           actions={
             <>
               {query.statement !== null && <Segments label="Which statement" options={[["written", "As written"], ["whole", "In full"]] as const} value={isWritten ? "written" : "whole"} onChange={(value) => setWritten(value === "written")} />}
+              {may("write") && !query.internal && (
+                <Link class="button small" to={`/sql?sql=${encodeURIComponent(replacing(query.sql))}`} title="As a statement that replaces it: an edit in place keeps the state, and what needs new state is refused until you say so">
+                  Edit in SQL
+                </Link>
+              )}
               <CopyButton text={sql} />
             </>
           }
@@ -34,6 +41,11 @@ export function Definition({ query, status }: { query: OneQuery; status: Status 
       </div>
     </>
   );
+}
+
+/** The statement that edits a query: whole, so that it means the same whatever is SET where it is run. */
+function replacing(sql: string): string {
+  return `${brokenSql(sql.replace(/^CREATE /, "CREATE OR REPLACE "))};`;
 }
 
 /** Leave out what is null: a definition spells out every default, and most of them are absence. */

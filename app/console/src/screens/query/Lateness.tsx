@@ -125,7 +125,8 @@ function OneSetting({ query, setting, onApplied }: { query: OneQuery; setting: S
         {!setting.exact && <p class="small muted">A session may still take some of the records that count as late here.</p>}
         {setting.relation !== null ? (
           <p class="small muted">
-            It stands in the definition of the table <RelationLink name={setting.relation} kind="table" />.
+            It stands in the definition of the table <RelationLink name={setting.relation} kind="table" />, and does not change while a query reads the table: what such a query keeps was kept by the retention in
+            force. Delete its readers first, or register the table anew under another name.
           </p>
         ) : (
           !item.current && <Edit query={query} setting={setting} item={item} onApplied={() => { setIndex(null); onApplied(); }} />

@@ -44,9 +44,10 @@ export function Connections({ isAdmin }: { isAdmin: boolean }) {
         </>
       )}
       {isNew && (
-        <Making
+        <Writing
+          former={null}
           onClose={() => setNew(false)}
-          onMade={() => {
+          onWritten={() => {
             setNew(false);
             found.refresh();
           }}
@@ -61,6 +62,7 @@ function One({ item, isAdmin, onChanged }: { item: ConnectionAnswer; isAdmin: bo
   const [isChecking, setChecking] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const [isAsked, setAsked] = useState(false);
+  const [isReplaced, setReplaced] = useState(false);
   const check = async (): Promise<void> => {
     setChecking(true);
     setError(null);
@@ -97,6 +99,9 @@ function One({ item, isAdmin, onChanged }: { item: ConnectionAnswer; isAdmin: bo
             <Button small onClick={() => void check()} disabled={isChecking}>
               {isChecking ? "Trying …" : "Try it"}
             </Button>
+            <Button small aria-label={`Replace ${item.name}`} onClick={() => setReplaced(true)}>
+              Replace
+            </Button>
             <Button small kind="quiet" icon="trash" aria-label={`Delete ${item.name}`} onClick={() => setAsked(true)} />
           </>
         )
@@ -112,6 +117,17 @@ function One({ item, isAdmin, onChanged }: { item: ConnectionAnswer; isAdmin: bo
         {error !== null && <ErrorPanel error={error} />}
         <Code language="json" label={`Definition of ${item.name}`} text={JSON.stringify(item.definition, null, 2)} />
       </div>
+      {isReplaced && (
+        <Writing
+          former={item}
+          onClose={() => setReplaced(false)}
+          onWritten={() => {
+            setReplaced(false);
+            setChecked(null);
+            onChanged();
+          }}
+        />
+      )}
       {isAsked && (
         <Dialog
           title={`Delete ${item.name}?`}
@@ -139,12 +155,21 @@ const TEMPLATES: Record<string, unknown> = {
   postgres: { type: "postgres", host: "db.example.com", database: "shop", username: "slackwater", password: "env:SLACKWATER_SECRET_SHOP", tls: {} },
 };
 
-function Making({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
-  const [name, setName] = useState("");
-  const [kind, setKind] = useState("kafka");
-  const [text, setText] = useState(JSON.stringify(TEMPLATES.kafka, null, 2));
+/** Return a definition as it is shown, to write over: where a secret is set, nothing stands, for it is never shown. */
+function withoutSecrets(shown: unknown): unknown {
+  if (Array.isArray(shown)) return shown.map(withoutSecrets);
+  if (typeof shown !== "object" || shown === null) return shown;
+  if ("set" in shown) return "";
+  return Object.fromEntries(Object.entries(shown).map(([name, inner]) => [name, withoutSecrets(inner)]));
+}
+
+/** Make a connection, or replace one: as a whole, with all of its secrets. */
+function Writing({ former, onClose, onWritten }: { former: ConnectionAnswer | null; onClose: () => void; onWritten: () => void }) {
+  const [name, setName] = useState(former?.name ?? "");
+  const [kind, setKind] = useState<string>(former?.type ?? "kafka");
+  const [text, setText] = useState(JSON.stringify(former === null ? TEMPLATES.kafka : withoutSecrets(former.definition), null, 2));
   const [error, setError] = useState<Error | null>(null);
-  const make = async (): Promise<void> => {
+  const write = async (): Promise<void> => {
     setError(null);
     let definition: unknown;
     try {
@@ -154,9 +179,10 @@ function Making({ onClose, onMade }: { onClose: () => void; onMade: () => void }
       return;
     }
     try {
-      await api.put("/v1/connections/{name}", { path: { name }, body: definition, headers: { "if-none-match": "*", "idempotency-key": crypto.randomUUID() } });
-      notify(`${name} is kept. Nothing was connected to yet: try it.`);
-      onMade();
+      const condition: Record<string, string> = former === null ? { "if-none-match": "*" } : { "if-match": `"${former.version}"` };
+      await api.put("/v1/connections/{name}", { path: { name }, body: definition, headers: { ...condition, "idempotency-key": crypto.randomUUID() } });
+      notify(`${name} is ${former === null ? "kept" : "replaced"}. Nothing was connected to yet: try it.`);
+      onWritten();
     } catch (failure) {
       setError(failure as Error);
     }
@@ -164,37 +190,45 @@ function Making({ onClose, onMade }: { onClose: () => void; onMade: () => void }
   return (
     <Dialog
       wide
-      title="A new connection"
+      title={former === null ? "A new connection" : `Replace ${former.name}`}
       onClose={onClose}
       footer={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" disabled={name.trim() === ""} onClick={() => void make()}>
-            Keep it
+          <Button kind="primary" disabled={name.trim() === ""} onClick={() => void write()}>
+            {former === null ? "Keep it" : "Replace it"}
           </Button>
         </>
       }
     >
-      <label class="field">
-        <span>Name</span>
-        <input class="input" value={name} placeholder="orders-broker" spellcheck={false} onInput={(event) => setName(event.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>Kind</span>
-        <select
-          class="input"
-          value={kind}
-          onChange={(event) => {
-            setKind(event.currentTarget.value);
-            setText(JSON.stringify(TEMPLATES[event.currentTarget.value], null, 2));
-          }}
-        >
-          <option value="kafka">Kafka brokers</option>
-          <option value="registry">Schema registry</option>
-          <option value="s3">Bucket (S3)</option>
-          <option value="postgres">Postgres database</option>
-        </select>
-      </label>
+      {former === null ? (
+        <>
+          <label class="field">
+            <span>Name</span>
+            <input class="input" value={name} placeholder="orders-broker" spellcheck={false} onInput={(event) => setName(event.currentTarget.value)} />
+          </label>
+          <label class="field">
+            <span>Kind</span>
+            <select
+              class="input"
+              value={kind}
+              onChange={(event) => {
+                setKind(event.currentTarget.value);
+                setText(JSON.stringify(TEMPLATES[event.currentTarget.value], null, 2));
+              }}
+            >
+              <option value="kafka">Kafka brokers</option>
+              <option value="registry">Schema registry</option>
+              <option value="s3">Bucket (S3)</option>
+              <option value="postgres">Postgres database</option>
+            </select>
+          </label>
+        </>
+      ) : (
+        <p>
+          Give all secrets again, also those that stay the same: so nobody sends a kept secret to a host of their own. They are empty here, because they are never shown.
+        </p>
+      )}
       <label class="field">
         <span>Definition</span>
         <textarea class="input mono" rows={12} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
