@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -172,13 +171,10 @@ def test_batches_go_on_where_the_last_one_ended(rounds: Rounds) -> None:
 
 
 def test_what_is_planned_is_written_down_before_anything_is_done(rounds: Rounds, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "00000000-0000-0000-0000-000000000001"
-    run = checkpoint / "run-0000000001-7"
-    run.mkdir(parents=True)
-    rounds.join(1, a_feed("a", p0=10), run)
+    rounds.join(1, a_feed("a", p0=10), tmp_path)
     rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
 
-    assert planned_batch(tmp_path, UUID(checkpoint.name)) == 7
+    assert planned_batch(tmp_path) == 7
 
 
 @pytest.mark.parametrize(("feed", "said"), [(Damaged, "somebody has removed"), (Unlooked, "the feed has gone")])
