@@ -24,7 +24,7 @@ from engine.state.segment_cache import SegmentCache
 from tests.faults.service import Service, seeded, service, until
 from tests.faults.test_object_store import QUERY, SOURCE, URL, Orders, shown
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 ORDERS: Json = {
     "key": ["item"],
@@ -229,6 +229,7 @@ def test_an_old_dump_goes_on_exactly_from_segments_that_merges_have_released_and
         assert "PUT /v1/queries/<name>?state=discard" in error["detail"]
         assert shown(client) == then.totals, "what was shown stays"
         client.call("PUT", "/v1/queries/totals", QUERY, {"state": "discard"})
+        client.query("totals").wait_until("running", timeout=PATIENCE_S)
         until("the results made anew", lambda: _runs(client) and shown(client) == then.totals, PATIENCE_S)
 
 

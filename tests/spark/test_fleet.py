@@ -223,9 +223,12 @@ def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fle
     resting.start()
     assert query not in carrier.members
     assert resting.is_alive(), "a worker may be at work for it"
-    kill_workers()
-    resting.join(DEADLINE_SECONDS)
-    assert not resting.is_alive()
+
+    def is_at_rest() -> bool:
+        kill_workers()  # it may not have begun yet
+        return not resting.is_alive()
+
+    wait_until(is_at_rest)
     assert query.next_batch == 0
 
 
