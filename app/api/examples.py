@@ -243,7 +243,10 @@ STATUS: dict[str, Any] = {
         {
             "feed": "log:departures",
             "relations": ["departures"],
-            "partitions": [{"partition": 0, "next_offset": 8990, "end_offset": 9000, "lag": 10}],
+            "is_looked_at": True,
+            "partitions": [
+                {"partition": 0, "next_offset": 8990, "end_offset": 9000, "lag": 10, "open_records": 0, "open_since": None}
+            ],
         }
     ],
     "read_rows": 27004,
@@ -260,7 +263,7 @@ STATUS: dict[str, Any] = {
         }
     ],
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
-    "carrier": {"kind": "shared", "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
+    "carrier": {"kind": "shared", "is_waiting": False, "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
     "limited_by": "input",
     "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
     "delivery": {

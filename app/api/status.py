@@ -156,6 +156,7 @@ def carrier_of(noted: Mapping[str, Any] | None) -> Carrier | None:
         return None
     return Carrier(
         kind="shared" if noted["is_shared"] else "trial" if noted.get("is_trial") else "own",
+        is_waiting=noted.get("is_waiting", False),
         moves=noted["moves"],
         cpu_share=noted.get("cpu_share"),
         largest_batch=noted.get("largest_batch"),

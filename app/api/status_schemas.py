@@ -58,6 +58,10 @@ class Carrier(Answer):
         " unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `trial`: it was"
         " at work when a worker died, and does its next batch alone."
     )
+    is_waiting: bool = Field(
+        description="Its work is large, and it shares all the same: as many queries as the driver takes ride alone (eight, or two for each of"
+        " its cores). It is next when one of these comes back; meanwhile it works in shares of the rounds."
+    )
     moves: int = Field(description="How often it has changed carriers since its launch.")
     cpu_share: float | None = Field(
         description="What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %.",

@@ -80,7 +80,14 @@ DRIVERS: Final[dict[str, Any]] = {
                     "state": "running",
                     "internal": False,
                     "committed_at": "2025-11-21T08:29:58Z",
-                    "carrier": {"kind": "shared", "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
+                    "carrier": {
+                        "kind": "shared",
+                        "is_waiting": False,
+                        "moves": 0,
+                        "cpu_share": 0.021,
+                        "largest_batch": 412,
+                        "max_rows": None,
+                    },
                 }
             ],
         }

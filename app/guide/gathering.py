@@ -18,6 +18,7 @@ SUFFIXES: Final = (".md", ".svg", ".png", ".css")
 READMES: Final[Mapping[str, str]] = {
     "app/README.md": "inside/service.md",
     "engine/README.md": "inside/engine.md",
+    "app/console/README.md": "inside/console.md",
     "client/README.md": "guides/client.md",
     "app/testing/README.md": "reference/test-files.md",
     "deploy/README.md": "operations/deploying.md",

@@ -135,6 +135,11 @@ class Carrier(Answer):
     `trial`: it was at work when a worker died, and does its next batch alone.
     """
 
+    is_waiting = Item[bool]()
+    """Its work is large, and it shares all the same: as many queries as the driver takes ride alone (eight, or two for each of
+    its cores). It is next when one of these comes back; meanwhile it works in shares of the rounds.
+    """
+
     moves = Item[int]()
     """How often it has changed carriers since its launch."""
 

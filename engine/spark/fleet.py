@@ -2,6 +2,8 @@
 
 A query begins in a shared carrier. One whose work there is large (``Weight``) goes on in a carrier of its own before it slows the others, and
 comes back when its work has been small for a while. Moving costs a query nothing but the round at hand: it goes on from its last commit.
+Each such carrier has processes and connections of its own, so there are so many at most (``LEAST_OWN``); when hundreds of queries have a backlog
+at once, as after an outage, the others work theirs off together, in bounded rounds (``engine.spark.rounds``).
 
 When a shared carrier ends under its members, the one of which the worker has noted that it stood still or took too much memory
 (``engine.spark.watch``) is the suspect; where nothing is noted, all with a batch under way are. Each suspect tries that batch again alone, a few
@@ -13,8 +15,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Final
 from uuid import UUID
@@ -33,6 +36,9 @@ from engine.spark.runner import RunningQuery
 
 FEW: Final = 8
 """With so many members in each carrier there is another one, up to one for each core: a round does one member after the other."""
+
+LEAST_OWN: Final = 8
+"""So many queries may ride alone at once; on a large machine two for each core. Each costs about 100 MB and three connections."""
 
 MOST_BARREN: Final = 3
 """So many shared carriers in a row may end without a round before their members fail with the reason."""
@@ -66,6 +72,7 @@ class Fleet:
         self._lock = threading.RLock()
         self._shared: list[Carrier] = []
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
+        self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
         self._barren = 0
         self._alone: set[RunningQuery] = set()
         self._culprits: set[UUID] = set()
@@ -101,9 +108,14 @@ class Fleet:
     def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two rounds of its carrier."""
         carrier = member.carrier
-        if is_heavy and carrier is not None and carrier.is_shared:
-            carrier.leave(member)
-            self._due.put(lambda: self._part(member, carrier))
+        if not is_heavy or carrier is None or not carrier.is_shared:
+            return
+        with self._lock:
+            if len(self._alone - {member}) >= self._most_own:
+                return  # asked again behind its next batch
+            self._alone.add(member)
+        carrier.leave(member)
+        self._due.put(lambda: self._part(member, carrier))
 
     def _part(self, member: RunningQuery, left: Carrier) -> None:
         """Let a query go on alone that has left its carrier, or whose carrier has ended, unless another one has it meanwhile."""
@@ -133,13 +145,15 @@ class Fleet:
                 self._share(member)
 
     def _move_forever(self) -> None:
+        looked_at = time.monotonic()
         while True:
-            try:
-                move = self._due.get(timeout=LOOK_S)
-            except queue.Empty:
+            left_s = looked_at + LOOK_S - time.monotonic()
+            if left_s <= 0:
                 self._look_after_alone()
-            else:
-                move()
+                looked_at = time.monotonic()
+                continue
+            with suppress(queue.Empty):
+                self._due.get(timeout=left_s)()
 
     # What happens when a stream ends by itself
 

@@ -14,8 +14,8 @@ from engine.core.task import Task
 from engine.state.in_manifest import ManifestSegmentStore
 from engine.state.ports import KeptSegments
 
-KEPT_TASKS: Final = 1_024
-"""Those of a few hundred light queries."""
+KEPT_TASKS: Final = 4_096
+"""Those of a few hundred light queries, of four tasks and several stages each: beyond it each round would build every task anew."""
 
 KEPT_BYTES: Final = 512 << 20
 """Of the segments that they hold in memory: of a busy join's task about 10 MB."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.connectors.backlogs import LogPlace, Looked, unread_behind
@@ -11,7 +11,7 @@ from engine.connectors.task_states import Cursor
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
 from engine.spark.checkpoint import note_planned
-from engine.spark.source_spec import SourceSpec
+from engine.spark.source_spec import SourceSpec, SplitGroup
 
 Ends = Mapping[str, Mapping[str, int]]
 """Feed → partition → next offset, from ``feed_ends``."""
@@ -26,7 +26,8 @@ class Planned:
         spec: what that says; None: it cannot be read.
         planner: None: its feeds cannot be opened.
         start: where its next batch begins.
-        end: where that ends, within a round.
+        end: where that ends, until it is done in a round.
+        groups: what it reads; None: that is not found out.
         next_batch: its number.
         failure: why no further batch is planned.
         watched: see ``BatchPlanner.watched``.
@@ -37,6 +38,7 @@ class Planned:
     planner: BatchPlanner | None = None
     start: Cursor | None = None
     end: Cursor | None = None
+    groups: Sequence[SplitGroup] | None = None
     next_batch: int = 0
     failure: str = ""
     is_told: bool = False
@@ -50,10 +52,25 @@ class Planned:
             return None
         return self.planner, self.start
 
+    def cut(self) -> None:
+        """Find out what the batch reads that is planned."""
+        if self.groups is None and self.planner is not None and self.start is not None and self.end is not None:
+            self.groups = self.planner.groups(self.start, self.end)
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much that is; what failed reads nothing."""
+        return sum(split.weight_bytes for group in self.groups or () for _, split in group.splits)
+
     def note(self) -> None:
         """Write down which batch is planned, before anything of it is done."""
         if self.spec is not None and self.spec.run is not None:
             note_planned(self.spec.run, self.next_batch)
+
+    def go_on(self) -> None:
+        """Begin the next batch where this one ends."""
+        if self.end is not None:
+            self.start, self.end, self.groups, self.next_batch = self.end, None, None, self.next_batch + 1
 
     def rests(self, ends: Ends) -> bool:
         """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""

@@ -3,6 +3,9 @@
 Who the members are stands in files of the carrier's folder, which the driver writes and the planning process looks at before each round:
 ``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs. ``<number>.looked`` says that a first look found nothing.
 
+A round takes a bounded amount together (``ROUND_BYTES``): who has waited longest, and beside it the smallest first. The batches of the others,
+as they are planned, are for the rounds behind it, in which again all take part who have news by then. So who has little waits for little.
+
 What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
 offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.
 """
@@ -41,6 +44,10 @@ from engine.spark.watch import watch
 FORMAT: Final = "slackwater"
 
 FOLDER_OPTION: Final = "members"
+
+ROUND_BYTES: Final = 16 << 20
+"""About so much is read in one round of several members, twice what one of them takes at most. That takes half a second to a second: each waits
+for the others, and the driver holds what comes of all."""
 
 LOOKED: Final = ".looked"
 
@@ -139,6 +146,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
+        self._is_left_over = False
         self._shared_out: tuple[int | None, list[RoundPart]] = None, []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -162,7 +170,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         What comes while this waits is left for the next call, so that the time until its answer is that of planning.
         """
-        if self._pending or self._look():
+        if (self._pending and not self._is_left_over) or self._look():
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
@@ -180,19 +188,42 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_alone:
             for planned in self._members.values():
                 planned.next_batch += 1
-                if planned.end is not None:  # what came while it was waited for
-                    planned.note()
         return []
 
     def _round_parts(self) -> list[RoundPart]:
-        parts = [part for number in self._pending if number in self._members for part in self._parts(number)]
-        for number in self._pending:
-            if (planned := self._members.get(number)) is not None and planned.end is not None:
-                planned.start, planned.end, planned.next_batch = planned.end, None, planned.next_batch + 1
-        self._pending = []
+        taken = self._taken()
+        parts = [part for number in taken for part in self._parts(number)]
+        for number in taken:
+            self._members[number].go_on()
+        self._pending = [number for number in self._pending if number not in taken]
+        self._is_left_over = bool(self._pending)
         if self._is_alone:
             return [RoundPart((part,), True) for part in parts]
         return [RoundPart(tuple(parts), False)]
+
+    def _taken(self) -> set[int]:
+        """Say whose batches are in this round: who waits longest, and beside it the smallest first, as much as a round takes."""
+        weights = {}
+        for number in self._pending:
+            if (planned := self._members.get(number)) is not None:
+                if not planned.failure:
+                    try:
+                        self._cut(planned)
+                    except Exception as error:  # noqa: BLE001 - told to the member
+                        planned.failure = carried(error)
+                weights[number] = 0 if planned.failure else planned.weight_bytes
+        left, taken = ROUND_BYTES, set[int]()
+        for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=weights.__getitem__)]:
+            if taken and weights[number] > left:
+                break
+            taken.add(number)
+            left -= weights[number]
+        return taken
+
+    def _cut(self, planned: Planned) -> None:
+        if planned.spec is not None:
+            with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+                planned.cut()
 
     @property
     def _is_alone(self) -> bool:
@@ -235,7 +266,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         awake = {
             number: planned
             for number, planned in self._members.items()
-            if not planned.failure and (is_bounded or not planned.rests(ends))
+            if not planned.failure and planned.end is None and (is_bounded or not planned.rests(ends))
         }
         looked = looked_at(awake, ends)
         for number, planned in awake.items():
@@ -243,11 +274,14 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._look_at(number, planned, looked.get(number))
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
-        self._pending += [
-            number
+        has_batch = {
+            number: None
             for number, planned in self._members.items()
             if planned.end is not None or (planned.failure and not planned.is_told)
-        ]
+        }
+        # Who was left over by the last round is still first.
+        self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *has_batch])]
+        self._is_left_over = False
         return bool(self._pending)
 
     def _ends(self) -> Ends:
@@ -270,28 +304,15 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = planned.planner.next_cursor(planned.start, looked)
         if end is not planned.start:
             planned.end = end
-            planned.note()
         elif not planned.is_looked_at:
             (self._folder / f"{number}{LOOKED}").touch()
         planned.is_looked_at = True
 
     def _parts(self, number: int) -> list[MemberPart]:
         planned = self._members[number]
-        planner, spec = planned.planner, planned.spec
-        if (
-            not planned.failure
-            and planner is not None
-            and spec is not None
-            and planned.start is not None
-            and planned.end is not None
-        ):
-            try:
-                with watch().at_work(spec.bounds, spec.run, None):
-                    groups = planner.groups(planned.start, planned.end)
-            except Exception as error:  # noqa: BLE001 - told to the member
-                planned.failure = carried(error)
-            else:
-                return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
+        if not planned.failure and planned.groups is not None:
+            planned.note()
+            return [MemberPart(number, planned.written, planned.next_batch, group) for group in planned.groups]
         planned.is_told = True
         return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
 

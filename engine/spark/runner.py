@@ -287,6 +287,7 @@ class RunningQuery:
         return {
             "is_shared": self._ride is Ride.SHARED,
             "is_trial": self._ride is Ride.TRIAL,
+            "is_waiting": self._ride is Ride.SHARED and self._weight.is_heavy,
             "moves": self._moves,
             "cpu_share": round(share, 4),
             "largest_batch": heaviest,

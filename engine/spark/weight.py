@@ -48,6 +48,11 @@ class Weight:
             self._is_heavy = now_s - self._light_since < LIGHT_AFTER_S
         return self._is_heavy
 
+    @property
+    def is_heavy(self) -> bool:
+        """What the last batch has shown."""
+        return self._is_heavy
+
     def measured(self, now_s: float) -> tuple[float, int]:
         """Return what decides: the share of a core over the last ``WINDOW_S``, and the records of the largest batch in them."""
         while self._done and self._done[0][0] < now_s - WINDOW_S:

@@ -156,7 +156,8 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
     client: httpx.AsyncClient, dsn: str, shares: dict[str, float], age: str, expected: str
 ) -> None:
     carrier = {
-        "is_shared": False, "is_trial": True, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78, "shares": shares,
+        "is_shared": False, "is_trial": True, "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78,
+        "shares": shares,
     }  # fmt: skip
     await facts(dsn, "running")
     async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
@@ -171,7 +172,8 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
     assert body["shares"] == {part: shares[part] if is_recent else 0 for part in ("reading", "tasks", "commit", "round")} | {
         "busiest_task": shares.get("busiest_task") if is_recent else None
     }
-    assert body["carrier"] == {"kind": "trial", "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78}
+    told = {"kind": "trial", "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78}
+    assert body["carrier"] == told
 
 
 async def test_what_does_not_run_is_limited_by_that(client: httpx.AsyncClient, dsn: str) -> None:

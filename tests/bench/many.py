@@ -1,4 +1,4 @@
-"""Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--resting 0]`.
+"""Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--resting 0] [--backlog 1]`.
 
 Each query has a stream of its own with 20 records a second; all are created at once in a fresh service, beside others that have one record
 and then rest. Then further ones come and go, one after the other, over streams of the busy ones: how long each takes until its first result, and
@@ -30,6 +30,7 @@ REST_S = 15.0
 START_S = 300.0
 AT_ONCE = 16
 ASKED_AT_ONCE = 20
+APPENDED = 10_000
 POLL_S = 0.1
 VISITS_S = 45.0
 """For so long the busy queries are fed while others come and go."""
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench many")
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 5, 10, 20])
     parser.add_argument("--resting", type=int, default=0, help="further queries that have nothing to do")
+    parser.add_argument("--backlog", type=int, default=1, help="records of each stream before its query is created")
     parser.add_argument("--every", type=float, default=0.5, help="seconds between two requests that append to a stream")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured, after the warm-up")
     parser.add_argument("--visits", type=int, default=10, help="queries that come and go beside the busy ones")
@@ -68,7 +70,9 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     empty = memory_by_role(service.pid)
     for lane in every:
         service.client.stream(lane.name).register(lane.stream())
-        service.client.stream(lane.name).append(b'{"key":"first","sent":0}')
+        for first in range(0, options.backlog, APPENDED):
+            records = min(APPENDED, options.backlog - first)
+            service.client.stream(lane.name).append(b'{"key":"first","sent":0}\n' * records)
     begun = time.monotonic()
     with ThreadPoolExecutor(min(number, AT_ONCE)) as pool:
         list(pool.map(service.client.queries.put, [lane.query(TASKS) for lane in every]))

@@ -13,7 +13,7 @@ from app.testing.service import Service, service_of
 from tests.conftest import ROOT
 from tests.guide.blocks import steps
 
-READMES: Final = ("README.md", "client/README.md")
+READMES: Final = ("README.md", "client/README.md", "deploy/README.md", "app/testing/README.md")
 """Documents outside of `docs/` that are run as well."""
 
 QUICK: Final = frozenset({"README.md"})

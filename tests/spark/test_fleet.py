@@ -140,6 +140,26 @@ def test_a_heavy_query_goes_on_alone_and_comes_back_when_it_is_light(fleets: Fle
     assert heavy.error() is None
 
 
+def test_so_many_ride_alone_at_once_and_the_others_work_their_backlogs_off_together(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleets.fleet, "_most_own", 1)
+    before = fleets.streams()
+    fleets.launcher.append("flights", flights := many_flights(60_000))
+    names = [f"behind_{number}" for number in range(4)]
+    for name in names:
+        fleets.launch(name)
+    for name in names:
+        fleets.show(name, flights)
+        assert fleets.streams() - before <= 2, "a shared one, and one of its own"
+    assert all(query.error() is None for query in fleets.queries.values())
+    with fleets.launcher.connect() as connection:
+        noted = connection.execute(
+            "SELECT detail #> '{carrier,is_waiting}', detail #> '{carrier,is_shared}' FROM log.commit"
+        ).fetchall()
+    assert (True, True) in noted, "its status says that it waits for a carrier of its own"
+
+
 def test_workers_that_are_killed_cost_nobody_anything(fleets: Fleets) -> None:
     names = [f"killed_{number}" for number in range(4)]
     for name in names:

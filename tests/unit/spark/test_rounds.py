@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.connectors.admission import BatchLimit
-from engine.connectors.feeds import ReadRequest, Split
+from engine.connectors.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.connectors.packets import BATCH_ID, Packet, packets_in
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.checkpoint import planned_batch
@@ -172,9 +172,52 @@ def test_batches_go_on_where_the_last_one_ended(rounds: Rounds) -> None:
 
 def test_what_is_planned_is_written_down_before_anything_is_done(rounds: Rounds, tmp_path: Path) -> None:
     rounds.join(1, a_feed("a", p0=10), tmp_path)
-    rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
+    end = rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
+    rounds.reader.partitions(rounds.offset, end)
 
     assert planned_batch(tmp_path) == 7
+
+
+def test_a_round_takes_who_has_waited_longest_and_beside_it_the_smallest(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    for number in (1, 2, 3):
+        rounds.join(number, a_feed(f"large{number}", p0=900))
+    for number in (4, 5):
+        rounds.join(number, a_feed(f"small{number}", p0=20))
+    found = [sorted(rounds.round()) for _ in range(3)]
+    assert found == [[1, 4, 5], [2], [3]]
+    rounds.feeds["small4"].length[0] = 30
+    assert sorted(rounds.round()) == [4]
+
+
+def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    rounds.join(1, a_feed("large1", p0=900))
+    rounds.join(2, a_feed("large2", p0=900))
+    rounds.join(3, small := a_feed("small", p0=20))
+    assert sorted(rounds.round()) == [1, 3]
+    small.length[0] = 40
+    assert sorted(rounds.round()) == [2, 3]
+
+
+def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    rounds.join(1, a_feed("first", p0=900))
+    rounds.join(2, a_feed("second", p0=900), tmp_path)
+    assert sorted(rounds.round()) == [1]
+    assert planned_batch(tmp_path) is None, "who ends the worker now is not the second"
+    assert sorted(rounds.round()) == [2]
+    assert planned_batch(tmp_path) == 7
+
+
+def test_who_leaves_while_left_over_is_forgotten(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    for number in (1, 2, 3):
+        rounds.join(number, a_feed(f"large{number}", p0=900))
+    assert sorted(rounds.round()) == [1]
+    (rounds.folder / "2").unlink()
+    assert sorted(rounds.round()) == [3]
+    assert rounds.round() == {}
 
 
 @pytest.mark.parametrize(("feed", "said"), [(Damaged, "somebody has removed"), (Unlooked, "the feed has gone")])

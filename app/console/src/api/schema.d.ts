@@ -1671,6 +1671,11 @@ export interface components {
              */
             kind: "shared" | "own" | "trial";
             /**
+             * Is Waiting
+             * @description Its work is large, and it shares all the same: as many queries as the driver takes ride alone (eight, or two for each of its cores). It is next when one of these comes back; meanwhile it works in shares of the rounds.
+             */
+            is_waiting: boolean;
+            /**
              * Moves
              * @description How often it has changed carriers since its launch.
              */
@@ -16069,12 +16074,15 @@ export interface operations {
                      *           "relations": [
                      *             "departures"
                      *           ],
+                     *           "is_looked_at": true,
                      *           "partitions": [
                      *             {
                      *               "partition": 0,
                      *               "next_offset": 8990,
                      *               "end_offset": 9000,
-                     *               "lag": 10
+                     *               "lag": 10,
+                     *               "open_records": 0,
+                     *               "open_since": null
                      *             }
                      *           ]
                      *         }
@@ -16112,6 +16120,7 @@ export interface operations {
                      *       ],
                      *       "carrier": {
                      *         "kind": "shared",
+                     *         "is_waiting": false,
                      *         "moves": 0,
                      *         "cpu_share": 0.021,
                      *         "largest_batch": 412,
@@ -22422,6 +22431,7 @@ export interface operations {
                      *               "committed_at": "2025-11-21T08:29:58Z",
                      *               "carrier": {
                      *                 "kind": "shared",
+                     *                 "is_waiting": false,
                      *                 "moves": 0,
                      *                 "cpu_share": 0.021,
                      *                 "largest_batch": 412,

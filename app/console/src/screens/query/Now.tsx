@@ -174,7 +174,7 @@ function Work({ status }: { status: Status }) {
           items={[
             ...PARTS.map((part): [string, string] => [part, percent(shares[part])]),
             ["busiest task", shares.busiest_task === null ? NONE : `${percent(shares.busiest_task, 0)} of the tasks' work`],
-            ["carrier", carrier === null ? NONE : `${carrier.kind}${carrier.cpu_share === null ? "" : `, ${percent(carrier.cpu_share)} of a core`}`],
+            ["carrier", carrier === null ? NONE : `${carrier.kind}${carrier.is_waiting ? ", waits for its own" : ""}${carrier.cpu_share === null ? "" : `, ${percent(carrier.cpu_share)} of a core`}`],
             ["launch", `${status.epoch}, definition ${status.observed_generation} of ${status.generation}`],
           ]}
         />
