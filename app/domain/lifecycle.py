@@ -21,14 +21,16 @@ tears down.
     failed ──────────21──▶ starting          stopped, backoff, failed ──2, 20, 21──▶ paused
 
 Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease and its state
-but runs nothing; ``stopped`` and ``failed`` have given the lease back.
+but runs nothing; ``stopped`` and ``failed`` have given the lease back. Who is stopped in the midst of a round of a shared carrier leaves a
+worker behind that may still write files (``HandleReport.is_leaving``). That delays no stop and no launch, for nothing of it counts; but the
+lease stays, so that nobody removes the query's files before it is over.
 
 ==  =================  ==========================================================  ==========================================
  #  from               when (the first that matches)                               then
 ==  =================  ==========================================================  ==========================================
  1  at rest            a handle of this query is alive                             stop that orphan first
  2  stopped            running or paused is wanted                                 starting (epoch + 1, attempt 0) or paused
- 3  stopped            deleted                                                     purge the state, then the row
+ 3  stopped            deleted, and nothing is leaving                             purge the state, then the row
  4  starting, running  stopped is wanted                                           stopping (stopped); paused: stopped
  5  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
  6  starting, running  the handle died and a retry cannot help                     stopping (failed)
@@ -96,7 +98,8 @@ class Snapshot:
 
     Attributes:
         jitter: a random number in [0, 1), used for the next backoff.
-        was_busy: whether its launch had begun, or its state holds a batch that the results lack; only asked of a query that ``is_lost``.
+        was_busy: whether its launch had begun, or had a batch under way that the results lack, as far as is known (``app.driver.unfinished``);
+            only asked of a query that ``is_lost``.
         has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
         is_turn: whether a suspect may start.
     """
@@ -245,7 +248,7 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
         return _stop(snapshot, limits, "14")
     match status.outcome:
         case Outcome.FAILED:
-            return Action("17", transition(snapshot, State.FAILED), is_lease_released=True)
+            return _at_rest("17", snapshot, State.FAILED)
         case Outcome.BACKOFF:
             return _spend_attempt(snapshot, limits)
         case Outcome.LOST:
@@ -256,7 +259,7 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.RUNNING:
             return _launch(snapshot, "16", is_retry=_is_of_loss(snapshot))
         case _:
-            return Action("15", transition(snapshot, State.STOPPED, **CLEAN), is_lease_released=True)
+            return _at_rest("15", snapshot, State.STOPPED, **CLEAN)
 
 
 def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
@@ -267,7 +270,7 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
         cause = status.error or LOST
         spent = f"{limits.max_attempts} launches in a row failed; the last: {cause.code}: {cause.detail}"
         error = ErrorReport("restart_budget_spent", cause.domain, is_retryable=False, detail=spent, problems=cause.problems)
-        return Action("18", transition(snapshot, State.FAILED, attempt=attempt, error=error), is_lease_released=True)
+        return _at_rest("18", snapshot, State.FAILED, attempt=attempt, error=error)
     due_ms = snapshot.now_ms + backoff_ms(status.attempt, limits, snapshot.jitter)
     losses = one_more(status.losses) if status.error is not None and status.error.code == LOST.code else status.losses
     return Action("19", transition(snapshot, State.BACKOFF, attempt=attempt, losses=losses, next_attempt_ms=due_ms))
@@ -275,13 +278,15 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
 
 def _stopped(snapshot: Snapshot) -> Action:
     """Rules 2 and 3. A stopped query that nobody wants gives its lease back."""
-    if snapshot.wish.is_deleted:
-        return Action("3", effect=Effect.PURGE)
     match snapshot.wish.wants:
         case Desired.RUNNING:
             return _launch(snapshot, "2")
         case Desired.PAUSED:
             return _release_if_draining(snapshot) or Action("2", _observed(snapshot, State.PAUSED))
+        case Desired.STOPPED if snapshot.handle.is_leaving:
+            return WAIT
+        case Desired.STOPPED if snapshot.wish.is_deleted:
+            return Action("3", effect=Effect.PURGE)
         case Desired.STOPPED:
             return Action(effect=Effect.RELEASE)
 
@@ -290,7 +295,7 @@ def _paused(snapshot: Snapshot) -> Action:
     """Rules 4, 5 and 11 where nothing runs, so that nothing must be torn down."""
     match snapshot.wish.wants:
         case Desired.STOPPED:
-            return Action("4", transition(snapshot, State.STOPPED), is_lease_released=True)
+            return _at_rest("4", snapshot, State.STOPPED)
         case Desired.RUNNING:
             return _launch(snapshot, "11")
         case Desired.PAUSED if _differs(snapshot):
@@ -303,13 +308,13 @@ def _broken(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 20 to 22, for backoff and failed."""
     status, wants = snapshot.status, snapshot.wish.wants
     if wants is Desired.STOPPED:
-        return Action("20", transition(snapshot, State.STOPPED, **CLEAN), is_lease_released=True)
+        return _at_rest("20", snapshot, State.STOPPED, **CLEAN)
     if _differs(snapshot) and wants is Desired.RUNNING:
         return _launch(snapshot, "21")
     if _differs(snapshot):
         return Action("21", _observed(snapshot, State.PAUSED))
     if status.state is State.FAILED:
-        return Action(effect=Effect.RELEASE)
+        return WAIT if snapshot.handle.is_leaving else Action(effect=Effect.RELEASE)
     if wants is Desired.PAUSED:
         return Action("20", transition(snapshot, State.PAUSED))
     # Due; or further off than any wait is: the database's clock was set back.
@@ -347,6 +352,11 @@ def _launch(snapshot: Snapshot, rule: str, *, is_retry: bool = False) -> Action:
     status = snapshot.status
     kept = {"attempt": status.attempt, "losses": status.losses, "error": status.error} if is_retry else {}
     return Action(rule, _observed(snapshot, State.STARTING, epoch=status.epoch + 1, **kept), Effect.LAUNCH)
+
+
+def _at_rest(rule: str, snapshot: Snapshot, state: State, **changes: object) -> Action:
+    """Enter a state whose queries belong to nobody; the lease stays until nothing is leaving."""
+    return Action(rule, transition(snapshot, state, **changes), is_lease_released=not snapshot.handle.is_leaving)
 
 
 def _release_if_draining(snapshot: Snapshot) -> Action | None:

@@ -117,12 +117,14 @@ class HandleReport:
         epoch: the launch it belongs to.
         age_ms: how long it has been in this kind; None while a launch waits for its turn.
         error: why it is dead; None for a handle that ended without saying.
+        is_leaving: something may still write files for a launch that was stopped; what it writes counts nowhere.
     """
 
     kind: HandleKind = HandleKind.ABSENT
     epoch: int = 0
     age_ms: int | None = None
     error: ErrorReport | None = None
+    is_leaving: bool = False
 
     @property
     def is_live(self) -> bool:

@@ -66,6 +66,7 @@ class QueryHost:
         self._on_change = on_change
         self._lock = threading.Lock()
         self._hosted: dict[UUID, _Hosted] = {}
+        self._leaving: set[_Hosted] = set()
         self._due: queue.SimpleQueue[_Hosted] = queue.SimpleQueue()
         threading.Thread(target=self._launch_forever, name="launcher", daemon=True).start()
 
@@ -96,13 +97,14 @@ class QueryHost:
         """Say how the handle of a query is."""
         with self._lock:
             hosted = self._hosted.get(query_id)
+            is_leaving = any(left.order.query_id == query_id for left in self._leaving)
         if hosted is None:
-            return HandleReport()
+            return HandleReport(is_leaving=is_leaving)
         if hosted.kind is HandleKind.RUNNING:
             self._look_after(hosted)
         with self._lock:
             age_ms = None if hosted.since is None else int((time.monotonic() - hosted.since) * 1000)
-            return HandleReport(hosted.kind, hosted.order.epoch, age_ms, hosted.error)
+            return HandleReport(hosted.kind, hosted.order.epoch, age_ms, hosted.error, is_leaving)
 
     def phase(self, query_id: UUID) -> str | None:
         """Say how far a launch is, or a running query that has committed nothing yet; None otherwise."""
@@ -119,7 +121,7 @@ class QueryHost:
             return None
 
     def stop(self, query_id: UUID) -> None:
-        """Ask a live handle to stop; its report is STOPPING until it is over, then ABSENT. Returns at once."""
+        """Ask a live handle to stop; its report is STOPPING until it is over, then ABSENT, and leaving until it is at rest. Returns at once."""
         with self._lock:
             hosted = self._hosted.get(query_id)
             if hosted is None or hosted.kind not in (HandleKind.LAUNCHING, HandleKind.RUNNING):
@@ -204,7 +206,20 @@ class QueryHost:
             log.exception("stop_failed", query=hosted.order.name, epoch=hosted.order.epoch)
             is_over = False
         if is_over:
+            with self._lock:
+                self._leaving.add(hosted)
             self._end(hosted, None)
+            self._await_rest(hosted, handle)
+
+    def _await_rest(self, hosted: _Hosted, handle: QueryHandle) -> None:
+        """Wait for what a handle that was stopped has left at work. Nobody else waits but who removes its files."""
+        try:
+            handle.await_rest()
+        except Exception:
+            log.exception("rest_not_awaited", query=hosted.order.name, epoch=hosted.order.epoch)
+        with self._lock:
+            self._leaving.discard(hosted)
+        self._on_change()
 
     def _end(self, hosted: _Hosted, error: ErrorReport | None) -> None:
         """A launch or a stop is over: forget what was asked to stop, remember why anything else died."""

@@ -43,7 +43,10 @@ class QueryHandle(Protocol):
         """Why it ended by itself; None while it is active and after a ``stop``."""
 
     def stop(self, timeout_s: float, /) -> bool:
-        """Stop it; returns whether it was over within the timeout. May raise instead."""
+        """Stop it; returns whether it was over within the timeout: nothing of it counts any more. May raise instead."""
+
+    def await_rest(self) -> None:
+        """Wait until nothing writes files for it any more; called once it was stopped. May raise instead."""
 
 
 class Runner(Protocol):
@@ -63,8 +66,8 @@ class Runner(Protocol):
             EngineError: it says itself whether a retry can help; anything else counts as retryable.
         """
 
-    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
-        """Whether the state of a query that does not run holds a batch that its results lack.
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
+        """Whether a launch whose driver is gone had a batch under way that the results lack; true where this host cannot know.
 
         Raises:
             psycopg.OperationalError: the database cannot be asked.

@@ -294,7 +294,7 @@ class DriverProcess:
     def _was_busy(self, leased: LeasedQuery) -> bool:
         if leased.status.state is State.STARTING:
             return transitions.has_taken_fence(self._connect(), leased)
-        return self._runner.is_unfinished(leased.query_id, leased.checkpoint_id)
+        return self._runner.is_unfinished(leased.query_id, leased.checkpoint_id, leased.status.epoch)
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
         """Remove a deleted query: its directory first, since the row is all that remembers it."""

@@ -13,23 +13,22 @@ from app.domain.internal_queries import is_internal
 from app.driver.lent_connection import LentConnection
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.session_start import SessionStart
+from app.driver.unfinished import is_unfinished
 from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.site import site_of
-from app.store.state_files import checkpoint_directory, query_directory
+from app.store.state_files import checkpoint_directory
 from app.store.state_places import state_store_of
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.links import LinkedConnection
 from engine.connectors.retained_commits import NOTHING_RETAINED, Retaining
-from engine.connectors.task_states import load_kept
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.spark.checkpoint import planned_batch
 from engine.spark.fleet import Fleet
 from engine.spark.launch_state import Launch
 from engine.spark.run_options import CommittedBatch, RunOptions
@@ -131,14 +130,10 @@ class SparkRunner:
     def _connect(self) -> LinkedConnection:
         return LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
 
-    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
-        """Whether Spark has planned a batch that the results lack. See ``Runner``."""
-        planned = planned_batch(query_directory(self._checkpoints_dir, query_id), checkpoint_id)
-        if planned is None:
-            return False
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
+        """See ``Runner``."""
         with self._connect() as connection:
-            committed = load_kept(connection, query_id, checkpoint_id).batch_id
-        return committed is None or planned > committed
+            return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
 
     def close(self) -> None:
         """Stop the session; its JVM ends with this process. The last spans are sent."""

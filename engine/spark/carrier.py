@@ -184,15 +184,16 @@ class Carrier:
             draft.rename(self._folder / str(number))
         return True
 
-    def leave(self, member: Member) -> None:
-        """Carry a member no longer: what it has in the round at hand is not committed."""
+    def leave(self, member: Member) -> bool:
+        """Carry a member no longer: what it has in the round at hand is not committed. Returns whether it was carried."""
         with self._lock:
             number = self._number_of(member)
             if number is None:
-                return
+                return False
             del self._members[number]
         for name in (str(number), f"{number}{LOOKED}"):
             (self._folder / name).unlink(missing_ok=True)
+        return True
 
     def has_looked_at(self, member: Member) -> bool:
         """Whether a first look at what a member reads has found nothing."""
@@ -271,11 +272,16 @@ class Carrier:
             self._clear()
             self._on_end(self, failure)
 
-    def await_round(self, timeout: float) -> bool:
-        """Wait until the round at hand has ended, or the stream; returns whether it did."""
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds have ended."""
         with self._rounds:
-            done = self._rounds_done
-            return self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done, timeout)
+            return self._rounds_done
+
+    def await_round(self, done: int) -> None:
+        """Wait until more rounds than so many have ended, or the stream."""
+        with self._rounds:
+            self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done)
 
     def _clear(self) -> None:
         with self._lock:

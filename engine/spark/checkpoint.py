@@ -1,8 +1,8 @@
 """What a query keeps in files beside its segments: scratch files of the launch that runs.
 
 ``<root>/<checkpoint id>/run-<epoch>-<first batch>`` says in one file which batch the launch of that epoch has planned. No recovery reads it;
-it only tells, once a driver is gone, whether a batch was under way. Beside it are the segments (``engine.state.directories``), in
-``segments``, after a change of the number of tasks in ``segments-<n>-<epoch>``.
+it only tells, once a driver is gone, whether a batch was under way. Where state is in an object store, only the host of that launch has it.
+Beside it are the segments (``engine.state.directories``), in ``segments``, after a change of the number of tasks in ``segments-<n>-<epoch>``.
 
 A launch removes what launches before it left, and nothing of one behind it: it may be frozen, and wake up when others are long at work.
 """
@@ -17,13 +17,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from uuid import UUID
 
 from engine.state.ports import FIRST_SEGMENTS
 
 _RUN: Final = re.compile(r"run-(\d{10})-(\d+)")
 _PLANNED: Final = "planned"
-"""Versions before had Spark's offset log in its place."""
 
 
 def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
@@ -64,16 +62,25 @@ def time_since_planned(run: Path) -> float | None:
         return None
 
 
-def planned_batch(root: Path, checkpoint_id: UUID) -> int | None:
-    """Return the newest batch that the newest launch of a checkpoint has planned; None for no batch, and where nothing is known."""
-    found = [(int(match[1]), int(match[2]), path) for path, match in _runs(root / str(checkpoint_id))]
-    if not found:
-        return None
-    _, first_batch, run = max(found)
+def run_of(directory: Path, epoch: int) -> Path | None:
+    """Return the scratch directory of a launch; None where this host has none of it.
+
+    Args:
+        directory: of the checkpoint.
+        epoch: the launch.
+    """
+    return next((path for path, match in _runs(directory) if int(match[1]) == epoch), None)
+
+
+def planned_batch(run: Path) -> int | None:
+    """Return the newest batch that a launch has planned; None for none.
+
+    Args:
+        run: scratch directory of the launch.
+    """
     with suppress(FileNotFoundError, ValueError):
         return int((run / _PLANNED).read_text())
-    planned = [int(path.name) for path in run.glob("offsets/*") if path.name.isdecimal()]
-    return first_batch + max(planned) if planned else None
+    return None
 
 
 def _runs(directory: Path) -> Iterable[tuple[Path, re.Match[str]]]:

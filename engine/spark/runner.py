@@ -47,10 +47,6 @@ from engine.spark.weight import Weight
 log = structlog.stdlib.get_logger(__name__)
 
 
-ROUND_S = 10.0
-"""How long a query that leaves a shared carrier waits for the end of the round that it is in; what comes of that is not committed."""
-
-
 class RunningQuery:
     """A launched query: what it is, where it stands, what has become of it. Methods may be called from any thread.
 
@@ -94,6 +90,8 @@ class RunningQuery:
         self._has_committed = False
         self._failure: BaseException | None = None
         self._is_over = False
+        self._left: tuple[Carrier, int] | None = None
+        """The shared carrier that it has left in the midst of a round, and how many rounds that had done."""
         self._aside: BlobFolder | None = None
         self._is_overlapped = False
         self._progress: BatchProgress | None = None
@@ -330,7 +328,7 @@ class RunningQuery:
     @property
     def is_under_way(self) -> bool:
         """Whether a batch is planned that is not committed."""
-        planned = planned_batch(self._launch.directory.parent, self._launch.checkpoint_id)
+        planned = planned_batch(self._run)
         return planned is not None and planned >= self._next_batch
 
     def accusation(self) -> Ended | None:
@@ -379,7 +377,10 @@ class RunningQuery:
         return None if self._failure is None else decoded(self._failure)
 
     def stop(self, timeout: float) -> bool:
-        """Stop: the batch at hand, if it is not being committed, is abandoned. Returns whether it stopped within ``timeout`` seconds."""
+        """Stop: the batch at hand, if it is not being committed, is abandoned. Returns whether it stopped within ``timeout`` seconds.
+
+        Nothing of it is committed any more then. A round of a shared carrier that it was in goes on: ``await_rest``.
+        """
         if not self._committing.acquire(timeout=timeout):
             return False
         try:
@@ -393,13 +394,18 @@ class RunningQuery:
             carrier = self.carrier
             if carrier is None or not carrier.is_shared:
                 return carrier is None or carrier.stop(timeout)
-            is_under_way = self.is_under_way
-            carrier.leave(self)
-            if is_under_way:  # a worker may still write segments, which is to be over before somebody removes their directory
-                carrier.await_round(min(timeout, ROUND_S))
+            done = carrier.rounds_done
+            if carrier.leave(self) and self.is_under_way:
+                self._left = carrier, done
             return True
         finally:
             self.moving.release()
+
+    def await_rest(self) -> None:
+        """Wait until no worker is at work for it: of one that was stopped, until the round that it was in has ended, or its carrier."""
+        if self._left is not None:
+            carrier, done = self._left
+            carrier.await_round(done)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until a carrier of its own ended; returns whether it did. Does not raise: see ``error``."""

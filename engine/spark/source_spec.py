@@ -34,7 +34,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """What the source must know; travels as an option.
+    """What the source must know; stands in a file of the carrier's folder (``engine.spark.rounds``).
 
     Attributes:
         dsn: database of the log.

@@ -1,15 +1,17 @@
 """Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--resting 0] [--backlog 1]`.
 
 Each query has a stream of its own with 20 records a second; all are created at once in a fresh service, beside others that have one record
-and then rest. In the end all rest, for the cost of a query that has nothing to do. Memory is proportional set size, so that shared pages count
-once; per query is what is more than without any.
+and then rest. Then further ones come and go, one after the other, over streams of the busy ones: how long each takes until its first result, and
+until its stop is answered. In the end all rest, for the cost of a query that has nothing to do. Memory is proportional set size, so that shared
+pages count once; per query is what is more than without any.
 """
 
 from __future__ import annotations
 
 import argparse
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,12 @@ AT_ONCE = 16
 ASKED_AT_ONCE = 20
 APPENDED = 10_000
 POLL_S = 0.1
+VISITS_S = 45.0
+"""For so long the busy queries are fed while others come and go."""
+
+VISIT_POLL_S = 0.02
+STAY_S = 1.0
+"""How long one stays: in rounds like every other, then."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--backlog", type=int, default=1, help="records of each stream before its query is created")
     parser.add_argument("--every", type=float, default=0.5, help="seconds between two requests that append to a stream")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured, after the warm-up")
+    parser.add_argument("--visits", type=int, default=10, help="queries that come and go beside the busy ones")
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
@@ -79,6 +88,7 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     after, busy_s = _cpu(service), time.monotonic() - clock
     load = (time.process_time() - own) / busy_s
     memory = memory_by_role(service.pid)
+    starts, stops = _visits(service, url, lanes, options.visits)
     at_rest, clock = _cpu(service), time.monotonic()
     time.sleep(REST_S)
     rested, rest_s = _cpu(service), time.monotonic() - clock
@@ -95,6 +105,11 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
         "all_results_s": all_s,
         "p50_s": quantile(latencies, 0.5),
         "p99_s": quantile(latencies, 0.99),
+        "visits": len(stops),
+        "start_p50_s": quantile(starts, 0.5),
+        "start_longest_s": quantile(starts, 1.0),
+        "stop_p50_s": quantile(stops, 0.5),
+        "stop_longest_s": quantile(stops, 1.0),
         "cores": {role: (spent - before.get(role, 0.0)) / busy_s for role, spent in after.items()},
         "load_cores": load,
         "idle_cores_per_query": {role: (spent - at_rest.get(role, 0.0)) / rest_s / number for role, spent in rested.items()},
@@ -102,6 +117,49 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
         "memory_per_query_mib": more,
         "seconds": time.time() - begun_ms / 1000,
     }
+
+
+def _visits(service: Service, url: str, lanes: Sequence[Lane], visits: int) -> tuple[list[float], list[float]]:
+    """Let queries come and go while the others are fed; returns the sorted seconds until first results, and until stops were answered."""
+    starts: list[float] = []
+    stops: list[float] = []
+    if not visits:
+        return starts, stops
+    feeding = threading.Thread(target=observe, args=(url, lanes, VISITS_S))
+    feeding.start()
+    try:
+        time.sleep(STAY_S)
+        for number in range(visits):
+            if not feeding.is_alive():
+                break
+            started, stopped = _visit(service, lanes[number % len(lanes)], f"visit_{number}")
+            starts.append(started)
+            stops.append(stopped)
+    finally:
+        feeding.join()
+    return sorted(starts), sorted(stops)
+
+
+def _visit(service: Service, lane: Lane, name: str) -> tuple[float, float]:
+    """Let one query come and go; returns the seconds until its first result, and until its stop was answered."""
+    query = service.client.query(name)
+    definition = {**lane.query(TASKS), "name": name, "into": {"table": name}}
+    started = _until(lambda: service.client.queries.put(definition), lambda: query.status()["batch_id"] is not None)
+    time.sleep(STAY_S)
+    stopped = _until(query.stop, lambda: query.status()["state"] == "stopped")
+    query.delete()
+    return started, stopped
+
+
+def _until(act: Callable[[], object], is_done: Callable[[], bool]) -> float:
+    """Return the seconds from a request until something is seen of it."""
+    begun = time.monotonic()
+    act()
+    while not is_done():
+        if time.monotonic() - begun > START_S:
+            raise TimeoutError(f"nothing was seen within {START_S:.0f} s")
+        time.sleep(VISIT_POLL_S)
+    return time.monotonic() - begun
 
 
 def _cpu(service: Service) -> dict[str, float]:
@@ -139,6 +197,10 @@ def _print(figures: Sequence[dict[str, Any]]) -> None:
     line("all defined after, s", lambda each: f"{each['defined_s']:.1f}")
     line("first / all results after, s", lambda each: f"{each['first_result_s']:.1f} / {each['all_results_s']:.1f}")
     line("latency p50 / p99, s", lambda each: f"{each['p50_s']:.2f} / {each['p99_s']:.2f}")
+    line(
+        "first result of one more: median / longest, s", lambda each: f"{each['start_p50_s']:.2f} / {each['start_longest_s']:.2f}"
+    )
+    line("stop of one: median / longest, s", lambda each: f"{each['stop_p50_s']:.2f} / {each['stop_longest_s']:.2f}")
     line("cores, busy", lambda each: f"{sum(each['cores'].values()):.2f}")
     line("cores of the load, beside these", lambda each: f"{each['load_cores']:.2f}")
     line("% of a core per resting query", lambda each: f"{sum(each['idle_cores_per_query'].values()) * 100:.2f}")

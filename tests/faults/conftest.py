@@ -1,4 +1,4 @@
-"""A database beside the service that is disturbed."""
+"""A database, and an object store, beside the service that is disturbed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.store.embedded_postgres import EmbeddedPostgres
+from engine.state import objects
+from tests.object_store import ObjectServer, object_server
 
 
 @pytest.fixture
@@ -20,3 +22,13 @@ def database() -> Iterator[str]:
             yield server.start()
         finally:
             server.stop()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    """An object store; this process, and what it starts, has its address and keys."""
+    with object_server() as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        objects._client.cache_clear()
+        yield running

@@ -161,6 +161,9 @@ class ArmedHandle:
         passing("stopped")
         return is_over
 
+    def await_rest(self) -> None:
+        self._handle.await_rest()
+
 
 class ArmedRunner(SparkRunner):
     def launch(self, order: LaunchOrder) -> QueryHandle:

@@ -6,17 +6,15 @@ import json
 import random
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from slackwater import Client, Json
 
-from engine.state import objects
 from engine.state.objects import Objects
 from engine.state.segment_cache import SegmentCache
 from tests.faults.service import seeded, service, until
-from tests.object_store import BUCKET, ObjectServer, Trouble, object_server
+from tests.object_store import BUCKET, ObjectServer, Trouble
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -67,15 +65,6 @@ def _line(record: Json) -> bytes:
 
 def shown(client: Client) -> Totals:
     return {row["k"]: (row["orders"], row["total"], row["note"]) for row in client.table("totals").each_row()}
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
-    with object_server() as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        objects._client.cache_clear()
-        yield running
 
 
 def names(aside: Path) -> set[str]:

@@ -1,4 +1,8 @@
-"""A service at work for half an hour: nothing of it keeps growing. ``make soak``; SOAK_MINUTES says how long."""
+"""Half an hour of work with a hundred queries that come and go: nothing keeps growing. ``make soak``; SOAK_MINUTES says how long.
+
+Three queries with all kinds of state stay and are restarted now and then. A hundred light ones share carriers beside them, the oldest of which
+are replaced every few seconds. One gets so many records at once, now and then, that it goes on in a carrier of its own, and comes back.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,6 +19,7 @@ import psycopg
 import pytest
 from slackwater import Client, Json, ServiceError, Unreachable
 
+from tests.faults.crowd import Bulk
 from tests.faults.growth import Samples, of_service
 from tests.faults.service import Service, service, until
 
@@ -22,8 +28,16 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(MINUTES 
 
 SAMPLE_S = 10.0
 LIFECYCLE_S = 20.0
-START_S = 180.0
+REPLACE_S = 4.0
+BURST_S = 75.0
+"""A query that was heavy shares again after half a minute."""
+
+START_S = 300.0
+ALIVE, REPLACED = 100, 3
+"""Light queries, and how many of them are replaced at once."""
+
 SETTINGS = {
+    "SLACKWATER_DRIVER__MAX_QUERIES": "200",
     # A heap that is full soon, and retentions that come round many times, so that minutes show what days would.
     "SLACKWATER_SPARK__DRIVER_MEMORY": "512m",
     "SLACKWATER_TRIM_INTERVAL_S": "5",
@@ -50,9 +64,15 @@ QUERIES: list[Json] = [
         "into": {"table": "latest", "versioned": {"history_retention": "30s"}},
     },
 ]  # fmt: skip
-EXTRA: Json = {
-    "from": {"stream": "orders"}, "group_by": ["n"], "aggregate": {"m": "count(*)"}, "start": "latest",
-}  # fmt: skip
+EXTRAS: list[Json] = [
+    {"group_by": ["n"], "aggregate": {"m": "count(*)"}},
+    {"where": "n < 10", "select": {"k": "k", "n": "n"}},
+    {
+        "group_by": ["n"], "aggregate": {"m": "sum(n)"},
+        "window": {"type": "tumbling", "size": "5s", "grace": "2s", "retention": "30s"},
+    },
+]  # fmt: skip
+HEAVY = "heavy"
 
 
 _AGE_KEYS = "UPDATE log.append_key SET expires_at = expires_at - interval '23 h 59 min' WHERE expires_at > now() + interval '1 h'"
@@ -88,6 +108,8 @@ class Load(threading.Thread):
             }
             for number in range(100)
         ]
+        ticks = [{"k": f"{current}", "n": chance.randrange(20), "at": now} for _ in range(8)]
+        client.stream("ticks").append(_lines(ticks))
         client.table("prices").append(_lines(prices + old))
         client.stream("orders").append(_lines(orders), idempotency_key=f"{now}")
         self.sent += len(orders)
@@ -107,52 +129,141 @@ def running() -> Iterator[Service]:
         yield running
 
 
-def change_something(client: Client, number: int) -> None:
-    """Restart a query, and let another one come and go."""
-    with suppress(Unreachable, ServiceError):
-        client.call("POST", f"/v1/queries/{QUERIES[number % len(QUERIES)]['name']}/restart")
-        if number > 1:
-            client.call("DELETE", f"/v1/queries/extra{number - 2}")
-        client.queries.put({**EXTRA, "name": f"extra{number}", "into": {"table": f"extra{number}"}})
+class Crowd:
+    """The light queries.
+
+    Attributes:
+        names: the oldest first.
+        made: how many there were in all.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.names: deque[str] = deque()
+        self.made = 0
+
+    def fill(self) -> None:
+        """Make as many as are missing."""
+        for _ in range(ALIVE - len(self.names)):
+            kind, name = EXTRAS[self.made % len(EXTRAS)], f"extra{self.made}"
+            into = {"stream": name, "retention": "40s"} if "select" in kind else {"table": name}
+            self._client.queries.put(
+                {**kind, "name": name, "from": {"stream": "ticks"}, "start": "latest", "into": into, "tasks": 1}
+            )
+            self.names.append(name)
+            self.made += 1
+
+    def replace(self) -> None:
+        """Let the oldest go, and others come; what the service refuses now comes with the next time."""
+        with suppress(Unreachable, ServiceError):
+            for _ in range(REPLACED):
+                self._client.query(self.names[0]).delete()
+                self.names.popleft()
+        with suppress(Unreachable, ServiceError):
+            self.fill()
+
+    def not_running(self) -> dict[str, str]:
+        states = {name: self._client.query(name).status()["state"] for name in self.names}
+        return {name: state for name, state in states.items() if state != "running"}
+
+
+class Carriers:
+    """In which carriers the heavy query was seen, each change once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self.seen = client, list[str]()
+
+    def look(self) -> None:
+        carrier = self._client.query(HEAVY).status()["carrier"]
+        if carrier is not None and self.seen[-1:] != [carrier["kind"]]:
+            self.seen.append(carrier["kind"])
+
+
+class Due:
+    """What is to be done every so many seconds."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s, self._last = every_s, time.monotonic()
+
+    def __bool__(self) -> bool:
+        if time.monotonic() - self._last < self._every_s:
+            return False
+        self._last = time.monotonic()
+        return True
+
+
+def make(client: Client) -> None:
+    """Make the sources, and the queries that stay."""
+    for stream in ("orders", "ticks", "bulk"):
+        client.stream(stream).register({"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": LOG})
+    prices = {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": LOG, "versioned": {"history_retention": "30s"}}
+    client.table("prices").register(prices)
+    for query in QUERIES:
+        client.queries.put({**query, "tasks": 2})
+    aggregate = {"n": "count(*)", "total": "sum(n)"}
+    client.queries.put(
+        {
+            "name": HEAVY,
+            "from": {"stream": "bulk"},
+            "group_by": ["k"],
+            "tasks": 2,
+            "aggregate": aggregate,
+            "into": {"table": HEAVY},
+        }
+    )
+
+
+def at_work(client: Client, crowd: Crowd, samples: Samples, running: Service, dsn: str) -> tuple[int, list[str]]:
+    """Let queries come and go for as long as it is to last; returns how many restarts there were, and the heavy query's carriers."""
+    sample, replace, restart, burst = Due(SAMPLE_S), Due(REPLACE_S), Due(LIFECYCLE_S), Due(BURST_S)
+    carriers, bulk = Carriers(client), Bulk()
+    begun, restarts = time.monotonic(), 0
+    client.stream("bulk").append(bulk.body()[2])
+    while time.monotonic() - begun < MINUTES * 60:
+        time.sleep(0.5)
+        with suppress(Unreachable, ServiceError):
+            carriers.look()
+        if replace:
+            crowd.replace()
+        if burst:
+            with suppress(Unreachable, ServiceError):
+                client.stream("bulk").append(bulk.body()[2])
+        if restart:
+            with suppress(Unreachable, ServiceError):
+                client.query(QUERIES[restarts % len(QUERIES)]["name"]).restart()
+            restarts += 1
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(_AGE_KEYS)
+        if sample:
+            samples.add(of_service(running, dsn))
+    return restarts, carriers.seen
 
 
 def test_nothing_keeps_growing(running: Service) -> None:
     samples = Samples()
     with Client(running.url, timeout=60) as client:
-        client.stream("orders").register({"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": LOG})
-        prices = {
-            "key": ["k"],
-            "columns": COLUMNS,
-            "event_time": "at",
-            "connector": LOG,
-            "versioned": {"history_retention": "30s"},
-        }
-        client.table("prices").register(prices)
-        for query in QUERIES:
-            client.queries.put({**query, "tasks": 2})
-        for query in QUERIES:
-            until(f"{query['name']} runs", lambda name=query["name"]: client.query(name).status()["state"] == "running", START_S)
+        make(client)
+        crowd = Crowd(client)
+        crowd.fill()
+        for name in [query["name"] for query in QUERIES] + [HEAVY, *crowd.names]:
+            until(f"{name} runs", lambda name=name: client.query(name).status()["state"] == "running", START_S)
         dsn = running.driver().environ()["SLACKWATER_DATABASE_URL"]
         load = Load(running.url)
         load.start()
-        begun = changed = time.monotonic()
-        number = 0
-        while time.monotonic() - begun < MINUTES * 60:
-            time.sleep(SAMPLE_S)
-            samples.add(of_service(running, dsn))
-            if time.monotonic() - changed > LIFECYCLE_S:
-                changed = time.monotonic()
-                change_something(client, number)
-                number += 1
-                with psycopg.connect(dsn, autocommit=True) as connection:
-                    connection.execute(_AGE_KEYS)
+        restarts, carriers = at_work(client, crowd, samples, running, dsn)
+        until("all light queries run", lambda: crowd.not_running() == {}, START_S)
         load.stop()
-        lags = {query["name"]: _lag(client, query["name"]) for query in QUERIES}
+        lags = {name: _lag(client, name) for name in [query["name"] for query in QUERIES] + [crowd.names[0]]}
     trends = samples.trends()
-    print(f"{MINUTES:g} minutes, {load.sent:,} orders, {number} restarts, as many queries made and deleted; lag {lags}")
+    print(
+        f"{MINUTES:g} minutes, {load.sent:,} orders, {restarts} restarts, {crowd.made - ALIVE} of {ALIVE} light queries replaced"
+    )
+    print(f"lag {lags}; the heavy query's carriers: {carriers}")
     print(f"{'after the warm-up':<28}{'level':>12}{'growth':>12}{'allowed':>12}")
     print("\n".join(map(str, trends)))
     assert load.sent > MINUTES * 60 * 20
+    assert crowd.made - ALIVE > MINUTES * 60 / REPLACE_S, "one or more each time"
+    assert {"own", "shared"} <= set(carriers)
     assert [str(trend) for trend in trends if trend.is_growing] == []
 
 

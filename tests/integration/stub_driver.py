@@ -1,7 +1,7 @@
 """The real driver process with an engine that needs no Spark: ``python tests/integration/stub_driver.py``.
 
 A query's definition says how it behaves. A running one commits about fifty times a second through the real fence, in the order in
-which the database takes it, so that a test can see who really ran when.
+which the database takes it, so that a test can see who really ran when. What it has planned is noted where the engine notes it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +18,13 @@ import psycopg
 
 from app.driver.entry import main
 from app.driver.ports import LaunchOrder, QueryHandle
+from app.driver.unfinished import is_unfinished
 from app.settings import Settings
+from app.store.state_files import checkpoint_directory
 from engine.connectors.fence import sink_name
 from engine.connectors.links import LinkedConnection
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, Problem, SinkUnavailable, SourceUnavailable
+from engine.spark.checkpoint import begin_run, note_planned
 
 COMMIT_EVERY_S = 0.02
 
@@ -28,10 +32,13 @@ COMMIT_EVERY_S = 0.02
 class StubQuery:
     """Commits until it is stopped, fenced, or dies as its definition says."""
 
-    def __init__(self, dsn: str, order: LaunchOrder) -> None:
+    def __init__(self, dsn: str, order: LaunchOrder, directory: Path) -> None:
         self._dsn = dsn
         self._order = order
         self._behaviour: dict[str, Any] = dict(order.definition)
+        run = begin_run(directory, order.epoch, 0)
+        if self._behaviour.get("is_unfinished"):
+            note_planned(run, 0)
         self._stopping = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -54,6 +61,9 @@ class StubQuery:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def await_rest(self) -> None:
+        return
+
     def _run(self) -> None:
         try:
             for number in itertools.count():
@@ -67,6 +77,8 @@ class StubQuery:
     def _live_or_die(self, number: int) -> None:
         if self._behaviour.get("dies_after") == number:
             raise DataInvalid("a record that the definition forbids")
+        if self._behaviour.get("kills_driver_at") == number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _commit(self, number: int) -> None:
         try:
@@ -90,6 +102,7 @@ class StubRunner:
     def __init__(self, settings: Settings) -> None:
         assert settings.database_url is not None
         self._dsn = settings.database_url.get_secret_value()
+        self._checkpoints_dir = settings.checkpoints_dir
 
     def open(self) -> None:
         return
@@ -108,14 +121,11 @@ class StubRunner:
             os.kill(os.getpid(), signal.SIGKILL)
         if order.definition.get("hangs_on_launch"):
             threading.Event().wait()
-        return StubQuery(self._dsn, order)
+        return StubQuery(self._dsn, order, checkpoint_directory(self._checkpoints_dir, order.query_id, order.checkpoint_id))
 
-    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
         with LinkedConnection.connect(self._dsn) as connection:
-            row = connection.execute(
-                "SELECT definition -> 'is_unfinished' FROM slackwater.query WHERE id = %s", (query_id,)
-            ).fetchone()
-        return row is not None and row[0] is True
+            return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
 
     def close(self) -> None:
         return

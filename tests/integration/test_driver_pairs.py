@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ from app.domain.states import State
 from app.driver.leases import Leases
 from app.driver.state_root import StateRoot
 from app.store import drivers, transitions
+from app.store.state_files import ROOT_FILE
 from app.store.transitions import Claimant
 from tests.integration.driver_tools import Control, driver, fast_settings, stays, until
 
@@ -283,6 +285,48 @@ def test_a_query_that_kills_its_driver_is_found_and_fails_and_its_neighbours_pay
         for query in innocents:
             control.works(query)
             assert control.status(query)["attempt"] == 0
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> list[Path]:
+    """Data directories of two hosts whose queries keep their state in one place elsewhere: they have its id, and no files in common."""
+    made = [tmp_path / "first", tmp_path / "second"]
+    for host in made:
+        (host / "checkpoints").mkdir(parents=True)
+        (host / "checkpoints" / ROOT_FILE).write_text(json.dumps({"format": 1, "id": str(ROOT.id)}))
+    return made
+
+
+def test_what_a_driver_on_another_host_was_doing_is_not_known_and_its_queries_are_no_innocents(
+    dsn: str, hosts: list[Path], control: Control
+) -> None:
+    query = control.add(is_unfinished=True, phase="first_batch")
+    with driver(dsn, fast_settings(hosts[0], lease_ttl_ms=300)) as first:
+        control.works(query)
+        first.kill()
+    with driver(dsn, fast_settings(hosts[1])):
+        control.works(query, epoch=2)
+        status = control.status(query)
+        assert (status["losses"], status["attempt"]) == (1, 0)
+
+
+@pytest.mark.slow
+def test_a_query_that_kills_drivers_on_two_hosts_in_turn_is_found_and_fails(
+    dsn: str, hosts: list[Path], control: Control
+) -> None:
+    innocent = control.add(is_unfinished=True)
+    with driver(dsn, fast_settings(hosts[1], lease_ttl_ms=300)):
+        control.works(innocent)
+    culprit = control.add(is_unfinished=True, phase="first_batch", kills_driver_at=3)
+    for host in itertools.islice(itertools.cycle(hosts), 12):
+        with driver(dsn, fast_settings(host, lease_ttl_ms=300, max_attempts=1)) as one:
+            until("an end", lambda one=one: one.process.poll() is not None or control.state(culprit) == "failed")  # type: ignore[misc]
+            if control.state(culprit) == "failed":
+                break
+    assert (control.state(culprit), control.status(culprit)["error"]["code"]) == ("failed", "restart_budget_spent")
+    with driver(dsn, fast_settings(hosts[0])):
+        control.works(innocent)
+        assert control.status(innocent)["attempt"] == 0
 
 
 def test_a_driver_takes_only_queries_whose_state_is_in_its_directory(dsn: str, tmp_path: Path, control: Control) -> None:

@@ -49,11 +49,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """The handle one driver has: its kind, whether its launch is the row's last one, why it died."""
+    """The handle one driver has: its kind, whether its launch is the row's last one, why it died; whether it is leaving.
+
+    That one is leaving while the next is there is cut away: no decision about what lives asks for it.
+    """
 
     kind: HandleKind = HandleKind.ABSENT
     is_current: bool = True
     fault: str = "silent"
+    is_leaving: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -76,7 +80,8 @@ def decided(row: Row, hand: Hand, *, is_lease_mine: bool, is_draining: bool, now
         error=LOST,
         losses=row.losses,
     )
-    report = HandleReport(hand.kind, EPOCH if hand.is_current else EPOCH - 1, age_ms=now, error=FAULTS[hand.fault])
+    epoch = EPOCH if hand.is_current else EPOCH - 1
+    report = HandleReport(hand.kind, epoch, age_ms=now, error=FAULTS[hand.fault], is_leaving=hand.is_leaving)
     wish = Wish(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
     # Early a batch is under way, late the query has come to rest: both are met in every state.
     is_busy = now == EARLY
@@ -100,7 +105,7 @@ def handled(hand: Hand, action: Action) -> Hand:
     if action.effect is Effect.STOP:
         return replace(hand, kind=HandleKind.STOPPING)
     if action.effect is Effect.FORGET:
-        return GONE
+        return Hand(is_leaving=hand.is_leaving)
     return hand
 
 
@@ -112,6 +117,8 @@ def fates(hand: Hand) -> Iterator[Hand]:
         for fault in FAULTS:
             yield replace(hand, kind=HandleKind.DEAD, fault=fault)
     if hand.kind is HandleKind.STOPPING:
+        yield Hand(is_leaving=True)
+    if hand.is_leaving:
         yield GONE
 
 
@@ -179,8 +186,8 @@ def every_world() -> Iterator[World]:
     kinds = [(kind, "silent") for kind in HandleKind if kind is not HandleKind.DEAD] + [
         (HandleKind.DEAD, fault) for fault in FAULTS
     ]
-    hands = [Hand(kind, is_current, fault) for kind, fault in kinds for is_current in (True, False)]
     flags = (True, False)
+    hands = [Hand(kind, is_current, fault) for kind, fault in kinds for is_current in flags] + [Hand(is_leaving=True)]
     for (state, outcome), attempt, changed, desired, deleted, hand, mine, draining in itertools.product(
         shapes, (0, 1), flags, Desired, flags, hands, flags, flags
     ):
@@ -207,6 +214,14 @@ def test_nothing_is_launched_purged_or_given_back_while_something_lives() -> Non
             action = world.action(now)
             leaves = action.is_lease_released or action.effect in (Effect.LAUNCH, Effect.PURGE, Effect.RELEASE, Effect.FORGET)
             assert not (leaves and world.hand.is_live), (world, action)
+
+
+def test_nothing_is_purged_or_at_rest_given_back_while_something_is_leaving() -> None:
+    for world in every_world():
+        action = world.action(LATE)
+        if world.hand.is_leaving and world.is_lease_mine and not world.is_draining:
+            assert not action.is_lease_released, (world, action)
+            assert action.effect not in (Effect.PURGE, Effect.RELEASE), (world, action)
 
 
 def test_nothing_is_launched_without_a_wish_without_the_lease_or_while_draining() -> None:
@@ -238,6 +253,8 @@ def settled(world: World, desired: Desired, fate: str, steps: int = 40) -> World
     for _ in range(steps):
         before = world
         if world.hand.kind is HandleKind.STOPPING:
+            world = replace(world, hand=Hand(is_leaving=True))
+        elif world.hand.is_leaving:
             world = replace(world, hand=GONE)
         elif world.hand.kind is HandleKind.LAUNCHING and fate == "runs":
             world = replace(world, hand=replace(world.hand, kind=HandleKind.RUNNING))

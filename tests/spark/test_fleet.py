@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -227,6 +228,28 @@ def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
         fleets.show(each, pl.concat([flights, more], how="diagonal"))
         assert fleets.queries[each].error() is None
     assert {each: fleets.queries[each].carrier for each in names} == before, "it began alone, so nobody else was held up again"
+
+
+def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "StageWork", PoisonedWork)
+    slow, query = fleets.launch(WAITING), fleets.launch("stopped_within")
+    fleets.launcher.append("flights", [flight("JFK", 5_000, 1)])
+    wait_until(lambda: slow.is_under_way and query.is_under_way)
+    assert (carrier := query.carrier) is not None
+    assert carrier is slow.carrier
+    assert query.stop(DEADLINE_SECONDS)
+    assert carrier.rounds_done == 0, "the round goes on"
+    resting = threading.Thread(target=query.await_rest)
+    resting.start()
+    assert query not in carrier.members
+    assert resting.is_alive(), "a worker may be at work for it"
+
+    def is_at_rest() -> bool:
+        kill_workers()  # it may not have begun yet
+        return not resting.is_alive()
+
+    wait_until(is_at_rest)
+    assert query.next_batch == 0
 
 
 def test_who_holds_the_planning_up_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:

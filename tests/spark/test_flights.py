@@ -17,7 +17,7 @@ from engine.connectors.sink_batch import Committed
 from engine.errors import DataInvalid
 from engine.spark import runner
 from engine.spark.carrier import Carrier
-from engine.spark.checkpoint import planned_batch
+from engine.spark.checkpoint import planned_batch, run_of
 from engine.spark.runner import RunningQuery
 from tests.spark.conftest import Launcher
 from tests.spark.test_end_to_end import DEADLINE_SECONDS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
@@ -79,7 +79,8 @@ def launched(launcher: Launcher, name: str) -> tuple[RunningQuery, UUID, pl.Data
 
 
 def is_planned_behind(launcher: Launcher, identity: UUID, batch_id: int) -> bool:
-    planned = planned_batch(launcher.directory(identity).parent, identity)
+    run = run_of(launcher.directory(identity), 1)
+    planned = None if run is None else planned_batch(run)
     return planned is not None and planned > batch_id
 
 

@@ -1,8 +1,9 @@
-"""How old a launch is, which decides whether it is taken for one that hangs."""
+"""How old a launch is, which decides whether it is taken for one that hangs; and what is told of a query that was stopped."""
 
 from __future__ import annotations
 
 import queue
+import threading
 from uuid import uuid4
 
 from app.domain.states import HandleKind
@@ -37,3 +38,51 @@ def test_a_launch_that_tells_that_it_goes_on_is_as_old_as_its_last_word() -> Non
         if age_ms() < OLD_MS:
             return
     raise AssertionError("it is as old as its beginning")
+
+
+class Leaving:
+    """A handle that stops at once, and has something at work until it is told."""
+
+    is_active = True
+    phase = None
+
+    def __init__(self) -> None:
+        self.may_rest = threading.Event()
+
+    def error(self) -> None:
+        return None
+
+    def stop(self, _timeout_s: float, /) -> bool:
+        return True
+
+    def await_rest(self) -> None:
+        assert self.may_rest.wait(60)
+
+
+def test_a_stop_is_over_before_what_it_left_at_work_which_is_told_until_it_is_at_rest() -> None:
+    changes: queue.SimpleQueue[None] = queue.SimpleQueue()
+    made: list[Leaving] = []
+
+    def launch(_order: LaunchOrder) -> QueryHandle:
+        made.append(Leaving())
+        return made[-1]
+
+    host = QueryHost(launch, 1.0, lambda: changes.put(None))
+    query_id = uuid4()
+
+    def reaches(kind: HandleKind, *, is_leaving: bool) -> None:
+        while (report := host.report(query_id)).kind is not kind or report.is_leaving is not is_leaving:
+            changes.get(timeout=60)
+
+    host.launch(LaunchOrder(query_id, "q", {}, uuid4(), 1, 1, lambda _phase: None))
+    reaches(HandleKind.RUNNING, is_leaving=False)
+    host.stop(query_id)
+    reaches(HandleKind.ABSENT, is_leaving=True)
+    assert not host.has_live
+    host.launch(LaunchOrder(query_id, "q", {}, uuid4(), 1, 2, lambda _phase: None))
+    reaches(HandleKind.RUNNING, is_leaving=True)
+    made[0].may_rest.set()
+    reaches(HandleKind.RUNNING, is_leaving=False)
+    host.stop(query_id)
+    made[1].may_rest.set()
+    reaches(HandleKind.ABSENT, is_leaving=False)

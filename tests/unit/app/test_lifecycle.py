@@ -316,6 +316,25 @@ def test_15_a_stopped_query_gives_its_lease_back() -> None:
     assert (action.status.attempt, action.status.error) == (0, None)
 
 
+LEAVING = HandleReport(is_leaving=True)
+
+
+def test_15_a_query_in_the_midst_of_a_round_is_stopped_at_once_and_its_lease_and_files_stay_until_that_is_over() -> None:
+    action = decided(State.STOPPING, wants="stopped", outcome="stopped", handle=LEAVING)
+    assert entered(action) == ("stopped", None)
+    assert not action.is_lease_released
+    gone = Wish(Desired.STOPPED, generation=2, nonce=1, is_deleted=True)
+    assert decided(State.STOPPED, wants="stopped", handle=LEAVING) is WAIT
+    assert decided(State.STOPPED, wish=gone, handle=LEAVING) is WAIT
+    assert decided(State.STOPPED, wants="stopped").effect is Effect.RELEASE
+    assert decided(State.STOPPED, wish=gone).effect is Effect.PURGE
+
+
+def test_02_a_query_is_launched_while_what_its_last_launch_left_at_work_goes_on() -> None:
+    assert decided(State.STOPPED, handle=LEAVING).effect is Effect.LAUNCH
+    assert decided(State.STOPPING, outcome="restart", handle=LEAVING).effect is Effect.LAUNCH
+
+
 @pytest.mark.parametrize("outcome", ["restart", "paused"])
 def test_16_a_restart_launches_the_next_epoch(outcome: str) -> None:
     action = decided(State.STOPPING, outcome=outcome, attempt=2, handle=dead(None))

@@ -11,7 +11,7 @@ import pytest
 
 from engine.connectors.task_states import Layout, TaskState
 from engine.errors import StateCorrupt
-from engine.spark.checkpoint import begin_run, discard_scratch, planned_batch
+from engine.spark.checkpoint import begin_run, discard_scratch, note_planned, planned_batch, run_of
 from engine.spark.launch_state import require_segments
 from engine.state.directories import Directories
 
@@ -23,16 +23,9 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / str(CHECKPOINT)
 
 
-def plan(run: Path, *batches: int) -> None:
-    (run / "offsets").mkdir()
-    for batch in batches:
-        (run / "offsets" / str(batch)).touch()
-        (run / "offsets" / f".{batch}.crc").touch()
-
-
 def test_a_launch_begins_with_an_empty_directory_and_removes_those_before(directory: Path) -> None:
     first = begin_run(directory, 1, 0)
-    plan(first, 0, 1)
+    note_planned(first, 1)
     again = begin_run(directory, 1, 0)
     assert (again, [*again.iterdir()]) == (first, [])
     second = begin_run(directory, 2, 5)
@@ -52,12 +45,15 @@ def test_segments_outlive_the_launch(directory: Path) -> None:
     assert kept.exists()
 
 
-def test_the_newest_planned_batch_is_counted_over_all_launches(tmp_path: Path, directory: Path) -> None:
-    assert planned_batch(tmp_path, CHECKPOINT) is None
+def test_what_a_launch_has_planned_is_known_by_its_epoch_and_only_where_it_ran(directory: Path) -> None:
+    assert run_of(directory, 3) is None
     run = begin_run(directory, 3, 40)
-    assert planned_batch(tmp_path, CHECKPOINT) is None
-    plan(run, 9, 10)
-    assert planned_batch(tmp_path, CHECKPOINT) == 50
+    assert run_of(directory, 3) == run
+    assert planned_batch(run) is None
+    note_planned(run, 49)
+    note_planned(run, 50)
+    assert planned_batch(run) == 50
+    assert run_of(directory, 4) is None, "the next launch was on another host"
 
 
 def test_of_a_discarded_checkpoint_the_segments_stay(directory: Path) -> None:

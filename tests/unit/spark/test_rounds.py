@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -172,14 +171,11 @@ def test_batches_go_on_where_the_last_one_ended(rounds: Rounds) -> None:
 
 
 def test_what_is_planned_is_written_down_before_anything_is_done(rounds: Rounds, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "00000000-0000-0000-0000-000000000001"
-    run = checkpoint / "run-0000000001-7"
-    run.mkdir(parents=True)
-    rounds.join(1, a_feed("a", p0=10), run)
+    rounds.join(1, a_feed("a", p0=10), tmp_path)
     end = rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
     rounds.reader.partitions(rounds.offset, end)
 
-    assert planned_batch(tmp_path, UUID(checkpoint.name)) == 7
+    assert planned_batch(tmp_path) == 7
 
 
 def test_a_round_takes_who_has_waited_longest_and_beside_it_the_smallest(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,15 +202,12 @@ def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds:
 
 def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
-    checkpoint = tmp_path / "00000000-0000-0000-0000-000000000001"
-    run = checkpoint / "run-0000000001-7"
-    run.mkdir(parents=True)
     rounds.join(1, a_feed("first", p0=900))
-    rounds.join(2, a_feed("second", p0=900), run)
+    rounds.join(2, a_feed("second", p0=900), tmp_path)
     assert sorted(rounds.round()) == [1]
-    assert planned_batch(tmp_path, UUID(checkpoint.name)) is None, "who ends the worker now is not the second"
+    assert planned_batch(tmp_path) is None, "who ends the worker now is not the second"
     assert sorted(rounds.round()) == [2]
-    assert planned_batch(tmp_path, UUID(checkpoint.name)) == 7
+    assert planned_batch(tmp_path) == 7
 
 
 def test_who_leaves_while_left_over_is_forgotten(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
