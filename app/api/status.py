@@ -28,7 +28,7 @@ from app.api.status_schemas import (
     WaitingSpan,
 )
 from app.domain.deliveries import DeliveryFacts, DeliveryState, judged
-from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
+from app.domain.limiting import WINDOW_S, Facts, busiest_task_of, limit_of, shares_of
 from app.domain.open_transactions import HeldBack, wait_for_transaction
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
@@ -142,7 +142,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         tasks=_tasks(detail) if has_tasks else None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
-        carrier=carrier_of(detail.get("carrier")),
+        carrier=carrier_of(detail.get("carrier"), status.commit_age_s),
         limited_by=limit_of(facts),
         shares=_shares(facts),
         delivery=None if delivery is None else _delivery(delivery),
@@ -150,13 +150,18 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
     )
 
 
-def carrier_of(noted: Mapping[str, Any] | None) -> Carrier | None:
-    """Return what a commit noted of the query's carrier, as answers show it."""
+def carrier_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Carrier | None:
+    """Return what a commit noted of the query's carrier, as answers show it.
+
+    Args:
+        noted: None: nothing was committed.
+        age_s: of the commit; who has committed nothing for ``WINDOW_S`` has no backlog for which it would wait.
+    """
     if noted is None:
         return None
     return Carrier(
         kind="shared" if noted["is_shared"] else "trial" if noted.get("is_trial") else "own",
-        is_waiting=noted.get("is_waiting", False),
+        is_waiting=noted.get("is_waiting", False) and age_s is not None and age_s < WINDOW_S,
         moves=noted["moves"],
         cpu_share=noted.get("cpu_share"),
         largest_batch=noted.get("largest_batch"),

@@ -82,6 +82,6 @@ def _held(found: HeldQuery) -> HeldQueryItem:
             "state": found.state,
             "internal": is_internal(found.name),
             "committed_at": found.committed_at,
-            "carrier": carrier_of(found.carrier),
+            "carrier": carrier_of(found.carrier, found.commit_age_s),
         }
     )

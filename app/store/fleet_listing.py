@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.fleet import IS_UNPLACED
 from app.store.log_tables import commit
+from app.store.statuses import AGE_S
 from app.store.tables import driver, query, query_status
 
 
@@ -21,12 +22,14 @@ class HeldQuery:
     """A query whose lease a driver holds.
 
     Attributes:
-        carrier: what was noted of its carrier with its last commit; None: it has not committed.
+        commit_age_s: time since its last commit; None: it has not committed.
+        carrier: what was noted of its carrier with that.
     """
 
     name: str
     state: str
     committed_at: datetime | None
+    commit_age_s: float | None
     carrier: Mapping[str, Any] | None
 
 
@@ -65,7 +68,7 @@ async def list_drivers(connection: AsyncConnection, silent_ms: int) -> list[List
             ListedDriver(row.id, row.host, row.pid, row.phase, row.started_at, row.heartbeat_at, row.is_silent, row.max_queries),
         )
         if row.name is not None:
-            known.queries.append(HeldQuery(row.name, row.state, row.committed_at, row.carrier))
+            known.queries.append(HeldQuery(row.name, row.state, row.committed_at, row.commit_age_s, row.carrier))
     return list(found.values())
 
 
@@ -85,7 +88,7 @@ def _drivers(silent_ms: int) -> sa.Select[Any]:
             driver.c.id, driver.c.host, driver.c.pid, driver.c.phase, driver.c.started_at, driver.c.heartbeat_at,
             (driver.c.heartbeat_at <= sa.func.now() - silence).label("is_silent"),
             driver.c.detail["max_queries"].as_integer().label("max_queries"),
-            query.c.name, query_status.c.state, commit.c.committed_at, commit.c.detail["carrier"].label("carrier"),
+            query.c.name, query_status.c.state, commit.c.committed_at, AGE_S.label("commit_age_s"), commit.c.detail["carrier"].label("carrier"),
         )
         .select_from(held.outerjoin(commit, own))
         .order_by(driver.c.started_at, driver.c.id, query.c.name)

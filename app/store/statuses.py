@@ -74,6 +74,9 @@ class Status:
 
 # States in which somebody must hold a lease; past its end nobody is known to look after the query.
 _LEASED = ("starting", "running", "paused", "stopping")
+AGE_S = sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp() - commit.c.committed_at), sa.Float)
+"""How long ago a query committed, in seconds."""
+
 _STATUS = (
     sa.select(
         query.c.id.label("query_id"),
@@ -101,7 +104,7 @@ _STATUS = (
         commit.c.position,
         commit.c.stream_time_ms,
         commit.c.detail,
-        sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp() - commit.c.committed_at), sa.Float).label("commit_age_s"),
+        AGE_S.label("commit_age_s"),
         state_retention.c.since.label("restorable_since"),
     )
     .join_from(query, query_status)

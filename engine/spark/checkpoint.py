@@ -54,6 +54,11 @@ def note_planned(run: Path, batch_id: int) -> None:
         os.close(file)
 
 
+def forget_planned(run: Path) -> None:
+    """Take back what was noted, where nothing of it is at work any more."""
+    (run / _PLANNED).unlink(missing_ok=True)
+
+
 def time_since_planned(run: Path) -> float | None:
     """Return how many seconds ago a launch has planned its newest batch; None for none."""
     try:

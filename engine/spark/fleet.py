@@ -75,6 +75,8 @@ class Fleet:
         self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
         self._barren = 0
         self._alone: set[RunningQuery] = set()
+        self._parting: set[RunningQuery] = set()
+        self._counting = threading.Lock()
         self._culprits: set[UUID] = set()
         self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._suspects: queue.SimpleQueue[RunningQuery] = queue.SimpleQueue()
@@ -110,10 +112,10 @@ class Fleet:
         carrier = member.carrier
         if not is_heavy or carrier is None or not carrier.is_shared:
             return
-        with self._lock:
-            if len(self._alone - {member}) >= self._most_own:
+        with self._counting:
+            if len((self._alone | self._parting) - {member}) >= self._most_own:
                 return  # asked again behind its next batch
-            self._alone.add(member)
+            self._parting.add(member)
         carrier.leave(member)
         self._due.put(lambda: self._part(member, carrier))
 
@@ -124,6 +126,7 @@ class Fleet:
                 log.info("query_rides_alone", query=member.name)
                 member.ride_alone(self._spark, lambda carrier, error: self._ended_alone(member, carrier, error))
                 self._alone.add(member)
+        self._parting.discard(member)
 
     def _look_after_alone(self) -> None:
         """Bring back those that have been light, or still, for a while."""
@@ -148,12 +151,15 @@ class Fleet:
         looked_at = time.monotonic()
         while True:
             left_s = looked_at + LOOK_S - time.monotonic()
-            if left_s <= 0:
-                self._look_after_alone()
-                looked_at = time.monotonic()
-                continue
-            with suppress(queue.Empty):
-                self._due.get(timeout=left_s)()
+            try:
+                if left_s <= 0:
+                    looked_at = time.monotonic()
+                    self._look_after_alone()
+                else:
+                    with suppress(queue.Empty):
+                        self._due.get(timeout=left_s)()
+            except Exception:
+                log.exception("carriers_not_looked_after")
 
     # What happens when a stream ends by itself
 

@@ -310,9 +310,17 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _parts(self, number: int) -> list[MemberPart]:
         planned = self._members[number]
-        if not planned.failure and planned.groups is not None:
-            planned.note()
-            return [MemberPart(number, planned.written, planned.next_batch, group) for group in planned.groups]
+        groups = None if planned.failure else planned.groups
+        if groups is not None:
+            try:
+                planned.note()
+            except OSError as error:
+                planned.failure = carried(error)
+        # Who is stopped leaves first and reads the note then, so that one of the two sees the other.
+        if not (self._folder / str(number)).exists():
+            return []
+        if groups is not None and not planned.failure:
+            return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
         planned.is_told = True
         return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
 

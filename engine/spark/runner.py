@@ -31,7 +31,7 @@ from engine.plan.model import Feed, Plan
 from engine.plan.result_feeds import result_feed
 from engine.spark.batch_size import BatchSize
 from engine.spark.carrier import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Carrier, Ride
-from engine.spark.checkpoint import begin_run, planned_batch, time_since_planned
+from engine.spark.checkpoint import begin_run, forget_planned, planned_batch, time_since_planned
 from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.cursors import start_positions
 from engine.spark.effort import BatchEffort, Effort
@@ -163,6 +163,7 @@ class RunningQuery:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
         self._aside = aside
+        forget_planned(self._run)  # of where it was carried before: that is over
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._ride, self._is_resized = ride, False

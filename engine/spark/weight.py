@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Final
 
@@ -20,9 +21,13 @@ LIGHT_AFTER_S: Final = 30.0
 
 
 class Weight:
-    """What a query has done lately. One that has become heavy is light again only after a while of little work."""
+    """What a query has done lately. One that has become heavy is light again only after a while of little work.
+
+    Commits and whoever looks after carriers call it in threads of their own.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._done: deque[tuple[float, int, int]] = deque()
         self._is_heavy = False
         self._light_since: float | None = None
@@ -37,16 +42,17 @@ class Weight:
             is_full: its bound has left records unread. How many records such a batch has depends on how its feeds are cut: of files a megabyte
                 is read or not.
         """
-        self._done.append((now_s, work_ms, rows))
-        share, _ = self.measured(now_s)
-        if is_full or rows >= HEAVY_ROWS or share > HEAVY_SHARE:
-            self._is_heavy, self._light_since = True, None
-        elif share > LIGHT_SHARE:
-            self._light_since = None
-        elif self._is_heavy:
-            self._light_since = now_s if self._light_since is None else self._light_since
-            self._is_heavy = now_s - self._light_since < LIGHT_AFTER_S
-        return self._is_heavy
+        with self._lock:
+            self._done.append((now_s, work_ms, rows))
+            share, _ = self._measured(now_s)
+            if is_full or rows >= HEAVY_ROWS or share > HEAVY_SHARE:
+                self._is_heavy, self._light_since = True, None
+            elif share > LIGHT_SHARE:
+                self._light_since = None
+            elif self._is_heavy:
+                self._light_since = now_s if self._light_since is None else self._light_since
+                self._is_heavy = now_s - self._light_since < LIGHT_AFTER_S
+            return self._is_heavy
 
     @property
     def is_heavy(self) -> bool:
@@ -55,6 +61,10 @@ class Weight:
 
     def measured(self, now_s: float) -> tuple[float, int]:
         """Return what decides: the share of a core over the last ``WINDOW_S``, and the records of the largest batch in them."""
+        with self._lock:
+            return self._measured(now_s)
+
+    def _measured(self, now_s: float) -> tuple[float, int]:
         while self._done and self._done[0][0] < now_s - WINDOW_S:
             self._done.popleft()
         return sum(ms for _, ms, _ in self._done) / 1_000 / WINDOW_S, max((rows for _, _, rows in self._done), default=0)

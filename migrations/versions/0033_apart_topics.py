@@ -31,14 +31,17 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it away, where that changes no name: a source that says ``stop`` since keeps its order no more, and queries on it begin anew."""
+    """Take it away, where that changes no name: a source that says ``stop`` since keeps its order no more, and queries on it begin anew.
+
+    So it is with one that was registered since and says ``skip``: to older code that is part of the name.
+    """
     _write(_APART, lambda connector: {name: value for name, value in connector.items() if name != "order"})
 
 
 def _write(condition: str, change: Any) -> None:
     """Change connectors. Here and not in the database, for the order of columns is kept."""
     connection = op.get_bind()
-    rows = connection.execute(sa.text(f"SELECT id, definition FROM slackwater.relation WHERE {condition}"))  # noqa: S608 - a constant
+    rows = connection.execute(sa.text(f"SELECT id, definition FROM slackwater.relation WHERE {condition} FOR UPDATE"))  # noqa: S608 - a constant
     for row in rows.all():
         definition = {**row.definition, "connector": change(row.definition["connector"])}
         connection.execute(

@@ -176,6 +176,21 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
     assert body["carrier"] == told
 
 
+@pytest.mark.parametrize(("age", "is_waiting"), [("1 second", True), ("1 minute", False)])
+async def test_who_has_nothing_more_to_do_waits_for_no_carrier(
+    client: httpx.AsyncClient, dsn: str, age: str, *, is_waiting: bool
+) -> None:
+    carrier = {"is_shared": True, "is_waiting": True, "moves": 0, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": None}
+    await facts(dsn, "running")
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, detail) "
+            "SELECT id, checkpoint_id, 1, 1, now() - %s::interval, '{}', %s::jsonb FROM slackwater.query",
+            (age, json.dumps({"carrier": carrier})),
+        )
+    assert (await client.get(PATH)).json()["carrier"]["is_waiting"] is is_waiting
+
+
 async def test_what_does_not_run_is_limited_by_that(client: httpx.AsyncClient, dsn: str) -> None:
     assert (await client.get(PATH)).json()["limited_by"] == "not_running"
     await facts(dsn, "paused")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from engine.connectors.admission import BatchLimit
 from engine.spark.carrier import Carrier
 from engine.spark.cursors import new_cursor
-from engine.spark.fleet import Fleet
+from engine.spark.fleet import LEAST_OWN, Fleet
 from engine.spark.source_spec import SourceSpec
 
 
@@ -74,3 +75,18 @@ def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark
     member.carrier = left
     fleet._part(member, left)
     assert member.rode == 1
+
+
+def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None:
+    fleet, shared = Fleet(spark, "", lambda: True), a_carrier(spark)
+    members: list[Any] = [Riding(name=f"q{number}@1", carrier=shared) for number in range(LEAST_OWN + 1)]
+    assert all(shared.join(member) for member in members)
+    *first, last = members
+    with ExitStack() as held:
+        for member in first:
+            held.enter_context(member.moving)  # the stream before it takes long to start
+        for member in members:
+            fleet._weighed(member, is_heavy=True)
+        fleet._look_after_alone()
+        fleet._weighed(last, is_heavy=True)
+        assert shared.members == [last]

@@ -210,6 +210,19 @@ def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Pa
     assert planned_batch(tmp_path) == 7
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_directory_that_is_gone_costs_the_others_nothing(rounds: Rounds, tmp_path: Path, *, is_there: bool) -> None:
+    """Who is stopped and removed between a look and its round leaves; what else is wrong with it fails it alone."""
+    rounds.join(1, a_feed("gone", p0=10), tmp_path / "nowhere" / "run-0000000001-7")
+    rounds.join(2, a_feed("other", p0=10))
+    end = rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
+    if not is_there:
+        (rounds.folder / "1").unlink()
+    (part,) = rounds.reader.partitions(rounds.offset, end)
+    assert isinstance(part, RoundPart)
+    assert [(each.member, bool(each.failure)) for each in part.parts] == ([(1, True)] if is_there else []) + [(2, False)]
+
+
 def test_who_leaves_while_left_over_is_forgotten(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
     for number in (1, 2, 3):
