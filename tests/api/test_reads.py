@@ -211,7 +211,9 @@ async def test_the_status_shows_progress_clocks_and_buffers(client: httpx.AsyncC
     assert body["buffered"] == {"window": 3}
     [feed] = body["progress"]
     assert (feed["feed"], feed["relations"]) == ("log:departures", ["departures"])
-    assert feed["partitions"][0] == {"partition": 0, "next_offset": 8, "end_offset": 0, "lag": 0}
+    told = {"partition": 0, "next_offset": 8, "end_offset": 0, "lag": 0, "open_records": 0, "open_since": None}
+    assert feed["is_looked_at"]
+    assert feed["partitions"][0] == told
 
 
 async def test_every_type_of_column_and_key_can_be_read(client: httpx.AsyncClient, dsn: str) -> None:
