@@ -15,7 +15,7 @@ _PARTITIONS_SQL: Final = "UPDATE log.feed SET partitions = %(partitions)s WHERE 
 _HEADS_SQL: Final = """
 INSERT INTO log.head AS h (feed_id, partition, start_offset, next_offset, open_records, open_since)
 SELECT %(feed)s, n.partition, n.start_offset, n.next_offset, n.open_records, CASE WHEN n.open_records > 0 THEN clock_timestamp() END
-FROM unnest(%(partitions)s::int[], %(starts)s::bigint[], %(ends)s::bigint[], %(open)s::bigint[])
+FROM unnest(%(partitions)s::int[], %(starts)s::bigint[], %(ends)s::bigint[], %(behind)s::bigint[])
     AS n (partition, start_offset, next_offset, open_records)
 ON CONFLICT (feed_id, partition) DO UPDATE SET start_offset = excluded.start_offset, next_offset = excluded.next_offset,
     open_records = excluded.open_records,
@@ -52,7 +52,7 @@ def note(connection: Connection, name: str, lows: Mapping[int, int], ends: Mappi
         "partitions": partitions,
         "starts": [min(lows.get(each, 0), ends[each]) for each in partitions],
         "ends": [ends[each] for each in partitions],
-        "open": [max(0, written.get(each, 0) - ends[each]) for each in partitions],
+        "behind": [max(0, written.get(each, 0) - ends[each]) for each in partitions],
     }
     connection.execute(_HEADS_SQL, given)
 
