@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -26,6 +27,16 @@ async def facts(dsn: str, state: str, generation: int = 1, error: str = "null") 
             "UPDATE slackwater.query_status SET state = %s, observed_generation = %s, error = %s::jsonb, "
             "lease_expires_at = now() + interval '1 minute'",
             (state, generation, error),
+        )
+
+
+async def committed(dsn: str, age: str, carrier: dict[str, Any]) -> None:
+    """Play a driver that committed so long ago, and noted this of the carrier."""
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, detail) "
+            "SELECT id, checkpoint_id, 1, 1, now() - %s::interval, '{}', %s::jsonb FROM slackwater.query",
+            (age, json.dumps({"carrier": carrier})),
         )
 
 
@@ -160,12 +171,7 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
         "shares": shares,
     }  # fmt: skip
     await facts(dsn, "running")
-    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
-        await connection.execute(
-            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, detail) "
-            "SELECT id, checkpoint_id, 1, 1, now() - %s::interval, '{}', %s::jsonb FROM slackwater.query",
-            (age, json.dumps({"carrier": carrier})),
-        )
+    await committed(dsn, age, carrier)
     body = (await client.get(PATH)).json()
     assert body["limited_by"] == expected
     is_recent = age == "1 second"
@@ -182,12 +188,7 @@ async def test_who_has_nothing_more_to_do_waits_for_no_carrier(
 ) -> None:
     carrier = {"is_shared": True, "is_waiting": True, "moves": 0, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": None}
     await facts(dsn, "running")
-    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
-        await connection.execute(
-            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, detail) "
-            "SELECT id, checkpoint_id, 1, 1, now() - %s::interval, '{}', %s::jsonb FROM slackwater.query",
-            (age, json.dumps({"carrier": carrier})),
-        )
+    await committed(dsn, age, carrier)
     assert (await client.get(PATH)).json()["carrier"]["is_waiting"] is is_waiting
 
 

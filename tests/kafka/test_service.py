@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from slackwater import Client, ServiceError
 
-from tests.faults.service import service, until
+from tests.faults.service import Service, service, until
 from tests.kafka.broker import Broker
 from tests.kafka.topics import Cluster, Sent
 
@@ -96,6 +97,19 @@ def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker
     assert status["state"] == "running", status
 
 
+@contextmanager
+def counted(broker: Broker, **said: str) -> Iterator[tuple[Service, Client, Cluster, str]]:
+    """Run a service that has counted a hundred orders of a topic; ``said`` is said of its connector as well."""
+    cluster = Cluster(broker.bootstrap)
+    topic = cluster.topic(flush_messages="1")
+    with service(PATIENT) as running, Client(running.url) as client:
+        client.stream("orders").register({**ORDERS, "connector": {**connector(broker, topic), **said}})
+        client.queries.put(TOTALS)
+        cluster.send(topic, in_partition(0, range(100)))
+        until("what was there is counted", lambda: found(client) == totals(range(100)), 180)
+        yield running, client, cluster, topic
+
+
 def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) -> None:
     cluster = Cluster(own_broker.bootstrap)
     topic = cluster.topic()
@@ -118,14 +132,7 @@ def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) 
 
 
 def test_partitions_that_come_records_that_go_and_an_end_that_recedes(own_broker: Broker) -> None:
-    cluster = Cluster(own_broker.bootstrap)
-    topic = cluster.topic(flush_messages="1")
-    with service(PATIENT) as running, Client(running.url) as client:
-        client.stream("orders").register({**ORDERS, "connector": {**connector(own_broker, topic), "on_lost": "skip"}})
-        client.queries.put(TOTALS)
-        cluster.send(topic, in_partition(0, range(100)))
-        until("what was there is counted", lambda: found(client) == totals(range(100)), 180)
-
+    with counted(own_broker, on_lost="skip") as (running, client, cluster, topic):
         cluster.grow(topic, 3)
         cluster.send(topic, in_partition(2, range(100, 200)))
         until("what the new partition has is counted", lambda: found(client) == totals(range(200)), 60)
@@ -149,13 +156,7 @@ def test_partitions_that_come_records_that_go_and_an_end_that_recedes(own_broker
 
 
 def test_a_query_that_retention_overtook_goes_on_as_its_error_says(own_broker: Broker) -> None:
-    cluster = Cluster(own_broker.bootstrap)
-    topic = cluster.topic(flush_messages="1")
-    with service(PATIENT) as running, Client(running.url) as client:
-        client.stream("orders").register({**ORDERS, "connector": connector(own_broker, topic)})
-        client.queries.put(TOTALS)
-        cluster.send(topic, in_partition(0, range(100)))
-        until("what was there is counted", lambda: found(client) == totals(range(100)), 180)
+    with counted(own_broker) as (running, client, cluster, topic):
         running.stop()
         cluster.send(topic, in_partition(0, range(100, 200)))
         cluster.remove(topic, 0, 150)
@@ -175,13 +176,7 @@ def test_a_query_that_retention_overtook_goes_on_as_its_error_says(own_broker: B
 
 
 def test_records_that_took_the_place_of_others_before_anybody_looked_stop_the_query(own_broker: Broker) -> None:
-    cluster = Cluster(own_broker.bootstrap)
-    topic = cluster.topic(flush_messages="1")
-    with service(PATIENT) as running, Client(running.url) as client:
-        client.stream("orders").register({**ORDERS, "connector": connector(own_broker, topic)})
-        client.queries.put(TOTALS)
-        cluster.send(topic, in_partition(0, range(100)))
-        until("what was there is counted", lambda: found(client) == totals(range(100)), 180)
+    with counted(own_broker) as (running, client, cluster, topic):
         running.stop()
         own_broker.stop()
         own_broker.start()
