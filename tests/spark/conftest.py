@@ -60,14 +60,15 @@ class Launcher:
                 ensure_feed(connection, entry.feed.log_feed, parsed.connector.partitions)  # type: ignore[union-attr]
 
     def append(self, name: str, rows: list[dict[str, Any]] | pl.DataFrame) -> None:
-        """Append records as the API does; ``ts`` is their event time."""
+        """Append records as the API does, all partitions in one transaction; ``ts`` is their event time."""
         entry = self.catalog[name]
         frame = pl.DataFrame(rows, schema=entry.relation.columns.polars()) if isinstance(rows, list) else rows
         frame = frame.with_columns(pl.col("ts").alias("_ts"), pl.lit(0, pl.Int8).alias("_op"))
         with self.connect() as connection:
             feed = ensure_feed(connection, entry.feed.log_feed, 1)
             parts = route(frame, entry.relation.key, feed.partitions)
-            append_batches(connection, feed.id, [(partition, encode_batch(part, 0)) for partition, part in parts])
+            with connection.transaction():
+                append_batches(connection, feed.id, [(partition, encode_batch(part, 0)) for partition, part in parts])
 
     def plan(self, **definition: Any) -> Plan:
         """Build a plan and make its output."""
