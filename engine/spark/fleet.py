@@ -146,6 +146,8 @@ class Fleet:
                 self._bring_back(member, carrier)
 
     def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
+        """Let a query share again that has committed something alone, however long that took."""
+        self._culprits.discard(member.query_id)
         with _failing(member), member.moving:
             if not member.is_active or member.carrier is not carrier:
                 return
@@ -248,7 +250,6 @@ class Fleet:
             self._alone.discard(member)
             return
         if member.is_settled:
-            self._culprits.discard(member.query_id)
             self._bring_back(member, carrier)
 
     def _failed(self, member: RunningQuery, error: BaseException) -> None:

