@@ -331,6 +331,7 @@ def test_a_query_that_makes_much_of_little_takes_less_at_once(
     assert (query.error(), other.error()) == (None, None)
 
 
+@pytest.mark.slow
 def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_once(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
