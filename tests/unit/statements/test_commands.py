@@ -61,6 +61,10 @@ def test_what_there_is_not_may_be_dropped_if_it_exists() -> None:
         ("TERMINATE nothing;", "unknown_query"),
         ("ALTER TABLE n ADD COLUMN x INT;", "alter_unfit"),
         ("ALTER STREAM rides ADD COLUMN fare INT;", "duplicate_column"),
+        ("CREATE TYPE fares AS DOUBLE; CREATE TYPE fares AS DOUBLE;", "type_exists"),
+        ("RUN SCRIPT 'a.sql';", "not_a_statement"),
+        ("CREATE FUNCTION ucase(a INT) RETURNS INT LANGUAGE PYTHON AS 'x';", "function_exists"),
+        ("CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS 'def';", "function_malformed"),
     ],
 )
 def test_a_wrong_command_is_refused(text: str, code: str) -> None:
