@@ -35,7 +35,6 @@ STATEMENT_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "lambda_malformed": ("A parameter of a function in `=>` has a name that is taken.", "Choose another name."),
     "limit_not_supported": ("A query that goes on has no end to count up to.", "Leave LIMIT out, or read once without EMIT."),
     "literal_needed": ("A value has to be written out here.", "Write it as the detail shows."),
-    "missing_name": ("The statement does not say of what.", "Write it as the detail shows."),
     "name_missing": ("What is more than a column has no name.", "Give it one with AS."),
     "name_not_supported": ("The name is too long, or equals another one but for its letters' case.", "Choose another name."),
     "nested_aggregate": ("An aggregate stands in another one.", "Make a table of the inner one, and aggregate that."),

@@ -144,7 +144,7 @@ def relation_of(statement: Describe, session: Session) -> SqlRelation:
     """Return the relation that a statement names."""
     name = statement.name
     if name is None:
-        raise StatementRefused("missing_name", "say what to describe: DESCRIBE name", statement)
+        raise TypeError("DESCRIBE of a relation names it")
     folded = name.text if name.is_quoted else name.text.upper()
     found = session.relation(folded)
     if found is None:
