@@ -27,7 +27,10 @@ from engine.statements.scope import relation_of
 from engine.statements.session import Session
 from engine.statements.type_names import type_of
 
-_OF_CONNECTORS: Final = "connectors run elsewhere; read the topic that they fill (CONNECTION, BOOTSTRAP), or let Debezium Server post to POST /v1/debezium"
+_OF_CONNECTORS: Final = (
+    "connectors run elsewhere; read the topic that they fill (CONNECTION, BOOTSTRAP), or let Debezium Server post "
+    "its changes to /v1/tables/{name}/records?format=debezium"
+)
 _INSTEAD: Final[Mapping[str, str]] = {
     "ALTER SYSTEM": "the service's settings are environment variables, SLACKWATER_…; SET is for one script",
     "ASSERT SCHEMA": "ask the registry itself; PUT of a source says whether its schema can be read",
