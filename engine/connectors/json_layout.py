@@ -1,8 +1,8 @@
 """JSON records that look alike: the same names in the same order, the same blanks, only values differ. Programs write such lines.
 
 A line of that kind is literals (``{"id":``, ``,"name":"``, ``"}``) with values between them. The first line tells the literals. That a line has
-exactly these, where its quotes (or commas) say that they must stand, and a well-formed value between any two, makes it the JSON text that a reader of whole
-texts would find, so nothing needs to be parsed: values are read column by column (``byte_words``).
+exactly these, where its quotes say that they must stand (or its commas, where no value is a text), and a well-formed value between two, makes
+it the JSON text that a reader of whole texts would find, so nothing needs to be parsed: values are read column by column (``byte_words``).
 
 Only plain forms are read: texts without escapes, whole numbers of at most 18 digits, doubles, decimals, booleans, null. For all else there is
 no frame, and readers that know every form take over; what is read here, they would read so too.
@@ -81,7 +81,7 @@ class Layout:
 
     @property
     def mark(self) -> int:
-        """The byte that tells where literals are: a quote, which no value has, or, where no value is a text, a comma, of which there are fewer."""
+        """The byte that tells where literals are: a quote, or a comma where no value is a text. No value has it, and there are fewer commas."""
         return _QUOTE if any(field.is_text for field in self.fields) else _COMMA
 
     def marks(self, mark: int) -> int:
