@@ -137,18 +137,31 @@ def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
 class ToldGroup(TyperGroup):
     """A program whose command line, where it cannot be read, is refused as commands are: in JSON where that is asked for."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any) -> Any:
-        """See ``click.Command``. Typer tells people; it ends the process then, as is done here."""
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """See ``click.Command``. Typer tells people and ends the process, which is done here then."""
         words = sys.argv[1:] if args is None else [*args]
-        if not options.get("standalone_mode", True) or "--json" not in takewhile(lambda word: word != "--", words):
-            return super().main(args, prog_name, **options)
+        is_json = standalone_mode and "--json" in takewhile(lambda word: word != "--", words)
         try:
-            code = super().main(args, prog_name, **{**options, "standalone_mode": False})
+            code = super().main(args, prog_name, complete_var, standalone_mode and not is_json, windows_expand_args, **extra)
         except _UNREADABLE as error:
+            if not is_json:
+                raise
             code = _refuse_unread(error)
         except typer.Abort:
+            if not is_json:
+                raise
             code = FAILED
-        sys.exit(code)
+        if is_json:
+            sys.exit(code)
+        return code
 
 
 _UNREADABLE: Final[Any] = typer.BadParameter.__mro__[2]
