@@ -192,6 +192,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return []
 
     def _round_parts(self) -> list[RoundPart]:
+        if not (self._is_bounded or self._is_alone):
+            # Since it was found that there is a round Spark has written that down and planned: who has got news meanwhile need not wait for the next.
+            self._look()
         taken = self._taken()
         parts = [part for number in taken for part in self._parts(number)]
         for number in taken:
