@@ -193,7 +193,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _round_parts(self) -> list[RoundPart]:
         if not (self._is_bounded or self._is_alone):
-            # Since it was found that there is a round Spark has written that down and planned: who has got news meanwhile need not wait for the next.
+            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next.
             self._look()
         taken = self._taken()
         parts = [part for number in taken for part in self._parts(number)]
