@@ -127,7 +127,7 @@ class DriverProcess:
         self._beaten_at = float("-inf")
         self._beaten_phase = ""
         self._drains_until: float | None = None
-        self._due_ms: int | None = None
+        self._full_at = 0.0
         self._is_empty = False
         self._uneven_since: float | None = None
 
@@ -141,11 +141,11 @@ class DriverProcess:
         self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
         while not self._is_over():
-            self._wake.wait(self._pause_s())
+            rang = self._wake.wait(self._pause_s())
             self._wake.clear()
             begun = time.monotonic()
             self._watch()
-            self._tick()
+            self._tick(is_full=rang or self._phase == "draining" or begun >= self._full_at)
             # Hundreds of queries that are created or launched together ring as often, and each round looks at all.
             time.sleep(min(LONGEST_REST_S, (time.monotonic() - begun) * REST_SHARE))
         self._end()
@@ -196,31 +196,46 @@ class DriverProcess:
     def _pause_s(self) -> float:
         due_s = [
             LONGEST_PAUSE_S,
-            self._settings.poll_ms / 1000,
             self._settings.heartbeat_ms / 1000,
             self._settings.lease_ttl_ms / 3000,
+            self._full_at - time.monotonic(),
         ]
-        if self._due_ms is not None:
-            due_s.append(self._due_ms / 1000)
         return max(0.01, min(due_s))
 
-    def _tick(self) -> None:
-        """One round. A database that is away costs the leases after their time to live, and with them the queries."""
+    def _tick(self, *, is_full: bool) -> None:
+        """One round. A database that is away costs the leases after their time to live, and with them the queries.
+
+        Args:
+            is_full: look at what is to be done, too. While nothing rings and all queries are at rest, that is not needed in every round.
+        """
         try:
             connection = self._connect()
-            self._beat(connection)
-            self._claim(connection)
-            if self._phase != "draining":
-                self._delivering.keep(connection)
-            if self._leases.is_trusted:
-                self._due_ms = self._reconciler.reconcile(connection)
-            self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+            if is_full | self._beat(connection):
+                self._look(connection)
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout) as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
+            self._full_at = time.monotonic() + LONGEST_PAUSE_S
             if self._phase == "draining" or not self._leases.is_trusted:
                 self._reconciler.stop_everything()
             self._is_empty = True
+
+    def _look(self, connection: psycopg.Connection[Any]) -> None:
+        """Look at everything there is to be done."""
+        begun = time.monotonic()
+        self._claim(connection)
+        if self._phase != "draining":
+            self._delivering.keep(connection)
+        poll_s = self._settings.poll_ms / 1000
+        pause_s = min(poll_s, LONGEST_PAUSE_S)
+        if self._leases.is_trusted:
+            due_ms = self._reconciler.reconcile(connection)
+            if self._reconciler.is_at_rest:
+                pause_s = poll_s
+            if due_ms is not None:
+                pause_s = min(pause_s, due_ms / 1000)
+        self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+        self._full_at = begun + pause_s
 
     def _connect(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
@@ -246,12 +261,14 @@ class DriverProcess:
                 self._connection.close()
             self._connection = None
 
-    def _beat(self, connection: psycopg.Connection[Any]) -> None:
+    def _beat(self, connection: psycopg.Connection[Any]) -> bool:
+        """Say that this driver lives, where it is time to; returns whether there is something to do then."""
         phase = self._phase
         # Three renewals per time to live: two may fail before a lease is lost.
         interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
         if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
-            return
+            return False
+        is_new = phase != self._beaten_phase
         self._leave_newer_schema(connection)
         detail = {
             "supervisor_pid": self._identity.supervisor_pid,
@@ -263,8 +280,7 @@ class DriverProcess:
         self._leases.renew(connection)
         self._root.note(mark(connection))
         self._beaten_at, self._beaten_phase = time.monotonic(), phase
-        if phase == "ready":
-            self._rebalance(connection)
+        return (phase == "ready" and self._rebalance(connection)) or is_new or self._phase != phase
 
     def _leave_newer_schema(self, connection: psycopg.Connection[Any]) -> None:
         """Stop every query where a newer version has changed the schema meanwhile; whoever starts this driver again finds it waiting."""
@@ -278,18 +294,24 @@ class DriverProcess:
         if self._phase == "ready":
             self._leases.claim(connection)
 
-    def _rebalance(self, connection: psycopg.Connection[Any]) -> None:
-        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker."""
+    def _rebalance(self, connection: psycopg.Connection[Any]) -> bool:
+        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker.
+
+        Returns:
+            Whether any are to be handed over.
+        """
         surplus = {is_internal: self._leases.surplus(connection, is_internal=is_internal) for is_internal in (True, False)}
         if not any(surplus.values()):
             self._uneven_since = None
-            return
+            return False
         self._uneven_since = self._uneven_since or time.monotonic()
-        if (time.monotonic() - self._uneven_since) * 1000 >= self._settings.rebalance_after_ms:
-            for is_internal, number in surplus.items():
-                if number:
-                    self._reconciler.hand_over(connection, number, is_internal=is_internal)
-            self._uneven_since = None
+        if (time.monotonic() - self._uneven_since) * 1000 < self._settings.rebalance_after_ms:
+            return False
+        for is_internal, number in surplus.items():
+            if number:
+                self._reconciler.hand_over(connection, number, is_internal=is_internal)
+        self._uneven_since = None
+        return True
 
     def _was_busy(self, leased: LeasedQuery) -> bool:
         if leased.status.state is State.STARTING:

@@ -148,6 +148,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pending: list[int] = []
         self._is_left_over = False
         self._shared_out: tuple[int | None, list[RoundPart]] = None, []
+        self._rested: tuple[Ends, frozenset[int]] = {}, frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._folder,)
@@ -191,6 +192,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return []
 
     def _round_parts(self) -> list[RoundPart]:
+        if not (self._is_bounded or self._is_alone):
+            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next.
+            self._look()
         taken = self._taken()
         parts = [part for number in taken for part in self._parts(number)]
         for number in taken:
@@ -262,12 +266,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Find out who has news, and where their batches end."""
         self._refresh()
         ends = self._ends()
-        is_bounded = self._is_bounded
-        awake = {
-            number: planned
-            for number, planned in self._members.items()
-            if not planned.failure and planned.end is None and (is_bounded or not planned.rests(ends))
-        }
+        awake = self._awake(ends)
         looked = looked_at(awake, ends)
         for number, planned in awake.items():
             try:
@@ -283,6 +282,18 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *has_batch])]
         self._is_left_over = False
         return bool(self._pending)
+
+    def _awake(self, ends: Ends) -> dict[int, Planned]:
+        """Return those that are to be looked at. Who had read everything has so still where no feed has come further since."""
+        still, resting = self._rested[1] if self._rested[0] == ends else frozenset(), set[int]()
+        awake = {}
+        for number, planned in self._members.items():
+            if number in still or (not self._is_bounded and planned.rests(ends)):
+                resting.add(number)
+            elif not planned.failure and planned.end is None:
+                awake[number] = planned
+        self._rested = ends, frozenset(resting)
+        return awake
 
     def _ends(self) -> Ends:
         """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
