@@ -15,7 +15,7 @@ from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.session_start import SessionStart
 from app.driver.unfinished import is_unfinished
 from app.settings import Settings
-from app.store.catalog import load_catalog
+from app.store.catalog import load_catalog_for
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.site import site_of
 from app.store.state_files import checkpoint_directory
@@ -170,7 +170,7 @@ class SparkRunner:
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = opened(QueryDefinition, order.definition)
         with self._lent.lent() as connection:
-            plan = build_plan(definition, load_catalog(connection))
+            plan = build_plan(definition, load_catalog_for(connection, definition))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
         site = replace(site_of(self._of_service), dsn=self._dsn)
         for feed in {read.feed for read in plan.inputs}:

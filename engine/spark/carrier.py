@@ -33,6 +33,7 @@ from engine.connectors.packets import PACKET_DDL, Packet, unpack
 from engine.connectors.sink_link import SinkLink
 from engine.spark.cluster import is_cluster
 from engine.spark.committing import Committing, MemberBatch, commit_round
+from engine.spark.doorbell import hang, ring
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.flight import Flight
 from engine.spark.leftovers import remember_callback, sweep
@@ -140,6 +141,7 @@ class Carrier:
         self._folder.mkdir(parents=True)
         if pool is None:
             (self._folder / "alone").touch()
+        hang(self._folder)
         self._aside: BlobFolder | None = None
         if not is_cluster(spark.sparkContext.master):
             self._aside = BlobFolder(self._home / "blobs" / "now")
@@ -182,6 +184,7 @@ class Carrier:
             draft = self._folder / f".{number}"
             draft.write_bytes(spec.encoded())
             draft.rename(self._folder / str(number))
+        ring(self._folder)
         return True
 
     def leave(self, member: Member) -> bool:

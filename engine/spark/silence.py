@@ -23,7 +23,7 @@ class Silence:
 
     Args:
         clock: monotonic seconds.
-        sleep: for so many seconds.
+        sleep: for so many seconds, or less.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -84,7 +84,7 @@ class DeliveryProcess:
         """Loop. Call it from the main thread. Threads may still hang behind it: leave with ``os._exit``."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        bell = (self._site.dsn, CHANNELS, self._wake.set, LOOK_S)
+        bell = (self._site.dsn, CHANNELS, lambda _query: self._wake.set(), LOOK_S)
         threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         log.info("delivering_started", owner=str(self._owner))
         while not self._is_over():
