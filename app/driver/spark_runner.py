@@ -10,7 +10,6 @@ from uuid import UUID
 import structlog
 
 from app.domain.internal_queries import is_internal
-from app.driver.lent_connection import LentConnection
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.session_start import SessionStart
 from app.driver.unfinished import is_unfinished
@@ -24,6 +23,7 @@ from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.links import LinkedConnection
+from engine.connectors.postgres import LAUNCHES, lent_connection
 from engine.connectors.retained_commits import NOTHING_RETAINED, Retaining
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -74,7 +74,6 @@ class SparkRunner:
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
-        self._lent = LentConnection(self._connect)
         self._fleet: Fleet | None = None
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
@@ -139,7 +138,6 @@ class SparkRunner:
         """Stop the session; its JVM ends with this process. The last spans are sent."""
         self._is_wanted.set()
         self._is_closed.set()
-        self._lent.close()
         if self._session is not None:
             self._session.stop()
         if self._tracing is not None:
@@ -169,7 +167,7 @@ class SparkRunner:
 
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = opened(QueryDefinition, order.definition)
-        with self._lent.lent() as connection:
+        with lent_connection(self._dsn, LAUNCHES) as connection:
             plan = build_plan(definition, load_catalog_for(connection, definition))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
         site = replace(site_of(self._of_service), dsn=self._dsn)

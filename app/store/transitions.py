@@ -241,15 +241,15 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
         )
 
 
-def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> bool:
-    """Keep a query from being deleted, and from beginning anew, to the end of the transaction; returns whether neither has happened.
+def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
+    """Keep a query from being deleted, and from beginning anew, to the end of the transaction; gives one row where neither has happened.
 
     Args:
         connection: in a transaction.
         query_id: which.
         checkpoint_id: as it was when its launch was ordered.
     """
-    return connection.execute(_HOLD, (query_id, checkpoint_id)).rowcount == 1
+    return connection.execute(_HOLD, (query_id, checkpoint_id))
 
 
 def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:
