@@ -84,6 +84,7 @@ class SparkRunner:
             JavaMissing: no usable Java.
         """
         self._session = self._begun.session()
+        self._fleet = Fleet(self._session, self._dsn, lambda: self.is_alive)
         threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property
@@ -116,8 +117,7 @@ class SparkRunner:
             bounds=self._bounds,
             retaining=self._retaining(order.name),
         )
-        if self._fleet is None:
-            self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)
+        assert self._fleet is not None  # noqa: S101 - it is open
         return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere), options)
 
     def _retaining(self, name: str) -> Retaining:
@@ -148,6 +148,8 @@ class SparkRunner:
         try:
             if not self._is_wanted.wait(FIRST_ORDER_S):
                 warm_up(self._opened)
+                if self._fleet is not None:
+                    self._fleet.make_ready()
                 log.info("spark_warmed_up")
             if self._of_service.spark.class_archive and not self._is_closed.wait(ARCHIVE_AFTER_S):
                 make_class_archive(self._settings)

@@ -176,7 +176,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
-            self._silence.wait(self._look)
+            self._silence.wait(self._look, is_told=not self._members)
         return start
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -186,10 +186,14 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._shared_out[1]
 
     def _without_parts(self) -> list[RoundPart]:
-        """Share out Spark's first batch where there is nothing yet: it has no other. Who is alone commits it, so theirs has the next number."""
-        if self._is_alone:
-            for planned in self._members.values():
-                planned.next_batch += 1
+        """Share out Spark's first batch where there is nothing yet: it has no other.
+
+        Who is alone commits it, so theirs has the next number. Beside others it brings the worker up, for which who joins need not wait then.
+        """
+        if not self._is_alone:
+            return [RoundPart((), False)]
+        for planned in self._members.values():
+            planned.next_batch += 1
         return []
 
     def _round_parts(self) -> list[RoundPart]:
