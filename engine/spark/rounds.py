@@ -1,7 +1,8 @@
 """The source of a carrier, as Spark knows it: in each round, which is one batch of Spark's, every member that has news has a batch.
 
 Who the members are stands in files of the carrier's folder, which the driver writes and the planning process looks at before each round:
-``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs. ``<number>.looked`` says that a first look found nothing.
+``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs; who joins rings (``engine.spark.doorbell``).
+``<number>.looked`` says that a first look found nothing.
 
 A round takes a bounded amount together (``ROUND_BYTES``): who has waited longest, and beside it the smallest first. The batches of the others,
 as they are planned, are for the rounds behind it, in which again all take part who have news by then. So who has little waits for little.
@@ -34,6 +35,7 @@ from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_ba
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.doorbell import Doorbell
 from engine.spark.failures import marked
 from engine.spark.planned import Ends, Planned, looked_at
 from engine.spark.silence import Silence
@@ -142,7 +144,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:
         self._folder = folder
-        self._silence = silence or Silence()
+        self._silence = silence or Silence(sleep=Doorbell(folder).wait)
         self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
@@ -175,7 +177,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
-            self._silence.wait(self._look)
+            self._silence.wait(self._look, is_told=not self._members)
         return start
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -185,10 +187,14 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._shared_out[1]
 
     def _without_parts(self) -> list[RoundPart]:
-        """Share out Spark's first batch where there is nothing yet: it has no other. Who is alone commits it, so theirs has the next number."""
-        if self._is_alone:
-            for planned in self._members.values():
-                planned.next_batch += 1
+        """Share out Spark's first batch where there is nothing yet: it has no other.
+
+        Who is alone commits it, so theirs has the next number. Beside others it brings the worker up, for which who joins need not wait then.
+        """
+        if not self._is_alone:
+            return [RoundPart((), False)]
+        for planned in self._members.values():
+            planned.next_batch += 1
         return []
 
     def _round_parts(self) -> list[RoundPart]:
