@@ -161,8 +161,9 @@ class DriverProcess:
         self._rung.put(None if query_id is None else UUID(query_id))
 
     def _heard(self) -> set[UUID] | None:
-        """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all. Not for longer than until
-        it is time to say that this driver lives: then it is of none.
+        """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all.
+
+        Empty: only to say that this driver lives.
         """
         heard: set[UUID | None] = set()
         with suppress(queue.Empty):
@@ -172,7 +173,6 @@ class DriverProcess:
         named = {query_id for query_id in heard if query_id is not None}
         is_all = None in heard or self._phase == "draining" or time.monotonic() >= self._all_at
         return None if is_all else named
-
 
     def _open_runner(self) -> None:
         try:
@@ -242,8 +242,9 @@ class DriverProcess:
             self._all_at = begun + LONGEST_PAUSE_S
 
     def _look(self, connection: psycopg.Connection[Any], heard: set[UUID] | None, begun: float) -> None:
-        """Look at queries. What one costs does not depend on how many there are, where few were heard of; and where all are at rest, all are
-        looked at less often.
+        """Look at queries.
+
+        What a look costs does not depend on how many there are, where few were heard of; and where all are at rest, it is not for all so often.
         """
         if heard is None or not self._leases.knows(heard):
             claimed = self._claim(connection)
