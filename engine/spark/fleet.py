@@ -42,7 +42,7 @@ LEAST_OWN: Final = 8
 """So many queries may ride alone at once; on a large machine two for each core. Each costs about 100 MB and three connections."""
 
 MOST_BARREN: Final = 3
-"""So many shared carriers in a row may end without a round before their members fail with the reason."""
+"""So many shared carriers in a row may end soon and without a round before their members fail with the reason."""
 
 STOP_S: Final = 30.0
 """How long a query that moves waits for its own carrier to stop."""
@@ -71,7 +71,7 @@ class Fleet:
 
     def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
         self._spark, self._dsn, self._is_alive = spark, dsn, is_alive
-        self._lock = threading.RLock()
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         self._shared: list[Carrier] = []
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
         self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
@@ -96,18 +96,49 @@ class Fleet:
             self._share(member)
         return member
 
+    def make_ready(self) -> None:
+        """Start a shared carrier before anybody needs it, unless there is one."""
+        self._open(least=1)
+
     def _share(self, member: RunningQuery) -> None:
         """Let a query ride with others."""
+        while not self._joined(member):
+            self._open(least=1)
+
+    def _joined(self, member: RunningQuery) -> bool:
+        """Let a query join the shared carrier with the fewest members; returns whether there is one."""
         with self._lock:
-            emptiest = min(self._shared, key=lambda carrier: len(carrier.members), default=None)
-            is_room = emptiest is not None and (len(emptiest.members) < FEW or len(self._shared) >= self._most_shared)
-            if emptiest is None or not is_room or not emptiest.join(member):
+            for carrier in sorted(self._shared, key=lambda each: len(each.members)):
+                if carrier.join(member):
+                    member.carrier = carrier
+                    self._open_beside()
+                    return True
+                self._shared.remove(carrier)  # it has ended, which is told soon
+        return False
+
+    def _open_beside(self) -> None:
+        """Start another shared carrier where each has its fill. Nobody waits for it: who joins next may still ride in those that there are."""
+        number = len(self._shared)
+        if number < self._most_shared and min(len(carrier.members) for carrier in self._shared) >= FEW:
+            threading.Thread(target=self._open_another, args=(number + 1,), name="opens-carrier", daemon=True).start()
+
+    def _open_another(self, least: int) -> None:
+        try:
+            self._open(least)
+        except Exception:
+            log.exception("carrier_not_opened")  # who joins next asks for it again
+
+    def _open(self, least: int) -> None:
+        """Start a shared carrier, unless there are so many. It starts empty: nobody who launches, moves or commits waits behind the lock."""
+        with self._opening:
+            with self._lock:
+                if len(self._shared) >= least:
+                    return
                 pool = min(set(range(len(self._shared) + 1)) - {carrier.pool for carrier in self._shared})
-                emptiest = Carrier(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
-                emptiest.join(member)
-                emptiest.start()
-                self._shared.append(emptiest)
-            member.carrier = emptiest
+            carrier = Carrier(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
+            carrier.start()
+            with self._lock:
+                self._shared.append(carrier)
 
     def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two rounds of its carrier."""
@@ -189,7 +220,7 @@ class Fleet:
         with self._lock:
             if carrier in self._shared:
                 self._shared.remove(carrier)
-            self._barren = 0 if carrier.has_committed else self._barren + 1
+            self._barren = 0 if carrier.is_proven else self._barren + 1
             is_hopeless = self._barren >= MOST_BARREN
         members = [member for member in carrier.members if isinstance(member, RunningQuery) and member.is_active]
         if is_hopeless or not self._is_alive():

@@ -18,7 +18,7 @@ from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.log.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.connectors.packets import Packet
-from engine.connectors.postgres import connect
+from engine.connectors.postgres import LAUNCHES, lent_connection
 from engine.connectors.retained_commits import retain
 from engine.connectors.sink import Draft, Sink
 from engine.connectors.sink_batch import Committed
@@ -138,10 +138,15 @@ class RunningQuery:
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
-        with connect(dsn, "slackwater-launch") as connection:
-            with connection.transaction(), connection.cursor() as cursor:
-                retain(cursor, launch.query_id, result_feed(plan.output), options.retaining, is_of_launch=True)
-            state = open_state(spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), options.on_restoring)
+        with lent_connection(dsn, LAUNCHES) as connection:
+
+            def retain_launch() -> None:
+                with connection.transaction(), connection.cursor() as cursor:
+                    retain(cursor, launch.query_id, result_feed(plan.output), options.retaining, is_of_launch=True)
+
+            state = open_state(
+                spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), retain_launch, options.on_restoring
+            )
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))

@@ -25,7 +25,7 @@ def test_a_launch_that_tells_that_it_goes_on_is_as_old_as_its_last_word() -> Non
             order.note_phase("restoring")
             told.put(None)
 
-    host = QueryHost(launch, 1.0, lambda: None)
+    host = QueryHost(launch, 1.0, lambda _query: None)
     query_id = uuid4()
     host.launch(LaunchOrder(query_id, "q", {}, uuid4(), 1, 1, lambda _phase: None))
 
@@ -71,7 +71,7 @@ def test_a_stop_is_over_before_what_it_left_at_work_which_is_told_until_it_is_at
         made.append(Leaving())
         return made[-1]
 
-    host = QueryHost(launch, 1.0, lambda: changes.put(None))
+    host = QueryHost(launch, 1.0, lambda _query: changes.put(None))
     query_id = uuid4()
 
     def reaches(kind: HandleKind, *, is_leaving: bool) -> None:

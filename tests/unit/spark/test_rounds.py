@@ -135,6 +135,24 @@ def test_a_member_that_has_read_everything_is_not_looked_at_until_its_feed_grows
     assert rounds.round().keys() == {1}
 
 
+def test_who_gets_news_before_a_round_is_shared_out_is_in_it(rounds: Rounds) -> None:
+    rounds.join(1, feed := a_feed("a", p0=10))
+    rounds.join(2, late := a_feed("b", p0=10))
+    assert rounds.round().keys() == {1, 2}
+    feed.length[0] = 20
+    end = rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
+    late.length[0] = 11
+    (part,) = rounds.reader.partitions(rounds.offset, end)
+    assert isinstance(part, RoundPart)
+    assert [(each.member, each.batch_id) for each in part.parts] == [(1, 8), (2, 8)]
+    assert [each.group.end["feeds"] for each in part.parts if each.group and each.group.end] == [
+        {"log:a": {"0": 20}},
+        {"log:b": {"0": 11}},
+    ]
+    rounds.offset = end
+    assert rounds.round() == {}, "nothing is read twice"
+
+
 def test_a_feed_that_has_gone_fails_its_member(rounds: Rounds) -> None:
     rounds.join(1, Unlooked(a_feed("a").feed, {0: 10}))
     rounds.feeds["a"].ends = lambda: {0: 10}  # type: ignore[method-assign]
@@ -321,7 +339,8 @@ def test_a_first_round_without_anything_counts_where_it_is_committed(rounds: Rou
     rounds.join(1, feed := a_feed("a", p0=0))
     assert rounds.reader.latestOffset(rounds.offset, ReadAllAvailable()) is rounds.offset
     for _ in range(2):  # Spark may ask twice
-        assert rounds.reader.partitions(rounds.offset, rounds.offset) == []
+        parts = rounds.reader.partitions(rounds.offset, rounds.offset)
+        assert [packet for part in parts for packet in rounds.reader.read(part)] == []
     feed.length[0] = 3
     assert json.loads(rounds.round()[1][0].blob)[BATCH_ID] == number
 

@@ -17,7 +17,9 @@ from engine.spark.watch import STALL_S
 
 
 def a_query(directory: Path) -> RunningQuery:
-    plan = cast("Plan", SimpleNamespace(query="q", output=SimpleNamespace(kind="stream"), late_records=LateRecords(0, 0)))
+    plan = cast(
+        "Plan", SimpleNamespace(query="q", stages=(), output=SimpleNamespace(kind="stream"), late_records=LateRecords(0, 0))
+    )
     launch = Launch(uuid4(), uuid4(), 1, directory)
     return RunningQuery(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory)
 
