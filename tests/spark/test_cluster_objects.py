@@ -3,7 +3,7 @@
 Workers on other hosts have the cache's path on disks of their own. On this machine the path leads through ``/proc/self/cwd``, which is another
 directory for each executor, and another one for the driver: whoever wants a segment that somebody else has written has to ask the store. An
 executor, a worker with all that it started (its host), and the driver are killed while queries of several stages work, and the store is away
-once. What comes out is what an undisturbed run by the engine alone gives. Takes two to three minutes.
+once. What comes out is what an undisturbed run by the engine alone gives. Takes two to five minutes.
 """
 
 from __future__ import annotations
