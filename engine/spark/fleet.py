@@ -213,6 +213,8 @@ class Fleet:
             self._barren = 0 if carrier.is_proven else self._barren + 1
             is_hopeless = self._barren >= MOST_BARREN
         members = [member for member in carrier.members if isinstance(member, RunningQuery) and member.is_active]
+        if not members:
+            return  # who comes next opens another one
         if is_hopeless or not self._is_alive():
             for member in members:
                 member.fail(found)
