@@ -22,6 +22,10 @@ from app.driver.faults import report_of
 from app.driver.ports import LaunchOrder, QueryHandle
 
 ENDED = ErrorReport("query_ended", "internal", is_retryable=True, detail="the streaming query ended without an error")
+LEFT = (
+    "the round of the carrier in which it was stopped does not end, and who removes its files waits no longer. Nothing of that round counts"
+    " for it; where it was deleted, what a worker still writes below its id stays"
+)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -212,10 +216,17 @@ class QueryHost:
 
     def _await_rest(self, hosted: _Hosted, handle: QueryHandle) -> None:
         """Wait for what a handle that was stopped has left at work. Nobody else waits but who removes its files."""
+        begun = time.monotonic()
         try:
-            handle.await_rest()
+            is_at_rest = handle.await_rest()
         except Exception:
             log.exception("rest_not_awaited", query=hosted.order.name, epoch=hosted.order.epoch)
+        else:
+            if not is_at_rest:
+                waited_s = round(time.monotonic() - begun, 1)
+                log.warning(
+                    "query_left_at_work", query=hosted.order.name, epoch=hosted.order.epoch, waited_s=waited_s, reason=LEFT
+                )
         with self._lock:
             self._leaving.discard(hosted)
         self._on_change(hosted.order.query_id)

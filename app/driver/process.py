@@ -161,26 +161,18 @@ class DriverProcess:
         self._rung.put(None if query_id is None else UUID(query_id))
 
     def _heard(self) -> set[UUID] | None:
-        """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all."""
+        """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all.
+
+        Empty: only to say that this driver lives.
+        """
         heard: set[UUID | None] = set()
         with suppress(queue.Empty):
-            heard.add(self._rung.get(timeout=max(0.0, self._all_at - time.monotonic())))
+            heard.add(self._rung.get(timeout=min(self._pause_s, max(0.0, self._all_at - time.monotonic()))))
             while True:
                 heard.add(self._rung.get_nowait())
         named = {query_id for query_id in heard if query_id is not None}
         is_all = None in heard or self._phase == "draining" or time.monotonic() >= self._all_at
         return None if is_all else named
-
-    def _round(self, heard: set[UUID] | None) -> None:
-        """Look at queries. What one costs does not depend on how many there are, where few were heard of."""
-        begun = time.monotonic()
-        if heard is None:
-            self._watch()
-        due_ms = self._tick(heard)
-        if heard is None:
-            self._all_at = begun + self._pause_s
-        if due_ms is not None:
-            self._all_at = min(self._all_at, begun + max(LEAST_PAUSE_S, due_ms / 1000))
 
     def _open_runner(self) -> None:
         try:
@@ -221,38 +213,54 @@ class DriverProcess:
 
     @property
     def _pause_s(self) -> float:
-        """Between two looks at all queries."""
+        """Between two rounds."""
         settings = self._settings
-        due_s = (LONGEST_PAUSE_S, settings.poll_ms / 1000, settings.heartbeat_ms / 1000, settings.lease_ttl_ms / 3000)
+        due_s = (LONGEST_PAUSE_S, settings.heartbeat_ms / 1000, settings.lease_ttl_ms / 3000)
         return max(LEAST_PAUSE_S, min(due_s))
 
-    def _tick(self, heard: set[UUID] | None) -> int | None:
+    def _round(self, heard: set[UUID] | None) -> None:
         """One round. A database that is away costs the leases after their time to live, and with them the queries.
 
         Args:
-            heard: the queries to look at; None: all.
-
-        Returns:
-            How many milliseconds from now something becomes due by itself; None: nothing does.
+            heard: the queries to look at, perhaps none; None: all.
         """
+        begun = time.monotonic()
+        if not heard:
+            self._watch()
         try:
             connection = self._connect()
-            self._beat(connection)
-            if heard is None or not self._leases.knows(heard):
-                claimed = self._claim(connection)
-                heard = None if heard is None else {*heard, *claimed}
-            if self._phase != "draining":
-                self._delivering.keep(connection)
-            due_ms = self._reconciler.reconcile(connection, heard) if self._leases.is_trusted else None
-            self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+            if self._beat(connection):
+                heard = None
+            if heard is None or heard:
+                self._look(connection, heard, begun)
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout) as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
             if self._phase == "draining" or not self._leases.is_trusted:
                 self._reconciler.stop_everything()
             self._is_empty = True
-            return None
-        return due_ms
+            self._all_at = begun + LONGEST_PAUSE_S
+
+    def _look(self, connection: psycopg.Connection[Any], heard: set[UUID] | None, begun: float) -> None:
+        """Look at queries.
+
+        What a look costs does not depend on how many there are, where few were heard of; and where all are at rest, it is not for all so often.
+        """
+        if heard is None or not self._leases.knows(heard):
+            claimed = self._claim(connection)
+            heard = None if heard is None else {*heard, *claimed}
+        if self._phase != "draining":
+            self._delivering.keep(connection)
+        poll_s = self._settings.poll_ms / 1000
+        pause_s = min(poll_s, LONGEST_PAUSE_S)
+        if self._leases.is_trusted:
+            due_ms = self._reconciler.reconcile(connection, heard)
+            if self._reconciler.is_at_rest:
+                pause_s = poll_s
+            if due_ms is not None:
+                pause_s = min(pause_s, max(LEAST_PAUSE_S, due_ms / 1000))
+        self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+        self._all_at = begun + pause_s if heard is None else min(self._all_at, begun + pause_s)
 
     def _connect(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
@@ -278,12 +286,14 @@ class DriverProcess:
                 self._connection.close()
             self._connection = None
 
-    def _beat(self, connection: psycopg.Connection[Any]) -> None:
+    def _beat(self, connection: psycopg.Connection[Any]) -> bool:
+        """Say that this driver lives, where it is time to; returns whether there is something to do then."""
         phase = self._phase
         # Three renewals per time to live: two may fail before a lease is lost.
         interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
         if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
-            return
+            return False
+        is_new = phase != self._beaten_phase
         self._leave_newer_schema(connection)
         detail = {
             "supervisor_pid": self._identity.supervisor_pid,
@@ -295,8 +305,7 @@ class DriverProcess:
         self._leases.renew(connection)
         self._root.note(mark(connection))
         self._beaten_at, self._beaten_phase = time.monotonic(), phase
-        if phase == "ready":
-            self._rebalance(connection)
+        return (phase == "ready" and self._rebalance(connection)) or is_new or self._phase != phase
 
     def _leave_newer_schema(self, connection: psycopg.Connection[Any]) -> None:
         """Stop every query where a newer version has changed the schema meanwhile; whoever starts this driver again finds it waiting."""
@@ -309,18 +318,24 @@ class DriverProcess:
         """Take what is free, and return that. Not before queries can be started: until then another driver may do better."""
         return self._leases.claim(connection) if self._phase == "ready" else []
 
-    def _rebalance(self, connection: psycopg.Connection[Any]) -> None:
-        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker."""
+    def _rebalance(self, connection: psycopg.Connection[Any]) -> bool:
+        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker.
+
+        Returns:
+            Whether any are to be handed over.
+        """
         surplus = {is_internal: self._leases.surplus(connection, is_internal=is_internal) for is_internal in (True, False)}
         if not any(surplus.values()):
             self._uneven_since = None
-            return
+            return False
         self._uneven_since = self._uneven_since or time.monotonic()
-        if (time.monotonic() - self._uneven_since) * 1000 >= self._settings.rebalance_after_ms:
-            for is_internal, number in surplus.items():
-                if number:
-                    self._reconciler.hand_over(connection, number, is_internal=is_internal)
-            self._uneven_since = None
+        if (time.monotonic() - self._uneven_since) * 1000 < self._settings.rebalance_after_ms:
+            return False
+        for is_internal, number in surplus.items():
+            if number:
+                self._reconciler.hand_over(connection, number, is_internal=is_internal)
+        self._uneven_since = None
+        return True
 
     def _was_busy(self, leased: LeasedQuery) -> bool:
         if leased.status.state is State.STARTING:

@@ -22,12 +22,17 @@ from app.store.transitions import LeasedQuery
 MAX_STEPS = 6
 # What may go to another driver: neither half started nor half stopped.
 _MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
+# Where a query stays until somebody wishes otherwise, or its handle says something; for both the driver is rung.
+_AT_REST = (State.RUNNING, State.PAUSED, State.STOPPED, State.FAILED)
 _NOBODY = Wish(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Reconciler:
     """One driver's queries.
+
+    Attributes:
+        is_at_rest: all were looked at, and since then nothing has changed and no query was found on its way to anything.
 
     Args:
         purge: removes everything a deleted query left; called with its lease held and nothing running.
@@ -53,6 +58,7 @@ class Reconciler:
         self._jitter = jitter
         self.is_draining = False
         self._handing_over: set[UUID] = set()
+        self.is_at_rest = False
 
     def reconcile(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> int | None:
         """Bring queries one or more steps nearer to their wishes.
@@ -70,6 +76,8 @@ class Reconciler:
             self._handing_over &= {leased.query_id for leased in held}
             self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
         self._turns = _turns(held, self._limits) if only is None else frozenset()
+        is_calm = all(leased.phase is None and leased.status.state in _AT_REST for leased in held)
+        self.is_at_rest = is_calm and (only is None or self.is_at_rest)
         due = [self._advance_alone(connection, leased, is_one_of_all=only is None) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -120,6 +128,7 @@ class Reconciler:
             if action is WAIT:
                 break
             saved = self._leases.save(connection, leased, action)
+            self.is_at_rest = False
             if saved is None:
                 log.info("transition_refused", query=leased.name, rule=action.rule)
                 return None
@@ -185,7 +194,10 @@ class Reconciler:
     def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_begun_told: bool) -> None:
         """Write down what a query does before its first commit, or that this is over."""
         phase = self._host.phase(leased.query_id) if leased.status.state in (State.STARTING, State.RUNNING) else None
-        if phase != leased.phase and (phase is None or is_begun_told):
+        if phase == leased.phase:
+            return
+        self.is_at_rest = False
+        if phase is None or is_begun_told:
             self._leases.note_phase(connection, leased, phase)
 
     @staticmethod

@@ -108,6 +108,9 @@ class Member(Committing, Protocol):
     def is_active(self) -> bool:
         """Whether it has neither failed nor been stopped."""
 
+    def put_off(self) -> None:
+        """Take note that its batch was not begun, since its round had emitted enough: it then boards anew."""
+
     def goes_on_after(self, error: BaseException) -> bool:
         """Whether a batch that failed is to be tried again with less input: it then boards anew."""
 
@@ -290,10 +293,10 @@ class Carrier:
         with self._rounds:
             return self._rounds_done
 
-    def await_round(self, done: int) -> None:
-        """Wait until more rounds than so many have ended, or the stream."""
+    def await_round(self, done: int, timeout: float) -> bool:
+        """Wait until more rounds than so many have ended, or the stream; returns whether that is so within ``timeout`` seconds."""
         with self._rounds:
-            self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done)
+            return self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done, timeout)
 
     def _clear(self) -> None:
         with self._lock:
@@ -348,7 +351,10 @@ class Carrier:
         for number, batch in batches.items():
             if (member := members.get(number)) is None:
                 continue
-            if (error := _failure_of(batch)) is None:
+            if batch and batch[0].kind == "put_off":
+                member.put_off()
+                again.append(member)
+            elif (error := _failure_of(batch)) is None:
                 ready.append(MemberBatch(member, batch, phases_ms if number in self._in_round else {}))
             elif member.goes_on_after(error):
                 again.append(member)

@@ -3,7 +3,8 @@
 A query begins in a shared carrier. One whose work there is large (``Weight``) goes on in a carrier of its own before it slows the others, and
 comes back when its work has been small for a while. Moving costs a query nothing but the round at hand: it goes on from its last commit.
 Each such carrier has processes and connections of its own, so there are so many at most (``LEAST_OWN``); when hundreds of queries have a backlog
-at once, as after an outage, the others work theirs off together, in bounded rounds (``engine.spark.rounds``).
+at once, as after an outage, the others work theirs off together, in bounded rounds (``engine.spark.rounds``). Suspects on trial have places of
+their own beside them (``TRIALS``), so that nobody waits for heavy queries to be found innocent.
 
 When a shared carrier ends under its members, the one of which the worker has noted that it stood still or took too much memory
 (``engine.spark.watch``) is the suspect; where nothing is noted, all with a batch under way are. Each suspect tries that batch again alone, a few
@@ -53,7 +54,8 @@ TRIALS: Final = 4
 """So many suspects are tried at the same time."""
 
 TRIAL_S: Final = 30.0
-"""A suspect whose batch is neither committed nor fatal after this time makes room for the next one, and goes on alone."""
+"""A suspect whose batch is neither committed nor fatal after this time makes room for the next one and goes on alone, as one of ``LEAST_OWN``.
+While there are as many of these as may be, it keeps its place, and the next one waits."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -143,12 +145,18 @@ class Fleet:
         carrier = member.carrier
         if not is_heavy or carrier is None or not carrier.is_shared:
             return
-        with self._counting:
-            if len((self._alone | self._parting) - {member}) >= self._most_own:
-                return  # asked again behind its next batch
-            self._parting.add(member)
+        if not self._takes_place(member, self._parting):
+            return  # asked again behind its next batch
         carrier.leave(member)
         self._due.put(lambda: self._part(member, carrier))
+
+    def _takes_place(self, member: RunningQuery, among: set[RunningQuery]) -> bool:
+        """Count a query among those that ride alone, or are about to; returns whether there was a place."""
+        with self._counting:
+            if len((self._alone | self._parting) - {member}) >= self._most_own:
+                return False
+            among.add(member)
+            return True
 
     def _part(self, member: RunningQuery, left: Carrier) -> None:
         """Let a query go on alone that has left its carrier, or whose carrier has ended, unless another one has it meanwhile."""
@@ -169,6 +177,8 @@ class Fleet:
                 self._bring_back(member, carrier)
 
     def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
+        """Let a query share again that has committed something alone, however long that took."""
+        self._culprits.discard(member.query_id)
         with _failing(member), member.moving:
             if not member.is_active or member.carrier is not carrier:
                 return
@@ -265,15 +275,15 @@ class Fleet:
             member.on_settled = is_over.set
             member.ride_alone(self._spark, ended, is_trial=True)
             carrier = member.carrier
-        is_over.wait(TRIAL_S)
+        is_free = is_over.wait(TRIAL_S)
+        while not is_free and member.is_active:
+            is_free = self._takes_place(member, self._alone) or is_over.wait(LOOK_S)
         member.on_settled = None
         if carrier is None or not member.is_active:
+            self._alone.discard(member)
             return
         if member.is_settled:
-            self._culprits.discard(member.query_id)
             self._bring_back(member, carrier)
-        else:
-            self._alone.add(member)
 
     def _failed(self, member: RunningQuery, error: BaseException) -> None:
         if isinstance(error, BETTER_ALONE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -33,7 +33,6 @@ class SqlFacts:
 
     topic: Topic
     window: KeyWindow | None = None
-    headers: tuple[str, ...] = ()
 
 
 _FACTS: Final = TypeAdapter(SqlFacts)
@@ -41,7 +40,7 @@ _FACTS: Final = TypeAdapter(SqlFacts)
 
 def facts_of(sql: SqlRelation) -> dict[str, Any]:
     """Return what is kept of a relation that a statement made, as JSON."""
-    return asdict(SqlFacts(sql.topic, sql.window, tuple(sorted(sql.headers))))
+    return asdict(SqlFacts(sql.topic, sql.window))
 
 
 def load_session(connection: sa.Connection, settings: Settings, variables: Mapping[str, str]) -> Session:
@@ -94,6 +93,9 @@ def relation_of(
         definition: of the query that made it; None: it is a source.
     """
     facts = SqlFacts(Topic(name, _JSON, _JSON)) if kept is None else _FACTS.validate_python(kept)
+    place = entry.feed.place
+    # Of a topic the definition has the name: a statement may have given another one before that was replaced, or JSON made it.
+    named = facts.topic.name if place is None or place.topic_name is None else place.topic_name
     columns, key = entry.relation.columns, entry.relation.key
     is_windowed = key[-2:] == WINDOW_BOUNDS
     own_key = key[:-2] if is_windowed else key
@@ -104,11 +106,10 @@ def relation_of(
         entry.relation.kind,
         Schema(tuple((column, columns[column]) for column in (*own_key, *values))),
         own_key,
-        facts.topic,
+        replace(facts.topic, name=named),
         entry,
         facts.window or (_window(definition) if is_windowed else None),
         writers,
-        frozenset(facts.headers),
     )
 
 
