@@ -323,6 +323,10 @@ _DEFINITION: _Texts = {
     "too_many_problems": ("There are more faults than are listed.", "Mend these, and send it again."),
     "topic_missing": ("The broker has no such topic.", "Create it, or correct the name."),
     "topic_not_writable": ("Results cannot be written to the topic.", "See the detail; `create` makes a topic that is not there."),
+    "bucket_not_writable": (
+        "Results cannot be written to the bucket.",
+        "See the detail: correct the connection, or let its key list the bucket, and read and put objects.",
+    ),
     "format_invalid": ("The format cannot hold the result.", "See the detail; choose another one, or another schema."),
     "topic_not_allowed": (
         "The broker does not let the service read the topic.",

@@ -48,11 +48,13 @@ class ObjectServer:
     Attributes:
         trouble: may be changed at any time.
         requests: method and path of each request that came.
+        tokens: session tokens that came with them.
     """
 
     def __init__(self, port: int) -> None:
         self.trouble = Trouble()
         self.requests: list[tuple[str, str]] = []
+        self.tokens: set[str] = set()
         self._behind = port
         self._lock = threading.Lock()
         owner = self
@@ -95,6 +97,7 @@ class ObjectServer:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         self.requests.append((request.command, request.path))
+        self.tokens |= {token} if (token := request.headers.get("x-amz-security-token")) is not None else set()
         length = int(request.headers.get("Content-Length") or 0)
         if self.trouble.is_away or (length > 1 and self._takes("cut_requests")):
             request.rfile.read(length // 2)

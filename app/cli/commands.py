@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 from slackwater.cli.failing import FAILED, Misused
-from slackwater.cli.opened import MachineCommand, Told, opened
+from slackwater.cli.opened import MachineCommand, Told, ToldGroup, opened
 
 from app import __version__
 from app.cli.backup_commands import backup, restore
@@ -35,7 +35,9 @@ GRACEFUL_SECONDS = 5
 # Longer than clients keep an idle connection: who closes first while the other sends loses a request.
 KEEP_ALIVE_SECONDS = 75
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled.")
+cli = typer.Typer(
+    cls=ToldGroup, no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled."
+)
 config = typer.Typer(no_args_is_help=True, help="What the service is told.")
 cli.add_typer(config, name="config")
 cli.add_typer(keys, name="keys")

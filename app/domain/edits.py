@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from app.errors import Conflict, Fault
 
@@ -121,17 +121,24 @@ _NEW_STATE: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-def classify(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_compatible: bool) -> Edit:
+_TEXTS: Final = re.compile(r"/(from/where|joins/\d+/on|where|group_by/\d+|aggregate/[^/]+|having|select/[^/]+)")
+"""Parts that are expressions: the same can be written in many ways."""
+
+
+def classify(
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_compatible: bool, is_plan_the_same: bool = False
+) -> Edit:
     """Classify the change from one normalised definition (every default spelled out) to another.
 
     Args:
         stored: the definition in force.
         wanted: the one asked for.
         is_state_compatible: whether kept state fits both plans.
+        is_plan_the_same: whether both plans are equal: expressions that are written otherwise change nothing then, and stay as they are.
     """
     before, after = without_wish(stored), without_wish(wanted)
     pointers = differences(before, after)
-    if not pointers:
+    if not pointers or (is_plan_the_same and all(map(_TEXTS.fullmatch, pointers))):
         return Edit(EditKind.NO_OP, ())
     in_place = {pointer: _in_place(pointer, before, after) for pointer in pointers}
     if is_state_compatible:

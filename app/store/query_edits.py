@@ -15,7 +15,7 @@ from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict
 from app.store.audit import note
-from app.store.catalog import load_catalog
+from app.store.catalog import load_catalog, load_catalog_for
 from app.store.change_retention import refuse_forgotten_changes
 from app.store.delivery_edits import end_delivery, follow_definition
 from app.store.forgetting import forget_results
@@ -122,7 +122,8 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Repl
 
 
 def _planned(connection: sa.Connection, definition: QueryDefinition) -> Planned:
-    definition, catalog = normalise(definition), load_catalog(raw(connection))
+    definition = normalise(definition)
+    catalog = load_catalog_for(raw(connection), definition)
     return Planned(definition, build_plan(definition, catalog), catalog)
 
 
@@ -189,7 +190,13 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
     """Classify the change from the stored definition to a normalised one that ``plan`` was built of."""
-    return classify(stored.definition, stored_form(definition), is_state_compatible=_is_compatible(connection, stored, plan))
+    before = _plan_in_force(connection, stored)
+    return classify(
+        stored.definition,
+        stored_form(definition),
+        is_state_compatible=before is not None and fits_kept_state(before, plan),
+        is_plan_the_same=before == plan,
+    )
 
 
 def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str, *, is_anew: bool, is_release: bool) -> None:
@@ -249,12 +256,12 @@ def stored_form(definition: QueryDefinition) -> dict[str, Any]:
     return definition.model_dump(mode="json", by_alias=True)
 
 
-def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> bool:
+def _plan_in_force(connection: sa.Connection, stored: QueryRow) -> Plan | None:
+    """Return the plan of the definition that is stored; None: what it reads has changed since, and it has none any more."""
     try:
-        before = planned_as_stored(stored.definition, load_catalog(raw(connection)))
+        return planned_as_stored(stored.definition, load_catalog(raw(connection)))
     except DefinitionInvalid:
-        return False
-    return fits_kept_state(before, plan)
+        return None
 
 
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:

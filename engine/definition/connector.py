@@ -89,6 +89,11 @@ class Place:
 
     __slots__ = ()
 
+    @property
+    def topic_name(self) -> str | None:
+        """What statements call the topic that it is; None: it is none, and a relation's own name stands for one."""
+        return None
+
     def state_part(self) -> Mapping[str, object]:
         """Return what of it kept state depends on, beside the feed's name."""
         return {}

@@ -50,7 +50,10 @@ class LakeDelivery(DeliveryModel, ABC):
     goes_on: ClassVar[frozenset[str]] = frozenset({"every"})
 
     path: str = Field(
-        min_length=1, max_length=1_000, description="Its directory, below SLACKWATER_DELIVERY_ROOT.", examples=["/lake/orders"]
+        min_length=1,
+        max_length=1_000,
+        description="Its directory, below SLACKWATER_DELIVERY_ROOT; of delta with a `connection`, where in the bucket.",
+        examples=["/lake/orders"],
     )
     every: Duration = Field(
         default=10_000, description="For how long results are gathered into one file; many are written at once. `0s`: not at all."

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 
-from tests.api.conftest import Problem
+from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 from tests.api.test_statements import HOURLY, ORDERS, PATH, rows, run
+from tests.kafka.topics import mock_cluster
 
 DEAR = "CREATE STREAM dear AS SELECT id, amount FROM orders WHERE amount > 10 EMIT CHANGES;"
 CHEAPER = DEAR.replace("CREATE STREAM", "CREATE OR REPLACE STREAM").replace("> 10", "> 3")
@@ -88,3 +90,60 @@ async def test_the_sql_of_a_query_edits_it_once_it_says_or_replace(client: httpx
     (done,) = await run(client, edited)
     assert (done["query"], done["definition"]["window"]["grace"]) == ("by_hour", "20m")
     assert await statement_of(client, "by_hour") == edited.removesuffix(";")
+
+
+WRITTEN_BY_HAND: dict[str, Any] = {
+    **WINDOWS,
+    "name": "by_hand",
+    "from": {"stream": "departures", "as": "d", "where": "d.delay>0"},
+    "where": "(delay <60)AND origin!='XXX'",
+    "aggregate": {"flights": "COUNT(*)", "mean_delay": "AVG( delay )"},
+    "having": "flights>1",
+    "into": {"table": "by_hand"},
+}
+
+
+@pytest.mark.parametrize("definition", [JOIN, WINDOWS, WRITTEN_BY_HAND], ids=lambda each: each["name"])
+async def test_the_sql_of_a_query_that_json_made_changes_nothing_of_it(
+    client: httpx.AsyncClient, definition: dict[str, Any]
+) -> None:
+    for kind, name, source in (("streams", "departures", STREAM), ("tables", "weather", TABLE)):
+        assert (await client.put(f"/v1/{kind}/{name}", json=source)).status_code == 201
+    path = f"/v1/queries/{definition['name']}"
+    assert (await client.post("/v1/queries", json=definition)).status_code == 201
+    before = (await client.get(path)).json()
+    statement = before["sql"].replace("CREATE", "CREATE OR REPLACE", 1) + ";"
+    (done,) = await run(client, statement)
+    assert done["message"] == f"query {definition['name']} is as it was: the statement says nothing new"
+    after = (await client.get(path)).json()
+    kept = ("definition", "generation", "sql")
+    assert [after[each] for each in kept] == [before[each] for each in kept]
+    assert after["statement"] == statement.removesuffix(";")
+    events = [each["kind"] for each in (await client.get(f"{path}/events")).json()["items"]]
+    assert "query_replaced" not in events
+
+
+async def test_lists_say_what_a_result_is_after_an_edit_in_json(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS + HOURLY)
+    definition = (await client.get("/v1/queries/hourly")).json()["definition"]
+    sessions = {"type": "session", "gap": "5m", "grace": "10m", "retention": "7d"}
+    edited = await client.put("/v1/queries/hourly", json={**definition, "window": sessions}, params={"state": "discard"})
+    assert edited.status_code == 200, edited.text
+    (hourly,) = await rows(client, "SHOW TABLES")
+    assert hourly[5] == "session"
+
+
+async def test_a_topic_is_called_by_its_name_whoever_registered_it(client: httpx.AsyncClient) -> None:
+    cluster = mock_cluster()
+    first, second = cluster.topic(), cluster.topic()
+    where = f"BOOTSTRAP = '{cluster.bootstrap}', VALUE_FORMAT = 'JSON'"
+    await run(client, f"CREATE STREAM by_sql (n INT) WITH (KAFKA_TOPIC = '{first}', {where});")
+    connector = {"type": "kafka", "bootstrap": cluster.bootstrap, "topic": first, "value": {"format": "json"}}
+    made = await client.put("/v1/streams/by_json", json={"columns": {"n": "int"}, "connector": connector})
+    assert made.status_code == 201, made.text
+    assert [(row[0], row[1]) for row in await rows(client, "SHOW TOPICS")] == [(first, "BY_JSON, BY_SQL")]
+    moved = await client.put("/v1/streams/by_sql", json={"columns": {"n": "int"}, "connector": {**connector, "topic": second}})
+    assert moved.status_code == 200, moved.text
+    assert sorted((row[0], row[1]) for row in await rows(client, "SHOW TOPICS")) == sorted(
+        [(first, "BY_JSON"), (second, "BY_SQL")]
+    )

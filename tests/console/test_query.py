@@ -100,10 +100,10 @@ def test_a_query_is_edited_in_sql_beyond_its_grace(look: Look, harbour: Harbour)
     page.get_by_role("link", name="Edit in SQL").click()
     editor = page.get_by_role("textbox", name="Statements of SQL")
     editor.get_by_text("CREATE OR REPLACE").first.wait_for()
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.get_by_text("query joined is edited in place").wait_for()
+    before = harbour.get("/v1/queries/joined")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("query joined is as it was: the statement says nothing new").wait_for()
+    assert harbour.get("/v1/queries/joined")["generation"] == before["generation"]
     look.sound()
     written = editor.inner_text()
     assert written.count("LATE DIVERT") == 1

@@ -159,6 +159,29 @@ def test_what_a_statement_makes_is_said_and_linked(sql: Look, harbour: Harbour) 
     sql.sound()
 
 
+def test_a_statement_that_was_carried_out_is_not_marked_for_its_own_name(sql: Look, harbour: Harbour) -> None:
+    page = sql.page
+    sql.expects(REFUSED)
+    made = "CREATE STREAM far AS SELECT *\n  FROM departures WHERE `flight` > 9 EMIT CHANGES;"
+    write(sql, made)
+    page.keyboard.press("ControlOrMeta+Enter")
+    page.get_by_role("link", name="far").first.wait_for()
+    page.reload()
+    editor = page.get_by_role("textbox", name="Statements of SQL")
+    editor.click()
+    page.keyboard.press("ControlOrMeta+End")
+    page.keyboard.insert_text("\nSELECT `orign` FROM totals;")
+    marks = page.locator(".cm-lintRange-error")
+    marks.first.wait_for()
+    assert marks.all_inner_texts() == ["`orign`"]
+    write(sql, made.replace("> 9", "> 8"))
+    page.get_by_text("1 fault").wait_for()
+    marks.first.wait_for()
+    assert "far" in "".join(marks.all_inner_texts()), "it is another one, and its name is taken"
+    assert harbour.http.delete("/v1/queries/far").status_code == 204
+    sql.sound()
+
+
 def test_what_was_run_is_kept_and_put_back(sql: Look) -> None:
     page = sql.page
     write(sql, "SHOW TABLES;")

@@ -14,8 +14,9 @@ from anyio import to_thread
 from app.api.deps import Services, planned
 from app.api.explain import answer_why
 from app.api.sql.outcomes import Listed, Outcome, Selected
-from app.api.sql.printing import printed
+from app.api.sql.printing import printed, relations_on
 from app.api.sql.pulls import pull, reads_too_long
+from app.api.sql.rows import RowReader
 from app.domain.explaining.sentences import shown
 from app.domain.sql_listing import Listing, texts
 from app.store.late_records import LateFilter, PageOf, late_records_of
@@ -29,9 +30,11 @@ from engine.sql.tree import Identifier, Text
 from engine.statements.actions import Action
 from engine.statements.binding import bind
 from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.following import beginning_of, followed_by
 from engine.statements.naming import definition_name, folded
 from engine.statements.scans import pull_of
 from engine.statements.session import Session
+from engine.statements.transient import transient_of
 
 Found = TypeVar("Found")
 PAGE = 100
@@ -62,6 +65,35 @@ async def look(services: Services, parsed: Parsed, session: Session, until: floa
             return Listed(parsed, await printed(services, parsed.tree, session))
         case _:
             return Listed(parsed, await _inspecting(services, partial(_listing, services, parsed.tree, session)))
+
+
+def check_looking(tree: Statement, session: Session) -> str:
+    """Check a statement that looks as far as it can be without looking; returns what it would do.
+
+    Raises:
+        AppError: it names a query that is not there.
+        StatementFault: it cannot be bound.
+    """
+    match tree:
+        case Select(emit=None):
+            read = pull_of(tree, session)
+            return f"would read {read.relation.kind} {read.relation.name}"
+        case Select():
+            followed = followed_by(tree, session)
+            if followed is None:
+                transient_of(tree, session, beginning_of(session))
+                return "would show rows as a query of its own makes them"
+            RowReader(followed)
+            return f"would follow {followed.relation.kind} {followed.relation.name}"
+        case Describe():
+            describe(tree, session)
+        case Print():
+            relations_on(tree, session)
+        case Explain(what=Identifier() as name) | ExplainWhy(query=name) | Show(what="late_records", of=Identifier() as name):
+            _query_of(name, session)
+        case Explain(what=Statement() as statement):
+            bind(statement, session)
+    return "would be answered"
 
 
 async def _inspecting(services: Services, work: Callable[[sa.Connection], Found]) -> Found:

@@ -25,16 +25,26 @@ MOST = 1_000
 """Records, where the statement says no LIMIT."""
 
 
+def relations_on(tree: Print, session: Session) -> list[SqlRelation]:
+    """Return the relations whose records are in the topic that is named.
+
+    Raises:
+        StatementRefused: ``unknown_topic``.
+    """
+    wanted = folded(tree.topic) if isinstance(tree.topic, Identifier) else tree.topic.value
+    found = [each for each in session.relations.values() if wanted.upper() in (each.topic.name.upper(), each.name.upper())]
+    if not found:
+        raise StatementRefused("unknown_topic", f"there is no topic {wanted}; SHOW TOPICS lists those there are", tree.topic)
+    return found
+
+
 async def printed(services: Services, tree: Print, session: Session) -> Listing:
     """Answer PRINT: of each relation on the topic its records, each with its event time and place.
 
     Raises:
         StatementRefused: ``unknown_topic``; ``invalid_value`` for an interval of 0.
     """
-    wanted = folded(tree.topic) if isinstance(tree.topic, Identifier) else tree.topic.value
-    found = [each for each in session.relations.values() if wanted.upper() in (each.topic.name.upper(), each.name.upper())]
-    if not found:
-        raise StatementRefused("unknown_topic", f"there is no topic {wanted}; SHOW TOPICS lists those there are", tree.topic)
+    found = relations_on(tree, session)
     every = 1 if tree.interval is None else int(tree.interval)
     if every == 0:
         raise StatementRefused("invalid_value", "INTERVAL is 1 or more: so many records are passed over", tree)

@@ -30,8 +30,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import RelationKind, Select
-from engine.statements.reading import OwnedRead, is_owned_read, read_of
-from engine.statements.session import Session
+from engine.statements.following import beginning_of, followed_by
 from engine.statements.transient import transient_of
 
 QUIET_S = 5.0
@@ -100,11 +99,8 @@ def _refuse_too_many(services: Services) -> None:
 
 @asynccontextmanager
 async def _pushed(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> AsyncIterator[Push]:
-    session = await runner.inspected(parsed, lambda known: known)
-    beginning: Beginning = (
-        "latest" if session.settings.values.get("auto.offset.reset", "earliest").lower() == "latest" else "earliest"
-    )
-    read = await runner.inspected(parsed, lambda known: _own(select, known))
+    beginning: Beginning = await runner.inspected(parsed, beginning_of)
+    read = await runner.inspected(parsed, lambda known: followed_by(select, known))
     if read is not None:
         reader = await planned(services, partial(RowReader, read))
         async with _following(services, read.relation.kind, read.relation.definition_name, beginning) as follower:
@@ -116,18 +112,6 @@ async def _pushed(services: Services, runner: ScriptRunner, parsed: Parsed, sele
     async with _reader(services, named, parsed.text) as lease, _following(services, "stream", named.name, "earliest") as follower:
         rows = _rows(services, follower, partial(_made, asked.types.names), asked.kind, lease)
         yield Push(asked.types, (), named.name, asked.limit, rows)
-
-
-def _own(select: Select, session: Session) -> OwnedRead | None:
-    """Return the read of a relation's single changes; None where more is asked.
-
-    A table's WHERE needs the rows before, and records of a stream with parts have their order from a query that reads them all.
-    """
-    if not is_owned_read(select) or (select.emit is not None and select.emit.mode != "changes"):
-        return None
-    read = read_of(select, session)
-    needs_query = read.relation.kind == "table" and read.where is not None
-    return None if needs_query or read.relation.entry.parts else read
 
 
 @asynccontextmanager

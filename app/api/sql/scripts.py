@@ -17,7 +17,7 @@ from anyio import to_thread
 from app.api.deps import Services, looked_outside, planned, planning_turn
 from app.api.inferring import inferred, warnings_of
 from app.api.sql.faults import of_script, placed
-from app.api.sql.looking import look
+from app.api.sql.looking import check_looking, look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
 from app.api.sql.parameters import with_parameters
 from app.api.sql.pulls import reads_end
@@ -50,7 +50,6 @@ from engine.statements.actions import Action, ChangeSetting, ChangeVariable, Ins
 from engine.statements.binding import bind
 from engine.statements.clause_properties import says_target
 from engine.statements.inferring import asked_columns, with_columns
-from engine.statements.scans import pull_of
 from engine.statements.session import Session, Settings
 
 Found = TypeVar("Found")
@@ -150,7 +149,7 @@ class ScriptRunner:
                         parsed, Done(f"{len(rows)} records would be appended to {relation.name}", relation.definition_name)
                     )
                 case Look():
-                    return Defined(parsed, Done(_checked(parsed, session)))
+                    return Defined(parsed, Done(check_looking(parsed.tree, session)))
             bound.append((parsed, action))
             return Defined(parsed, carry_out(connection, action, parsed.text))
 
@@ -264,15 +263,6 @@ class ScriptRunner:
         body = await to_thread.run_sync(_body, action)
         appended = await self._services.appender.append(relation.kind, relation.definition_name, body, "application/json", None)
         return Inserted(parsed, relation, appended)
-
-
-def _checked(parsed: Parsed, session: Session) -> str:
-    """Check a statement that looks as far as it can be without looking; returns what it would do."""
-    tree = parsed.tree
-    if isinstance(tree, Select) and tree.emit is None:
-        read = pull_of(tree, session)
-        return f"would read {read.relation.kind} {read.relation.name}"
-    return "would be answered"
 
 
 def _body(action: InsertRecords) -> bytes:

@@ -25,6 +25,7 @@ from app.settings import Settings
 from app.store import deliveries
 from app.store.deliveries import DeliveryLost, Held
 from app.store.site import delivery_site_of
+from engine.connectors.connections.s3 import forget_own_credentials
 from engine.connectors.postgres import Connection, connect
 from engine.connectors.written import COMMIT_CHANNEL
 
@@ -82,9 +83,10 @@ class DeliveryProcess:
 
     def run(self) -> None:
         """Loop. Call it from the main thread. Threads may still hang behind it: leave with ``os._exit``."""
+        forget_own_credentials()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        bell = (self._site.dsn, CHANNELS, self._wake.set, LOOK_S)
+        bell = (self._site.dsn, CHANNELS, lambda _query: self._wake.set(), LOOK_S)
         threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         log.info("delivering_started", owner=str(self._owner))
         while not self._is_over():

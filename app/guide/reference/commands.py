@@ -69,7 +69,7 @@ def _command(path: str, command: Any) -> str:
         f"### {path}",
         block("console", f"$ {usage}"),
         _text(command),
-        table(("Argument", "Meaning"), ((code(each.make_metavar(context)), each.help or "") for each in arguments)),
+        table(("Argument", "Meaning"), ((code(_argument(each)), each.help or "") for each in arguments)),
         _options(options, context),
     )
 
@@ -78,12 +78,16 @@ def _options(options: Sequence[Any], context: Any) -> str:
     return table(("Option", "Default", "Meaning"), (_option(each, context) for each in options))
 
 
+def _argument(argument: Any) -> str:
+    """Return how an argument is called; the parts of typer that say it have other names in other versions."""
+    return f"{argument.metavar or argument.name}{'...' if argument.nargs == -1 else ''}"
+
+
 def _option(option: Any, context: Any) -> tuple[str, str, str]:
-    names = ", ".join([*option.opts, *option.secondary_opts])
-    takes = "" if option.is_flag else f" {option.make_metavar(context)}"
     shown = option.get_default(context)
     default = "" if shown is None or shown == () or option.is_flag else code(str(shown))
-    return code(f"{names}{takes}"), "required" if option.required else default, option.help or ""
+    names, _ = option.get_help_record(context)  # with what it takes
+    return code(names), "required" if option.required else default, option.help or ""
 
 
 def _context() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -93,6 +93,9 @@ def relation_of(
         definition: of the query that made it; None: it is a source.
     """
     facts = SqlFacts(Topic(name, _JSON, _JSON)) if kept is None else _FACTS.validate_python(kept)
+    place = entry.feed.place
+    # Of a topic the definition has the name: a statement may have given another one before that was replaced, or JSON made it.
+    named = facts.topic.name if place is None or place.topic_name is None else place.topic_name
     columns, key = entry.relation.columns, entry.relation.key
     is_windowed = key[-2:] == WINDOW_BOUNDS
     own_key = key[:-2] if is_windowed else key
@@ -103,7 +106,7 @@ def relation_of(
         entry.relation.kind,
         Schema(tuple((column, columns[column]) for column in (*own_key, *values))),
         own_key,
-        facts.topic,
+        replace(facts.topic, name=named),
         entry,
         facts.window or (_window(definition) if is_windowed else None),
         writers,

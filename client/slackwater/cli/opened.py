@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from slackwater.blocking.client import Client
 from slackwater.cli.contexts import Asked, ContextFile, Service, chosen
-from slackwater.cli.failing import INTERRUPTED, CommandFailed, Misused, failure_of, show
+from slackwater.cli.failing import FAILED, INTERRUPTED, CommandFailed, Failure, Misused, failure_of, show
 from slackwater.cli.output import Output
 from slackwater.errors import SlackwaterError
 from slackwater.requests import Retries
@@ -130,6 +132,49 @@ def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
     maker.command(add_help_option=False)(function)
     made: Any = typer.main.get_command(maker)
     return tuple(made.params)
+
+
+class ToldGroup(TyperGroup):
+    """A program whose command line, where it cannot be read, is refused as commands are: in JSON where that is asked for."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """See ``click.Command``. Typer tells people and ends the process, which is done here then."""
+        words = sys.argv[1:] if args is None else [*args]
+        is_json = standalone_mode and "--json" in takewhile(lambda word: word != "--", words)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode and not is_json, windows_expand_args, **extra)
+        except _UNREADABLE as error:
+            if not is_json:
+                raise
+            code = _refuse_unread(error)
+        except typer.Abort:
+            if not is_json:
+                raise
+            code = FAILED
+        if is_json:
+            sys.exit(code)
+        return code
+
+
+_UNREADABLE: Final[Any] = typer.BadParameter.__mro__[2]
+"""What the parser raises: typer has it from click, or under a private name, as its version is."""
+
+
+def _refuse_unread(error: Any) -> int:
+    """Say in JSON why a command line cannot be read; return the exit code."""
+    path = "slackwater" if error.ctx is None else error.ctx.command_path
+    detail = error.format_message() or "Missing command."  # where a group is called alone, typer prints its help and says nothing
+    failure = Failure("", detail, f"{path} --help says what it takes", error.exit_code)
+    show(Output(as_json=True).err, failure, as_json=True)
+    return failure.exit_code
 
 
 class Told(TyperCommand):

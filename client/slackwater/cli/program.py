@@ -13,13 +13,13 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any, Final, Protocol
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 import slackwater
 from slackwater.cli import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
 from slackwater.cli.failing import Misused
-from slackwater.cli.opened import common_options, opened, tell
+from slackwater.cli.opened import ToldGroup, common_options, opened, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
 
@@ -79,7 +79,7 @@ def _refuse_another_service(context: Any, name: str, rest: list[str]) -> None:
         raise typer.Exit(tell(context, Misused(detail, added()[name].elsewhere)))
 
 
-class Program(TyperGroup):
+class Program(ToldGroup):
     """Its own commands, then those of other distributions; what these do is imported when they are called, or described in full."""
 
     def list_commands(self, ctx: Any) -> list[str]:

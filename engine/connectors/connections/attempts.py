@@ -211,6 +211,8 @@ def _s3_failure(definition: S3Connection, text: str) -> Failed:
         )
     if status.group(1) == "404":
         return Failed("not_found", f"{definition.url} has no bucket {definition.bucket} ({told})")
+    if status.group(1).startswith("5"):
+        return Failed("failed", f"{definition.url} answers {told}: it cannot serve now; try again later")
     return Failed("unexpected_answer", f"{definition.url} answers {told}; correct `endpoint`, `region` or `path_style`")
 
 

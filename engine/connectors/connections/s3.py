@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -112,3 +113,13 @@ def obstore_options(definition: S3Connection, reader: SecretReader) -> ObstoreOp
         "expires_at": None,
     }
     return ObstoreOptions(definition.bucket, config, lambda: given)
+
+
+def forget_own_credentials() -> None:
+    """Take out of this process's environment what clients of S3 find there beside what a connection says.
+
+    A session token of the service's own role (``AWS_SESSION_TOKEN``) would be sent to whoever a definition names. Of processes that reach
+    buckets by connections alone: obstore is told where it looks (``ObstoreOptions``), Delta's client cannot be.
+    """
+    for name in [name for name in os.environ if name.upper().startswith("AWS_")]:
+        del os.environ[name]

@@ -1,11 +1,11 @@
 """Results in a Delta table: each delivery is one version, with the position as an application transaction (``txn``) in the same commit.
 
 No commit is tried again by the library: it would be put behind another one unseen, also behind one of another process with the same rows.
+A version is a file that is made only where there is none of its name; in a bucket, an object that is put on that condition.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar, Final
 
 import polars as pl
@@ -13,9 +13,12 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
+from engine.connectors.connections.attempts import Failed, Reason, attempt
+from engine.connectors.connections.surroundings import SecretMissing
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.connectors.delivery_root import check_writable, directory_of
+from engine.connectors.delivery_root import check_writable
 from engine.connectors.delta.delivery_definition import DeltaDelivery
+from engine.connectors.delta.place import DeltaPlace, place_of, refused, resolved_of
 from engine.connectors.lake_rows import lake_rows
 from engine.definition.delivery import DeliveryModel
 from engine.errors import DefinitionInvalid
@@ -28,6 +31,9 @@ _NAMES: Final = {
 
 _WIDER: Final = {"integer": ("long",)}
 _BROKEN_RULE: Final = "Invalid data found"
+CHECK_S: Final = 8.0
+_PASSING: Final[frozenset[Reason]] = frozenset({"timeout", "unreachable", "refused", "name_not_resolved", "failed"})
+"""Reasons why a bucket gives no answer that may be gone later."""
 
 
 class DeltaDeliverer:
@@ -36,13 +42,13 @@ class DeltaDeliverer:
     Args:
         definition: of the delivery.
         result: what is delivered.
-        directory: of the table.
+        place: of the table.
     """
 
     keeps_position: ClassVar[bool] = True
 
-    def __init__(self, definition: DeltaDelivery, result: Result, directory: Path) -> None:
-        self._definition, self._result, self._directory = definition, result, directory
+    def __init__(self, definition: DeltaDelivery, result: Result, place: DeltaPlace) -> None:
+        self._definition, self._result, self._place = definition, result, place
         self._app = f"slackwater-{result.delivery}"
 
     def position(self) -> int | None:
@@ -65,39 +71,47 @@ class DeltaDeliverer:
         if table is not None:
             _refuse_unlike(table, frame, is_dated=is_dated)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            if self._place.directory is not None:
+                self._place.directory.mkdir(parents=True, exist_ok=True)
             write_deltalake(
-                self._directory if table is None else table,
+                self._place.uri if table is None else table,
                 frame.to_arrow(),
                 mode="error" if table is None else "append",
                 schema_mode=None if table is None else "merge",
                 partition_by=["_date"] if is_dated else None,
+                storage_options=self._place.options if table is None else None,
                 commit_properties=CommitProperties(max_commit_retries=0, app_transactions=[Transaction(self._app, upto)]),
             )
         except SchemaMismatchError as error:
             raise DeliveryStopped(
-                "delivery_refused", f"the table has other columns: {_short(error)}; name another directory"
-            ) from error
-        except (CommitFailedError, OSError) as error:
-            raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
-        except DeltaError as error:
-            if _BROKEN_RULE in str(error):
-                raise DeliveryStopped(
-                    "delivery_refused",
-                    f"the table has a rule that a row breaks: {_short(error)}; drop the rule, or name another directory",
-                ) from error
-            raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
+                "delivery_refused", f"the table has other columns: {self._place.told(error)}; name another path"
+            ) from None
+        except (CommitFailedError, OSError, DeltaError) as error:
+            raise self._failure(error) from None
 
     def close(self) -> None:
         """See ``Deliverer``."""
 
     def _table(self) -> DeltaTable | None:
         try:
-            return DeltaTable(self._directory)
+            return DeltaTable(self._place.uri, storage_options=self._place.options)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> TargetUnavailable | DeliveryStopped:
+        """Return how an error is told; it is no cause, for what the library says of a request is not for logs."""
+        told = self._place.told(error)
+        if _BROKEN_RULE in told:
+            detail = f"the table has a rule that a row breaks: {told}; drop the rule, or name another path"
+            return DeliveryStopped("delivery_refused", detail)
+        if self._place.is_refused(error):
+            cure = "let its key list the bucket, and read and put objects below the path; then restart the query"
+            return DeliveryStopped(
+                "delivery_refused", f"the connection '{self._definition.connection}' is not allowed that: {cure} ({told})"
+            )
+        return TargetUnavailable(f"{self._place.uri}: {told}")
 
 
 def _refuse_unlike(table: DeltaTable, frame: pl.DataFrame, *, is_dated: bool) -> None:
@@ -105,32 +119,40 @@ def _refuse_unlike(table: DeltaTable, frame: pl.DataFrame, *, is_dated: bool) ->
     partitions = table.metadata().partition_columns
     if is_dated != ("_date" in partitions) or (is_dated and partitions != ["_date"]):
         is_now = f"partitioned by {', '.join(partitions)}" if partitions else "not partitioned"
-        detail = f"the table is {is_now}, and `partition_by` says otherwise; change that, or name another directory"
+        detail = f"the table is {is_now}, and `partition_by` says otherwise; change that, or name another path"
         raise DeliveryStopped("delivery_refused", detail)
     for each in table.schema().fields:
         wanted = _NAMES.get(frame.schema[each.name]) if each.name in frame.columns else None
         there = each.type.type if isinstance(each.type, PrimitiveType) else type(each.type).__name__
         if wanted is not None and there not in (wanted, *_WIDER.get(wanted, ())):
-            detail = f"the table's column {each.name[:80]} is of type {there}, the result's of {wanted}; name another directory"
+            detail = f"the table's column {each.name[:80]} is of type {there}, the result's of {wanted}; name another path"
             raise DeliveryStopped("delivery_refused", detail)
 
 
 def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliverer:
     definition = of_kind(said, DeltaDelivery)
     try:
-        directory = directory_of(definition.path, site.root)
+        place = place_of(definition, site)
     except DefinitionInvalid as error:
         raise DeliveryStopped("delivery_refused", error.problems[0].detail) from error
-    return DeltaDeliverer(definition, result, directory)
+    return DeltaDeliverer(definition, result, place)
 
 
 def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
     definition = of_kind(said, DeltaDelivery)
-    check_writable(definition.path, site.root)
-
-
-def _short(error: Exception) -> str:
-    return str(error)[:300]
+    if definition.connection is None:
+        check_writable(definition.path, site.root)
+        return
+    resolved = resolved_of(definition.connection, site)
+    try:
+        attempt(resolved.definition, resolved.reader, CHECK_S)
+    except SecretMissing as error:
+        raise TargetUnavailable(f"connection '{resolved.name}': {error}") from error
+    except Failed as error:
+        told = f"connection '{resolved.name}': {resolved.reader.without_secrets(str(error))}"
+        if error.reason in _PASSING:
+            raise TargetUnavailable(told) from None
+        raise refused("bucket_not_writable", told) from None
 
 
 DELTA_DELIVERY: Final = DeliveryKind(_open, _check)

@@ -77,6 +77,11 @@ class KafkaPlace(Place):
     record_columns: tuple[tuple[str, str], ...]
 
     @property
+    def topic_name(self) -> str:
+        """See ``Place``."""
+        return self.topic
+
+    @property
     def holds_changes(self) -> bool:
         """Whether its records are changes of a database's table."""
         return self.value is not None and self.value.format == CHANGES

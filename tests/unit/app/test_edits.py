@@ -38,6 +38,23 @@ def test_a_change_is_classified_by_whether_the_state_fits(is_compatible: bool, k
     assert (edit.kind, edit.pointers) == (kind, ("/where",))
 
 
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [({}, EditKind.NO_OP), ({"tasks": 2}, EditKind.REPARTITION), ({"into": {"connector": None}}, EditKind.IN_PLACE)],
+)
+def test_expressions_that_are_written_otherwise_are_no_edit_by_themselves(more: dict[str, Any], kind: EditKind) -> None:
+    stored = {
+        "where": "a>1",
+        "joins": [{"on": "a = b"}],
+        "select": {"x": "a"},
+        "tasks": 1,
+        "into": {"connector": {"type": "files"}},
+    }
+    wanted = {**stored, "where": '"a" > 1', "joins": [{"on": '"a" = "b"'}], "select": {"x": '"a"'}, **more}
+    assert classify(stored, wanted, is_state_compatible=True, is_plan_the_same=True).kind is kind
+    assert classify(stored, wanted, is_state_compatible=True).kind in (EditKind.IN_PLACE, EditKind.REPARTITION)
+
+
 @pytest.mark.parametrize("more", [{}, {"late_records": {"max_rows": 5}}])
 def test_another_number_of_tasks_shares_the_state_out_and_is_otherwise_an_edit_in_place(more: dict[str, Any]) -> None:
     edit = classify(

@@ -213,6 +213,42 @@ def test_a_wrong_command_line_asks_nothing_of_the_service(arguments: list[str], 
     assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
 
 
+@pytest.mark.parametrize("program", [cli, application()], ids=["program", "python -m app.cli"])
+@pytest.mark.parametrize(
+    ("arguments", "said", "cure"),
+    [
+        (["keys", "revoke"], "Missing argument", "slackwater keys revoke --help"),
+        (["keys", "create", "a", "--role", "god"], "'god'", "slackwater keys create --help"),
+        (["backup", "copy", "--nothing"], "--nothing", "slackwater backup --help"),
+        (["nothing"], "'nothing'", "slackwater --help"),
+        (["keys"], "--json", "slackwater keys --help"),
+    ],
+)
+def test_what_the_parser_refuses_is_json_where_that_is_asked_for(
+    program: typer.Typer, arguments: list[str], said: str, cure: str
+) -> None:
+    result = CliRunner().invoke(program, [*arguments, "--json"], prog_name="slackwater")
+    assert (result.exit_code, result.stdout) == (2, "")
+    error = json.loads(result.stderr)["error"]
+    assert said in error["detail"]
+    assert error["cure"].startswith(cure)
+    as_text = CliRunner().invoke(program, arguments, prog_name="slackwater")
+    assert as_text.exit_code == 2
+    assert "Usage: slackwater" in as_text.stdout + as_text.stderr
+
+
+def test_where_json_stands_and_what_stands_behind_two_dashes_counts() -> None:
+    said = [
+        json.loads(CliRunner().invoke(cli, words).stderr)["error"]["detail"]
+        for words in (["--json", "delete"], ["delete", "--json"])
+    ]
+    assert said[0] == said[1]
+    assert "Usage" in CliRunner().invoke(cli, ["top", "--nothing", "--", "--json"]).stderr
+    assert json.loads(CliRunner().invoke(cli, ["--json", "keys"]).stderr)["error"]["detail"] == "Missing command."
+    for words in (["--json", "--version"], ["--json", "get", "--help"]):
+        assert CliRunner().invoke(cli, words).exit_code == 0
+
+
 def commands_of(document: str) -> Iterator[list[str]]:
     for block in re.findall(r"```bash\n(.*?)```", document, re.DOTALL):
         for line in block.splitlines():

@@ -7,6 +7,7 @@ import { keymap, type EditorView } from "@codemirror/view";
 import { ApiError, isAborted } from "~/api/client";
 import { completing, type Known } from "./completion";
 import { marksOf } from "./faults";
+import { withoutDone } from "./kept";
 import { check } from "./running";
 import { KEYWORDS, TYPES } from "./words";
 
@@ -65,7 +66,7 @@ function checking(onChecked: (faults: number) => void): (view: EditorView) => Pr
   let before: AbortController | null = null;
   return async (view) => {
     before?.abort();
-    const text = view.state.doc.toString();
+    const text = withoutDone(view.state.doc.toString());
     if (text.trim() === "" || text.length > MOST_CHECKED) {
       onChecked(0);
       return [];
