@@ -169,12 +169,12 @@ class Fleet:
         self._parting.discard(member)
 
     def _look_after_alone(self) -> None:
-        """Bring back those that have been light, or still, for a while."""
+        """Bring back those that have been light, or still, for a while. Who has not committed for long because of a batch at hand is neither."""
         for member in list(self._alone):
             carrier = member.carrier
             if not member.is_active or carrier is None or carrier.is_shared:
                 self._alone.discard(member)
-            elif member.is_light() and member.is_settled:
+            elif member.is_light() and member.is_settled and not member.is_under_way:
                 self._bring_back(member, carrier)
 
     def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:

@@ -37,16 +37,20 @@ class Cluster:
         self.directory = directory
         self._port = free_port()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLACKWATER_", "SPARK_", "PYSPARK_"))}
-        self._environment = kept | {
-            "JAVA_HOME": str(launchable_home(find_java(), directory)),
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_WORKER_DIR": str(directory / "work"),
-            "SPARK_LOCAL_DIRS": str(directory / "scratch"),
-            "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
-            "_SPARK_AUTH_SECRET": AUTH_SECRET,
-            **(environment or {}),
-        }
+        self._environment = (
+            kept
+            | {
+                "JAVA_HOME": str(launchable_home(find_java(), directory)),
+                "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ.get('PATH', '')}",  # where Spark's scripts look for a Python that has it
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_WORKER_DIR": str(directory / "work"),
+                "SPARK_LOCAL_DIRS": str(directory / "scratch"),
+                "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
+                "_SPARK_AUTH_SECRET": AUTH_SECRET,
+                **(environment or {}),
+            }
+        )
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property

@@ -9,7 +9,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -80,14 +80,14 @@ def is_read(client: Client) -> bool:
     return not any(partition["lag"] for feed in feeds for partition in feed["partitions"])
 
 
-def start(running: Service, client: Client, sent: list[Request]) -> Feeder:
+def start(running: Service, client: Client, sent: Iterable[Request]) -> Feeder:
     """Register everything and begin to send."""
     for name, (kind, definition) in SOURCES.items():
         client.relation(kind, name).register(definition)
     for query in QUERIES:
         client.queries.put(query)
     until("all queries run", partial(runs, client, dict.fromkeys(NAMES, 0)), QUIET_S)
-    feeder = Feeder(running.url, [(SOURCES[name][0], name, body(records)) for name, records in sent], pause_s=0.1)
+    feeder = Feeder(running.url, ((SOURCES[name][0], name, body(records)) for name, records in sent), pause_s=0.1)
     feeder.start()
     return feeder
 

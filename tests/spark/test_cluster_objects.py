@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 from slackwater import Client
 
 from tests.faults.service import seeded, service, until
-from tests.faults.stages import NAMES, requests
+from tests.faults.stages import NAMES, Request, requests
 from tests.object_store import BUCKET, ObjectServer, Trouble, object_server
 from tests.spark.cluster import Cluster, cluster
 from tests.spark.test_cluster import QUIET_S, differences, epochs, newest, runs, settings, start
@@ -52,6 +52,25 @@ def troubled(store: ObjectServer, chance: random.Random) -> Iterator[None]:
         store.trouble = Trouble()
 
 
+class Doled:
+    """Requests that are sent as far as they are let, so that some come behind each kill."""
+
+    def __init__(self, sent: Sequence[Request]) -> None:
+        self._sent, self._most = sent, 0
+        self._more = threading.Condition()
+
+    def let(self, share: float) -> None:
+        with self._more:
+            self._most = round(len(self._sent) * share)
+            self._more.notify_all()
+
+    def __iter__(self) -> Iterator[Request]:
+        for number, each in enumerate(self._sent):
+            with self._more:
+                self._more.wait_for(lambda: number < self._most)  # noqa: B023 - waited for here
+            yield each
+
+
 def copies(standalone: Cluster) -> set[Path]:
     """Return the executors' directories that have copies of segments."""
     return {path for path in standalone.directory.glob("work/*/*/copies") if any(path.rglob("*.arrow"))}
@@ -67,14 +86,16 @@ def test_queries_are_exact_on_hosts_without_a_common_directory_before_a_bad_stor
         own = {"SLACKWATER_STATE_URL": f"s3://{BUCKET}/state", "SLACKWATER_STATE_CACHE_DIR": OWN_DIRECTORY, **store.environment}
         given = {name: value for name, value in settings(standalone, tmp_path).items() if name != "SLACKWATER_CHECKPOINT_URL"}
         with service({**given, **own}) as running, Client(running.url, timeout=30) as client:
-            feeder = start(running, client, sent)
+            doled = Doled(sent)
+            feeder = start(running, client, doled)
             with troubled(store, random.Random(seed + 1)):
 
-                def goes_on_after(kill: object, share: float) -> None:
-                    until(f"{share:.0%} was sent", lambda: feeder.acknowledged > len(sent) * share, QUIET_S)
+                def goes_on_after(kill: Callable[[], object], share: float) -> None:
+                    doled.let(share)
+                    until(f"{share:.0%} was sent", lambda: feeder.acknowledged >= len(sent) * (share - 0.1), QUIET_S)
                     before = newest(client)
-                    assert callable(kill)
                     kill()
+                    doled.let(share + 0.1)
                     until(
                         "every query committed again", lambda: all(newest(client)[name] > before[name] for name in NAMES), QUIET_S
                     )
@@ -86,6 +107,7 @@ def test_queries_are_exact_on_hosts_without_a_common_directory_before_a_bad_stor
                 goes_on_after(running.kill_driver, 0.6)
                 until("all queries were launched again", partial(runs, client, above), QUIET_S)
                 store.trouble = Trouble(is_away=True)
+                doled.let(1)
                 threading.Timer(AWAY_S, lambda: setattr(store, "trouble", Trouble())).start()
                 assert differences(client, feeder, sent) == {}
             assert len(copies(standalone)) > 2, "each executor had copies of its own"

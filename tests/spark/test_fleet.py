@@ -331,6 +331,7 @@ def test_a_query_that_makes_much_of_little_takes_less_at_once(
     assert (query.error(), other.error()) == (None, None)
 
 
+@pytest.mark.slow
 def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_once(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +357,7 @@ def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_o
     assert 1 <= max_rows <= 4, "its status says so"
 
 
+@pytest.mark.slow
 def test_batches_that_a_round_has_no_room_for_come_in_the_next_one(fleets: Fleets) -> None:
     """Of three batches that emit 43 MiB each the third begins when the round has emitted more than its 64."""
     definition = grown(fleets, "much_0")

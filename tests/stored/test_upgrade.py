@@ -6,7 +6,7 @@ older format. There are a join with records that wait and some that were late, o
 totals and a copy; one query is stopped, one paused. This version migrates the schema, answers over HTTP what the old one did, takes the state
 over, is killed in the midst of it with all that it started, and goes on with new records: the auditor of the fault tests finds every result of
 both parts as one batch computation has it, each record once. Pieces of this, and damaged checkpoints: ``tests/spark/test_old_checkpoints.py``,
-``test_stored.py``, ``test_code.py``. Takes a minute and a half.
+``test_stored.py``, ``test_code.py``. Takes one to four minutes.
 """
 
 from __future__ import annotations

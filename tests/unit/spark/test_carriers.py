@@ -28,6 +28,7 @@ class Riding:
     Attributes:
         boards: called when a carrier takes it.
         rode: carriers of its own that it was given.
+        is_under_way: it has a batch at hand.
         on_settled: set while it is on trial.
     """
 
@@ -39,6 +40,7 @@ class Riding:
     rode: int = 0
     query_id: UUID = field(default_factory=uuid4)
     is_settled: bool = True
+    is_under_way: bool = False
     on_settled: Any = None
 
     def board(self, *_more: Any) -> SourceSpec:
@@ -106,6 +108,23 @@ def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None
         fleet._look_after_alone()
         fleet._weighed(last, is_heavy=True)
         assert shared.members == [last]
+
+
+def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> None:
+    fleet = Fleet(spark, "", lambda: True)
+    member: Any = Riding(is_under_way=True)
+
+    def stop(_timeout: float) -> bool:
+        member.is_active = False  # somebody stops it at the same time, so that it need not share
+        return True
+
+    member.carrier = SimpleNamespace(is_shared=False, stop=stop)
+    fleet._alone.add(member)
+    fleet._look_after_alone()
+    assert member.is_active, "its carrier goes on"
+    member.is_under_way = False
+    fleet._look_after_alone()
+    assert not member.is_active, "its carrier was stopped"
 
 
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
