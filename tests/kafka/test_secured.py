@@ -25,7 +25,11 @@ from tests.secrets_seen import check_unseen, look
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 
-PASSWORDS = {"PLAIN": "pw-Zx81MARKERplain", "SCRAM-SHA-512": "pw-Zx81MARKERscram"}
+PASSWORDS = {
+    "PLAIN": "pw-Zx81MARKERplain",
+    "SCRAM-SHA-256": "pw-Zx81MARKERscram2",
+    "SCRAM-SHA-512": "pw-Zx81MARKERscram5",
+}
 WRONG = "pw-Zx81MARKERwrong"
 KEY = "key-Zx81MARKERk1-0123456789abcdef"
 SECRETS = (*PASSWORDS.values(), WRONG, KEY)
