@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from engine.definition.suggestions import hint
 from engine.definition.types import Schema
 from engine.sql.statement_tree import AlterAdd, Control, CreateType, Define, Drop, Refused, SetProperty
@@ -23,6 +26,16 @@ from engine.statements.naming import check_column_name, folded
 from engine.statements.scope import relation_of
 from engine.statements.session import Session
 from engine.statements.type_names import type_of
+
+_OF_CONNECTORS: Final = (
+    "connectors run elsewhere; read the topic that they fill (CONNECTION, BOOTSTRAP), or let Debezium Server post "
+    "its changes to /v1/tables/{name}/records?format=debezium"
+)
+_INSTEAD: Final[Mapping[str, str]] = {
+    "ALTER SYSTEM": "the service's settings are environment variables, SLACKWATER_…; SET is for one script",
+    "ASSERT SCHEMA": "ask the registry itself; PUT of a source says whether its schema can be read",
+}
+"""Statements of ksqlDB that are refused, and what is there instead; of all others: of connectors."""
 
 
 def bind_drop(statement: Drop, session: Session) -> Action:
@@ -139,4 +152,5 @@ def bind_refused(statement: Refused, session: Session) -> Action:
     if statement.words == "RUN SCRIPT":
         detail = "RUN SCRIPT is a command of ksqlDB's command line, and no statement of the server; send what the script says"
         raise StatementRefused("not_a_statement", detail, statement)
-    raise StatementUnsupported("not_supported", f"{statement.words} is not supported", statement)
+    cure = _INSTEAD.get(statement.words, _OF_CONNECTORS)
+    raise StatementUnsupported("not_supported", f"{statement.words} is not supported: {cure}", statement)

@@ -91,9 +91,7 @@ def _all_of(source: Source, sources: Sources, item: SelectItem, naming: Naming) 
     if relation.window is not None and sources.is_join:
         for name in WINDOW_BOUNDS_OF_SQL:
             yield Item(prefix + name, source.bound(name), item, is_starred=True)
-    for name in relation.values:
-        if name not in relation.headers:
-            yield Item(prefix + name, source.column(name), item, is_starred=True)
+    yield from (Item(prefix + name, source.column(name), item, is_starred=True) for name in relation.values)
     if naming.is_rekeyed:
         yield from keys
 

@@ -13,7 +13,7 @@ _LETTERS: Final = {
     "HH": "%H", "H": "%H", "hh": "%I", "h": "%I", "mm": "%M", "m": "%M", "ss": "%S", "s": "%S", "SSS": "%3f", "SSSSSS": "%6f",
     "SSSSSSSSS": "%9f", "a": "%p", "EEE": "%a", "EEEE": "%A", "X": "%#z", "XX": "%z", "XXX": "%:z", "Z": "%z", "ZZZZZ": "%:z",
 }  # fmt: skip
-_MEANINGLESS: Final = "bfijloprt"
+_MEANINGLESS: Final = "bfijlortCIJPRTU"
 _PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 

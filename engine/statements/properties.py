@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.definition.durations import parse_duration
@@ -15,13 +15,25 @@ from engine.statements.faults import StatementRefused, StatementUnsupported
 _UNITS_MS: Final = {
     "MILLISECONDS": 1, "SECONDS": 1_000, "MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000, "WEEKS": 7 * 86_400_000,
 }  # fmt: skip
-_ELSEWHERE: Final = frozenset(
-    {
-        "SOURCED_BY_CONNECTOR", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME",
-        "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_AVRO_SCHEMA_FULL_NAME",
-    }
-)  # fmt: skip
-"""Properties of ksqlDB that need a schema registry or a connector."""
+_READ_BY: Final = (
+    "a record says which schema of the registry it has; name the registry, as in "
+    """{side}_READER='{{"format": "avro", "registry": "…"}}'"""
+)
+_WRITTEN_BY: Final = (
+    "name the schema where results are delivered: `schema` or `record` of `value` in the output's connector, as JSON"
+)
+_NULLS: Final = "a field without a value is NULL where the schema says `optional`; leave it out"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "SOURCED_BY_CONNECTOR": "connectors run elsewhere; read the topic that it fills, and leave this out",
+    "KEY_SCHEMA_ID": _READ_BY.format(side="KEY"),
+    "VALUE_SCHEMA_ID": _READ_BY.format(side="VALUE"),
+    "KEY_SCHEMA_FULL_NAME": _WRITTEN_BY,
+    "VALUE_SCHEMA_FULL_NAME": _WRITTEN_BY,
+    "VALUE_AVRO_SCHEMA_FULL_NAME": _WRITTEN_BY,
+    "KEY_PROTOBUF_NULLABLE_REPRESENTATION": _NULLS,
+    "VALUE_PROTOBUF_NULLABLE_REPRESENTATION": _NULLS,
+}
+"""Properties of ksqlDB that mean nothing here, and what to write instead."""
 
 
 def milliseconds(duration: Duration) -> int:
@@ -136,9 +148,7 @@ class Properties:
         """Refuse what nothing has asked for."""
         for name, each in self._given.items():
             if name in _ELSEWHERE:
-                raise StatementUnsupported(
-                    "property_not_supported", f"{name} is not supported: there is no schema registry and no connector", each
-                )
+                raise StatementUnsupported("property_not_supported", f"{name} is not supported: {_ELSEWHERE[name]}", each)
             if name not in self._asked:
                 known = sorted(self._asked)
                 raise StatementRefused("unknown_property", f"WITH knows no {name} here{hint(name, known)}", each)

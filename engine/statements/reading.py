@@ -163,8 +163,7 @@ def _spelled_out(select: Select, relation: SqlRelation) -> Iterator[SelectItem]:
     """Yield the items: the star of a windowed relation shows the bounds, and pseudo-columns keep their names."""
     for item in select.items:
         if isinstance(item.value, Star) and relation.window is not None:
-            names = (*relation.key, *WINDOW_BOUNDS_OF_SQL, *(name for name in relation.values if name not in relation.headers))
-            for name in names:
+            for name in (*relation.key, *WINDOW_BOUNDS_OF_SQL, *relation.values):
                 quoted = Identifier(name, is_quoted=True)
                 yield SelectItem(Column(quoted, span=item.span), quoted, span=item.span)
         elif isinstance(item.value, Column) and item.alias is None and folded(item.value.name) in (ROWTIME, *_PSEUDO):

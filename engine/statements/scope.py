@@ -245,8 +245,10 @@ class Translator:
             return source.column(EVENT_TIME, at)
         if name in ("WINDOWSTART", "WINDOWEND") and source.relation.window is not None:
             return source.bound(name, at)
-        if name in source.relation.headers or name in ("ROWPARTITION", "ROWOFFSET"):
-            raise StatementUnsupported("pseudo_column", f"{name}: places and headers of records are not kept", at)
+        if name in ("ROWPARTITION", "ROWOFFSET"):
+            raise StatementUnsupported(
+                "pseudo_column", f"{name}: places of records are not kept; RECORD_COLUMNS of a topic makes columns of them", at
+            )
         if name not in source.relation.columns:
             known = self.sources.column_names if at.table is None else source.relation.columns.names
             written = name if at.table is None else f"{source.alias}.{name}"

@@ -74,7 +74,6 @@ class SqlRelation:
         entry: the relation as plans read it, under its name in definitions.
         window: of a windowed key, else None.
         writers: names of the queries that write it, the one that made it first.
-        headers: columns that hold a record's headers.
     """
 
     name: str
@@ -85,7 +84,6 @@ class SqlRelation:
     entry: CatalogEntry
     window: KeyWindow | None = None
     writers: tuple[str, ...] = ()
-    headers: frozenset[str] = frozenset()
 
     @property
     def values(self) -> tuple[str, ...]:

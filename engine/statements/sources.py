@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -31,6 +32,9 @@ RFC_3339: Final = "RFC 3339"
 
 _WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}
 
+_RECORD_COLUMNS: Final = "record_columns"
+"""Field of connectors whose records have headers."""
+
 _STOPS: Final = "ksql.timestamp.throw.on.invalid"
 """Whether a record whose event time cannot be read stops the queries that read it."""
 
@@ -50,6 +54,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         )
     properties = Properties(statement.properties)
     columns = _columns(statement, session)
+    headers = {folded(each.name): each for each in statement.columns if each.header is not None}
     key = tuple(folded(each.name) for each in statement.columns if each.role in ("key", "primary_key"))
     if not properties.has("KAFKA_TOPIC"):
         raise StatementRefused("property_missing", "say which topic has the records: WITH (KAFKA_TOPIC='…')", statement)
@@ -57,14 +62,15 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
-    check_formats(topic, columns, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
+    of_values = columns.select(tuple(each for each in columns.names if each not in headers))
+    check_formats(topic, of_values, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     for each in statement.columns:
         check_supported(columns[folded(each.name)], each)
     words = TopicWords(
         topic.key_format.name, topic.key_format.delimiter, topic.value_format.name, topic.value_format.delimiter,
         bool(key), len(key) == 1, topic.is_wrapped is False,
     )  # fmt: skip
-    definition = _definition(statement, columns, key, window, properties, session, words)
+    definition = _definition(statement, columns, key, window, properties, session, words, headers)
     properties.check_all_read()
     entry = source_entry(definition_name(name, statement.name), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
@@ -113,8 +119,13 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
 
 def _check_role(column: ColumnDefinition, statement: CreateRelation) -> None:
     name = folded(column.name)
-    if column.role == "headers":
-        raise StatementUnsupported("headers_not_supported", f"Column {name}: headers of records are not kept", column)
+    if column.role == "headers" and column.header is None:
+        raise StatementUnsupported(
+            "headers_not_supported",
+            f"{name}: all headers of a topic's record are one MAP<STRING, BYTES> here; declare that, leave HEADERS out, and write "
+            f"""RECORD_COLUMNS='{{"{name}": "headers"}}'""",
+            column,
+        )
     if column.role == "key" and statement.kind == "table":
         raise StatementRefused("key_role", f"{name}: a key of a table is written PRIMARY KEY", column)
     if column.role == "primary_key" and statement.kind == "stream":
@@ -151,13 +162,14 @@ def _definition(
     properties: Properties,
     session: Session,
     words: TopicWords,
+    headers: Mapping[str, ColumnDefinition],
 ) -> SourceDefinition:
     bounds = dict.fromkeys(WINDOW_BOUNDS, "timestamp") if window is not None else {}
     body: dict[str, Any] = {
         "key": [*key, *bounds],
         "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
         **_event_time(columns, properties),
-        **_connector(properties, words),
+        **_connector(properties, words, headers),
         "max_future_skew": _skew(properties, session),
         "read_only": statement.is_read_only,
     }
@@ -193,17 +205,41 @@ def _of_table(statement: CreateRelation, properties: Properties) -> dict[str, An
     }
 
 
-def _connector(properties: Properties, words: TopicWords) -> dict[str, Any]:
-    """Return what the properties say of the connector: that of a property which stands for it, else the default one."""
+def _connector(properties: Properties, words: TopicWords, headers: Mapping[str, ColumnDefinition]) -> dict[str, Any]:
+    """Return what is said of the connector: that of a property which stands for it, else the default one.
+
+    Args:
+        properties: all of them.
+        words: what ksqlDB's properties say of the topic.
+        headers: columns that are declared with ``HEADER('…')``.
+    """
     given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
     where = properties.text("FEED_WHERE")
     chosen = next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
     _refuse_others(chosen, properties)
     said = {field: value for field, value in {**given[chosen], "where": where}.items() if value is not None}
+    if headers:
+        said[_RECORD_COLUMNS] = _with_headers(chosen, said.get(_RECORD_COLUMNS, {}), headers)
     if chosen == DEFAULT.name():
         return {"connector": {"type": chosen, **said}} if said else {}
     defaults = {clause.field: clause.default.lower() for clause in MODELS[chosen].clauses if clause.default is not None}
     return {"connector": {"type": chosen, **defaults, **MODELS[chosen].said_by_topic(words), **said}}
+
+
+def _with_headers(chosen: str, said: Any, headers: Mapping[str, ColumnDefinition]) -> Any:
+    """Return what the connector says of columns that hold facts of a record, with those that hold a header."""
+    for name, column in headers.items():
+        if _RECORD_COLUMNS not in MODELS[chosen].model_fields:
+            raise StatementUnsupported(
+                "headers_not_supported",
+                f"{name}: records of the connector {chosen!r} have no headers; those of a topic have (CONNECTION, BOOTSTRAP)",
+                column,
+            )
+        if isinstance(said, dict) and name in said:
+            raise StatementRefused("property_clash", f"RECORD_COLUMNS says it of {name}, too: leave one of both out", column)
+    if not isinstance(said, dict):
+        return said  # the definition refuses it
+    return {**said, **{name: f"header:{each.header.value}" for name, each in headers.items() if each.header is not None}}
 
 
 def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:

@@ -150,7 +150,9 @@ def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: No
                 at,
             )
         if form.name.startswith("PROTOBUF") and kind.is_nested:
-            raise StatementUnsupported("format_not_supported", f"{form.name} keys of type {shown(kind)}", at)
+            raise StatementUnsupported(
+                "format_not_supported", f"{form.name} has no keys of type {shown(kind)}: give another KEY_FORMAT", at
+            )
 
 
 def _has_odd_map(kind: ColumnType) -> bool:

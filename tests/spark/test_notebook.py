@@ -14,7 +14,7 @@ from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.testing.service import service
 from tests.conftest import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 NOTEBOOK = ROOT / "docs" / "notebooks" / "flights.ipynb"
 CHUNKS = 60
@@ -46,7 +46,7 @@ def test_every_cell_does_what_the_text_says(monkeypatch: pytest.MonkeyPatch) -> 
         for chunk in load(1).chunks()[:CHUNKS]:
             client.relation(chunk.kind, chunk.relation).append(chunk.frame)
         for query in (JOIN, WINDOWS):
-            client.query(query["name"]).wait_until("caught_up", timeout=800)
+            client.query(query["name"]).wait_until("caught_up", timeout=400)
         monkeypatch.setenv("SLACKWATER_URL", running.url)
         names: dict[str, Any] = {}
         found = {cell: shown(cell, names) for cell in cells()}

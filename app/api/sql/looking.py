@@ -177,7 +177,7 @@ def _literal(node: object) -> str:
 
 def _late_records(connection: sa.Connection, tree: Show, page_bytes: int, session: Session) -> Listing:
     if tree.of is None:
-        raise StatementRefused("missing_name", "say of which query: SHOW LATE RECORDS OF query", tree)
+        raise TypeError("SHOW LATE RECORDS names a query")
     found = get_planned(connection, _query_of(tree.of, session))
     limit = PAGE if tree.limit is None else int(tree.limit)
     rows = late_records_of(connection, found.row.id, LateFilter(), PageOf(Most(limit, page_bytes)))

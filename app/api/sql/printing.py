@@ -67,7 +67,7 @@ async def printed(services: Services, tree: Print, session: Session) -> Listing:
                 rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
                 if len(rows) >= limit:
                     break
-                if passed >= services.settings.sql.max_scanned_rows:
+                if passed > services.settings.sql.max_scanned_rows:
                     raise too_many_rows(relation.name, services.settings.sql.max_scanned_rows)
     columns = (("event_time_ms", "bigint"), *texts("relation", "key", "value"))
     return Listing(columns, rows)

@@ -190,7 +190,7 @@ async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[p
     async for frame in stream_records(services, read.relation.entry):
         seen += frame.height
         yield frame.filter(pl.col("_op") == 0).rename({"_ts": EVENT_TIME}), None  # a record without a value is no row
-        if seen >= most:
+        if seen > most:
             raise too_many_rows(read.relation.name, most)
 
 

@@ -134,7 +134,7 @@ _COLUMNS: Final = texts("column", "type", "role")
 def _columns(relation: SqlRelation) -> Iterator[tuple[str, str, str]]:
     key = "primary key" if relation.kind == "table" else "key"
     for name, kind in relation.columns.items():
-        role = key if name in relation.key else "headers" if name in relation.headers else "value"
+        role = key if name in relation.key else "value"
         yield name, str(kind), role
     if relation.window is not None:
         yield from ((name, "bigint", "window bound") for name in ("WINDOWSTART", "WINDOWEND"))
@@ -144,7 +144,7 @@ def relation_of(statement: Describe, session: Session) -> SqlRelation:
     """Return the relation that a statement names."""
     name = statement.name
     if name is None:
-        raise StatementRefused("missing_name", "say what to describe: DESCRIBE name", statement)
+        raise TypeError("DESCRIBE of a relation names it")
     folded = name.text if name.is_quoted else name.text.upper()
     found = session.relation(folded)
     if found is None:

@@ -33,7 +33,6 @@ class SqlFacts:
 
     topic: Topic
     window: KeyWindow | None = None
-    headers: tuple[str, ...] = ()
 
 
 _FACTS: Final = TypeAdapter(SqlFacts)
@@ -41,7 +40,7 @@ _FACTS: Final = TypeAdapter(SqlFacts)
 
 def facts_of(sql: SqlRelation) -> dict[str, Any]:
     """Return what is kept of a relation that a statement made, as JSON."""
-    return asdict(SqlFacts(sql.topic, sql.window, tuple(sorted(sql.headers))))
+    return asdict(SqlFacts(sql.topic, sql.window))
 
 
 def load_session(connection: sa.Connection, settings: Settings, variables: Mapping[str, str]) -> Session:
@@ -111,7 +110,6 @@ def relation_of(
         entry,
         facts.window or (_window(definition) if is_windowed else None),
         writers,
-        frozenset(facts.headers),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.statements.actions import AddColumns, ControlQuery, DropRelation, Nothing, RegisterSource
-from engine.statements.faults import StatementRefused
+from engine.statements.faults import StatementRefused, StatementUnsupported
 from tests.unit.statements.scripts import RIDES, bound
 
 QUERIES = RIDES + "CREATE TABLE n AS SELECT city, COUNT(*) AS n FROM rides GROUP BY city;"
@@ -61,9 +61,29 @@ def test_what_there_is_not_may_be_dropped_if_it_exists() -> None:
         ("TERMINATE nothing;", "unknown_query"),
         ("ALTER TABLE n ADD COLUMN x INT;", "alter_unfit"),
         ("ALTER STREAM rides ADD COLUMN fare INT;", "duplicate_column"),
+        ("CREATE TYPE fares AS DOUBLE; CREATE TYPE fares AS DOUBLE;", "type_exists"),
+        ("RUN SCRIPT 'a.sql';", "not_a_statement"),
+        ("CREATE FUNCTION ucase(a INT) RETURNS INT LANGUAGE PYTHON AS 'x';", "function_exists"),
+        ("CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS 'def';", "function_malformed"),
     ],
 )
 def test_a_wrong_command_is_refused(text: str, code: str) -> None:
     with pytest.raises(StatementRefused) as caught:
         bound(text, bound(QUERIES)[1])
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("CREATE SOURCE CONNECTOR c WITH ('a'='b');", "read the topic that they fill"),
+        ("DROP CONNECTOR c;", "read the topic that they fill"),
+        ("DESCRIBE CONNECTOR c;", "read the topic that they fill"),
+        ("ALTER SYSTEM 'a'='b';", "environment variables"),
+        ("ASSERT SCHEMA SUBJECT 's';", "ask the registry"),
+    ],
+)
+def test_what_there_is_not_says_what_there_is_instead(text: str, instead: str) -> None:
+    with pytest.raises(StatementUnsupported, match=instead) as caught:
+        bound(text)
+    assert caught.value.code == "not_supported"

@@ -9,6 +9,7 @@ from engine.statements.faults import StatementRefused
 from tests.unit.statements.scripts import RIDES, bound
 
 SINK = RIDES + "CREATE STREAM all_fares (id INT KEY, fare DOUBLE) WITH (KAFKA_TOPIC='fares', VALUE_FORMAT='JSON');"
+HOURS = "CREATE TABLE hours AS SELECT id, COUNT(*) AS n FROM rides WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY id;"
 
 
 def _insert(text: str) -> InsertInto:
@@ -50,11 +51,12 @@ def test_numbers_become_what_the_stream_has() -> None:
         ("INSERT INTO rides (id, fare) VALUES (1, fare);", "values_unfit"),
         ("INSERT INTO rides (id, city) VALUES ('one', 'Rome');", "type_mismatch"),
         ("INSERT INTO cities (land) VALUES ('Italy');", "key_missing"),
+        ("INSERT INTO hours (id, n) VALUES (1, 2);", "windowed_insert"),
     ],
 )
 def test_what_does_not_fit_is_refused(text: str, code: str) -> None:
     with pytest.raises(StatementRefused) as caught:
-        bound(text, bound(SINK)[1])
+        bound(text, bound(SINK + HOURS)[1])
     assert caught.value.code == code
 
 

@@ -124,6 +124,16 @@ def test_a_query_reads_what_another_wrote() -> None:
         ("CREATE STREAM s AS SELECT id, fare FROM rides r JOIN tips t WITHIN 1 HOUR ON r.id = t.id;", "ambiguous_column"),
         ("CREATE TABLE s AS SELECT name, land FROM cities PARTITION BY land;", "partition_unfit"),
         ("CREATE TABLE s AS SELECT name, land FROM cities EMIT FINAL;", "emit_unfit"),
+        ("CREATE STREAM s AS SELECT * FROM rides WHERE COUNT(*) > 1;", "aggregate_in_where"),
+        ("CREATE STREAM s AS SELECT * FROM rides PARTITION BY COUNT(*);", "aggregate_in_partition"),
+        ("CREATE TABLE s AS SELECT COUNT(*) AS n FROM rides GROUP BY COUNT(*);", "aggregate_in_group"),
+        ("CREATE TABLE s AS SELECT id, SUM(COUNT(*)) AS n FROM rides GROUP BY id;", "nested_aggregate"),
+        ("CREATE TABLE s AS SELECT id, COUNT(*) AS n FROM rides GROUP BY id, id;", "duplicate_group"),
+        ("CREATE STREAM s AS SELECT * FROM rides HAVING fare > 1;", "having_without_group"),
+        ("CREATE STREAM s AS SELECT TRANSFORM(ARRAY[1], city => 1) AS x FROM rides;", "lambda_malformed"),
+        ("CREATE STREAM s AS SELECT TRANSFORM(ARRAY[1], x => TRANSFORM(ARRAY[1], x => 1)) AS y FROM rides;", "lambda_malformed"),
+        ("CREATE STREAM s AS SELECT * FROM rides r JOIN cities c WITHIN 1 HOUR ON r.city = c.name;", "within_unfit"),
+        ("CREATE STREAM s WITH (VALUE_FORMAT='JSON', VALUE_FORMAT='JSON') AS SELECT * FROM rides;", "duplicate_property"),
     ],
 )
 def test_a_wrong_query_is_refused_at_its_place(text: str, code: str) -> None:
@@ -131,6 +141,42 @@ def test_a_wrong_query_is_refused_at_its_place(text: str, code: str) -> None:
         definition(text)
     assert caught.value.code == code
     assert caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CREATE STREAM s AS SELECT UCASE(city)->* FROM rides;", "fields_of_expression"),
+        ("CREATE STREAM s AS SELECT * FROM rides LIMIT 3;", "limit_not_supported"),
+        ("CREATE STREAM s AS SELECT * FROM rides FOR SYSTEM_TIME AS OF '2020-01-01';", "time_travel"),
+        ("CREATE STREAM s AS SELECT id, ROWPARTITION AS p FROM rides;", "pseudo_column"),
+    ],
+)
+def test_what_a_query_cannot_have_here_is_told_as_such(text: str, code: str) -> None:
+    with pytest.raises(StatementUnsupported) as caught:
+        definition(text)
+    assert caught.value.code == code
+    assert caught.value.span is not None
+
+
+HOURLY = "CREATE TABLE hourly AS SELECT id, COUNT(*) AS n FROM rides WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY id;"
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "code"),
+    [
+        (HOURLY, "CREATE TABLE s AS SELECT n, COUNT(*) AS m FROM hourly GROUP BY n;", "windowed_group"),
+        (
+            "CREATE STREAM t WITH (QUERY_ID='q') AS SELECT * FROM rides;",
+            "CREATE STREAM s WITH (QUERY_ID='q') AS SELECT * FROM rides;",
+            "query_exists",
+        ),
+    ],
+)
+def test_a_query_that_does_not_go_with_what_is_there_is_refused(before: str, text: str, code: str) -> None:
+    with pytest.raises(StatementRefused) as caught:
+        definition(text, RIDES + before)
+    assert caught.value.code == code
 
 
 def test_a_replaced_result_keeps_its_query() -> None:

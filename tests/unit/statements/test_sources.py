@@ -86,6 +86,11 @@ def test_a_source_that_there_is_may_be_asked_for_again() -> None:
         ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', TIMESTAMP='w');", "unknown_column"),
         ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITIONS='\u00b2');", "property_malformed"),
         (f"CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITIONS={'9' * 5_000});", "property_malformed"),
+        ("CREATE STREAM s (v MAP<STRING,INT> KEY) WITH (KAFKA_TOPIC='x', FORMAT='JSON');", "key_type"),
+        (
+            "CREATE STREAM s (v STRING) WITH (KAFKA_TOPIC='x', FORMAT='JSON', TIMESTAMP='v', TIMESTAMP_FORMAT='yyyy-MM-ddTHH');",
+            "pattern_malformed",
+        ),
         (f"CREATE STREAM s (v DECIMAL({'9' * 5_000}, 2)) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "type_malformed"),
     ],
 )
@@ -97,9 +102,67 @@ def test_a_wrong_source_is_refused(text: str, code: str) -> None:
     assert caught.value.span is not None
 
 
-def test_what_needs_a_registry_is_not_supported() -> None:
-    with pytest.raises(StatementUnsupported):
-        bound("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', VALUE_SCHEMA_ID=3);")
+ON_BROKER = "WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', BOOTSTRAP='b:1'"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "cure"),
+    [
+        (
+            f"CREATE STREAM s (v INT) {ON_BROKER}, VALUE_SCHEMA_ID=3);",
+            "property_not_supported",
+            """VALUE_READER='{"format": "avro",""",
+        ),
+        (f"CREATE STREAM s (v INT) {ON_BROKER}, SOURCED_BY_CONNECTOR='c');", "property_not_supported", "read the topic"),
+        (
+            f"CREATE STREAM s (v INT, h BYTES HEADERS) {ON_BROKER});",
+            "headers_not_supported",
+            """RECORD_COLUMNS='{"H": "headers"}'""",
+        ),
+        (
+            "CREATE STREAM s (v INT, h BYTES HEADER('k')) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');",
+            "headers_not_supported",
+            "those of a topic have (CONNECTION, BOOTSTRAP)",
+        ),
+        (
+            "CREATE STREAM s (k STRUCT<a INT> KEY, v INT) WITH (KAFKA_TOPIC='x', FORMAT='PROTOBUF');",
+            "format_not_supported",
+            "KEY_FORMAT",
+        ),
+        (
+            "CREATE STREAM s (v STRUCT<A INT, A INT>) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');",
+            "type_not_supported",
+            "declared twice",
+        ),
+        (
+            "CREATE STREAM s (v STRING) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', TIMESTAMP='v', TIMESTAMP_FORMAT='yyyy G');",
+            "pattern_not_supported",
+            "G of the pattern",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_what_to_write_instead(text: str, code: str, cure: str) -> None:
+    with pytest.raises(StatementUnsupported) as caught:
+        bound(text)
+    assert caught.value.code == code
+    assert cure in str(caught.value)
+
+
+def test_a_header_of_a_topics_records_is_a_column() -> None:
+    text = f"""CREATE STREAM s (v INT, h BYTES HEADER('trace')) {ON_BROKER}, RECORD_COLUMNS='{{"V": "partition"}}');"""
+    (action,), _ = bound(text)
+    assert isinstance(action, RegisterSource)
+    connector = action.definition.connector.model_dump()
+    assert connector["record_columns"] == {"V": "partition", "H": "header:trace"}
+    assert action.definition.columns["H"] == "bytes"
+    with pytest.raises(StatementRefused, match="says it of V, too"):
+        bound(f"""CREATE STREAM s (v BYTES HEADER('trace')) {ON_BROKER}, RECORD_COLUMNS='{{"V": "partition"}}');""")
+
+
+def test_a_header_is_no_column_of_the_value() -> None:
+    text = "CREATE STREAM s (v INT, h BYTES HEADER('trace')) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='KAFKA', BOOTSTRAP='b:1');"
+    (action,), _ = bound(text)
+    assert isinstance(action, RegisterSource)
 
 
 _TOPIC: dict[str, Any] = {

@@ -23,6 +23,8 @@ from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUn
 from engine.connectors.formats.registry.settings import RegistrySettings
 
 SECRET = "geheim-4711"
+PATIENCE_S = 60.0
+"""For an answer that comes: on a busy machine not at once."""
 
 
 @contextmanager
@@ -54,8 +56,8 @@ def answering(answer: Callable[[socket.socket, bytes], None]) -> Iterator[str]:
         thread.join(10)
 
 
-def registry(url: str, **more: object) -> Registry:
-    return Registry(RegistrySettings((url,), timeout_seconds=0.5, deadline_seconds=0.2, **more))  # type: ignore[arg-type]
+def registry(url: str, timeout_seconds: float) -> Registry:
+    return Registry(RegistrySettings((url,), timeout_seconds=timeout_seconds, deadline_seconds=0.2))
 
 
 def trickled(text: bytes) -> Callable[[socket.socket, bytes], None]:
@@ -74,7 +76,7 @@ def trickled(text: bytes) -> Callable[[socket.socket, bytes], None]:
 )
 def test_what_trickles_holds_no_thread_beyond_the_timeout(text: bytes) -> None:
     with answering(trickled(text)) as url:
-        asked = registry(url)
+        asked = registry(url, 0.5)
         began = time.monotonic()
         with pytest.raises(RegistryUnavailable, match=r"too slowly|timed out"):
             asked.by_number(1)
@@ -91,7 +93,7 @@ def plain(head: bytes, body: bytes) -> Callable[[socket.socket, bytes], None]:
 
 def test_what_is_compressed_is_refused_and_not_expanded() -> None:
     with answering(plain(b"200 OK\r\nContent-Encoding: gzip\r\n", gzip.compress(bytes(64 << 20)))) as url:
-        asked = registry(url)
+        asked = registry(url, PATIENCE_S)
         with pytest.raises(RegistryRefused, match="Content-Encoding: gzip"):
             asked.by_number(1)
         asked.close()
@@ -99,7 +101,7 @@ def test_what_is_compressed_is_refused_and_not_expanded() -> None:
 
 def connected(url: str) -> RegistrySettings:
     definition = RegistryConnection(type="registry", urls=[url], username="u", password=SecretStr(SECRET))
-    return settings_of(Resolved("schemas", definition, SecretReader(Surroundings())), 0.5, 0.2)
+    return settings_of(Resolved("schemas", definition, SecretReader(Surroundings())), PATIENCE_S, 0.2)
 
 
 @pytest.mark.parametrize(
