@@ -166,6 +166,7 @@ def carrier_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Carrier 
         cpu_share=noted.get("cpu_share"),
         largest_batch=noted.get("largest_batch"),
         max_rows=noted.get("max_rows"),
+        put_off=noted.get("put_off", 0),
     )
 
 

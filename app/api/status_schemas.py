@@ -71,6 +71,10 @@ class Carrier(Answer):
     max_rows: int | None = Field(
         description="Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."
     )
+    put_off: int = Field(
+        description="How many of its batches since its launch were put off to the next round of its carrier, since those before them had emitted"
+        " as much as a round may together (64 MiB). Many: what shares with it emits much."
+    )
 
 
 class Shares(Answer):

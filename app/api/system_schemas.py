@@ -87,6 +87,7 @@ DRIVERS: Final[dict[str, Any]] = {
                         "cpu_share": 0.021,
                         "largest_batch": 412,
                         "max_rows": None,
+                        "put_off": 0,
                     },
                 }
             ],

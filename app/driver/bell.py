@@ -16,13 +16,13 @@ WISHES: Final = "slackwater_wish"
 """Rings when what is wished of a query was written."""
 
 
-def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[], None], pause_s: float) -> None:
+def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[str | None], None], pause_s: float) -> None:
     """Ring when something comes on a channel. Only shortens the wait: a bell that is away for a while is no fault.
 
     Args:
         dsn: the database.
         channels: what to listen to.
-        ring: called for each notification, and once whenever the connection is there.
+        ring: called for each notification with what it says, and with None whenever the connection is there: what rang before is lost.
         pause_s: after a lost connection, until the next is tried.
     """
     while True:
@@ -33,7 +33,7 @@ def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[], None], 
         ):
             for channel in channels:
                 connection.execute(f"LISTEN {channel}")
-            ring()
-            for _ in connection.notifies():
-                ring()
+            ring(None)
+            for heard in connection.notifies():
+                ring(heard.payload)
         time.sleep(pause_s)

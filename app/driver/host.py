@@ -22,6 +22,10 @@ from app.driver.faults import report_of
 from app.driver.ports import LaunchOrder, QueryHandle
 
 ENDED = ErrorReport("query_ended", "internal", is_retryable=True, detail="the streaming query ended without an error")
+LEFT = (
+    "the round of the carrier in which it was stopped does not end, and who removes its files waits no longer. Nothing of that round counts"
+    " for it; where it was deleted, what a worker still writes below its id stays"
+)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -49,7 +53,7 @@ class QueryHost:
     Args:
         launch: starts one query and returns when it runs; called from one thread.
         stop_timeout_s: handed to ``QueryHandle.stop``.
-        on_change: called from any thread whenever a report has changed.
+        on_change: called from any thread with the query whose report has changed.
         is_engine_alive: asked when a handle dies: where the engine has died with it, the query is not to blame (``LOST``).
     """
 
@@ -57,7 +61,7 @@ class QueryHost:
         self,
         launch: Callable[[LaunchOrder], QueryHandle],
         stop_timeout_s: float,
-        on_change: Callable[[], None],
+        on_change: Callable[[UUID], None],
         is_engine_alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._is_engine_alive = is_engine_alive
@@ -150,7 +154,6 @@ class QueryHost:
                     continue
                 hosted.since = time.monotonic()
                 hosted.phase = "launching"
-            self._on_change()
             order = hosted.order
             with structlog.contextvars.bound_contextvars(query=order.name, epoch=order.epoch, generation=order.generation):
                 try:
@@ -169,7 +172,7 @@ class QueryHost:
                 self._enter(hosted, HandleKind.RUNNING)
         if is_unwanted:
             self._stop_aside(hosted)
-        self._on_change()
+        self._on_change(hosted.order.query_id)
 
     def _look_after(self, hosted: _Hosted) -> None:
         """Notice that a running query has ended by itself."""
@@ -213,13 +216,20 @@ class QueryHost:
 
     def _await_rest(self, hosted: _Hosted, handle: QueryHandle) -> None:
         """Wait for what a handle that was stopped has left at work. Nobody else waits but who removes its files."""
+        begun = time.monotonic()
         try:
-            handle.await_rest()
+            is_at_rest = handle.await_rest()
         except Exception:
             log.exception("rest_not_awaited", query=hosted.order.name, epoch=hosted.order.epoch)
+        else:
+            if not is_at_rest:
+                waited_s = round(time.monotonic() - begun, 1)
+                log.warning(
+                    "query_left_at_work", query=hosted.order.name, epoch=hosted.order.epoch, waited_s=waited_s, reason=LEFT
+                )
         with self._lock:
             self._leaving.discard(hosted)
-        self._on_change()
+        self._on_change(hosted.order.query_id)
 
     def _end(self, hosted: _Hosted, error: ErrorReport | None) -> None:
         """A launch or a stop is over: forget what was asked to stop, remember why anything else died."""
@@ -229,15 +239,17 @@ class QueryHost:
             else:
                 hosted.error = error
                 self._enter(hosted, HandleKind.DEAD)
-        self._on_change()
+        self._on_change(hosted.order.query_id)
 
     def _note_phase(self, hosted: _Hosted, phase: str) -> None:
+        """Note how far it is. What a launch does on its way is found by whoever looks: most of it is over before that could be written."""
         with self._lock:
             is_new, hosted.phase = phase != hosted.phase, phase
-            if hosted.handle is None:
+            is_launched = hosted.handle is not None
+            if not is_launched:
                 hosted.since = time.monotonic()
-        if is_new:
-            self._on_change()
+        if is_new and is_launched:
+            self._on_change(hosted.order.query_id)
 
     @staticmethod
     def _enter(hosted: _Hosted, kind: HandleKind) -> None:

@@ -17,7 +17,6 @@ from app.store.state_files import query_directory
 from app.store.transitions import hold_query
 from engine.connectors.fence import claim_epoch, cut_off_older
 from engine.connectors.links import LinkedConnection
-from engine.errors import EpochFenced
 from engine.spark.checkpoint import discard_scratch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
@@ -99,12 +98,9 @@ class FencedLauncher:
         An edit that begins anew or deletes fences who has the fence. Who has not taken it yet, it cannot: the launch may have been decided on
         before, and wait behind others, or be frozen until nothing of its query is left.
         """
-        with connection.transaction():
-            if not hold_query(connection, order.query_id, order.checkpoint_id):
-                raise EpochFenced(
-                    f"query {order.name}: it was deleted, or has begun anew, since its launch {order.epoch} was ordered"
-                )
-            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
+        with connection.pipeline(), connection.transaction():
+            held = hold_query(connection, order.query_id, order.checkpoint_id)
+            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch, held)
 
     def _former_checkpoints(self, order: LaunchOrder) -> list[Path]:
         """Return what ``?state=discard`` has left behind; once the fence is taken nobody can commit from it."""

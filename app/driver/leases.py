@@ -8,7 +8,7 @@ clocks do not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +41,11 @@ class Leases:
         self._directories = root.directories()
         self._clock = clock
         self._renewed_at: float | None = None
+        self._known: set[UUID] = set()
+
+    def knows(self, query_ids: Collection[UUID]) -> bool:
+        """Whether all of these were this driver's when they were looked at last; else some may be free."""
+        return self._known.issuperset(query_ids)
 
     @property
     def is_trusted(self) -> bool:
@@ -54,8 +59,8 @@ class Leases:
         transitions.renew(connection, self._driver_id, self._ttl_ms)
         self._renewed_at = asked_at
 
-    def claim(self, connection: psycopg.Connection[Any]) -> None:
-        """Take what has no driver: everything that is to be brought to rest, and this driver's fair share of the rest."""
+    def claim(self, connection: psycopg.Connection[Any]) -> list[UUID]:
+        """Take what has no driver, and return that: everything that is to be brought to rest, and this driver's fair share of the rest."""
         claimant = self._claimant()
         claimed = transitions.claim_errands(connection, claimant)
         for is_internal in (True, False):
@@ -65,6 +70,8 @@ class Leases:
                     claimed += transitions.claim(connection, claimant, room, is_internal=is_internal)
         if claimed:
             log.info("queries_claimed", queries=[str(query_id) for query_id in claimed])
+            self._known.update(claimed)
+        return claimed
 
     def surplus(self, connection: psycopg.Connection[Any], *, is_internal: bool) -> int:
         """Say how many of this driver's queries (users' or internal ones) others have room for."""
@@ -78,13 +85,19 @@ class Leases:
         """
         return drivers.load_fleet(connection, unplaced, self._ttl_ms, self._root.id, is_internal=is_internal)
 
-    def held(self, connection: psycopg.Connection[Any]) -> list[LeasedQuery]:
-        """Return the queries whose leases are this driver's now."""
-        return transitions.load_leased(connection, self._driver_id)
+    def held(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> list[LeasedQuery]:
+        """Return the queries whose leases are this driver's now; ``only`` of these, where it is given."""
+        found = transitions.load_leased(connection, self._driver_id, only)
+        if only is None:
+            self._known = {leased.query_id for leased in found}
+        return found
 
     def save(self, connection: psycopg.Connection[Any], leased: LeasedQuery, action: Action) -> LeasedQuery | None:
         """Write a transition; None where the lease was lost or the row has changed."""
-        return transitions.save(connection, self._claimant(), leased, action)
+        saved = transitions.save(connection, self._claimant(), leased, action)
+        if saved is not None and action.is_lease_released:
+            self._known.discard(leased.query_id)
+        return saved
 
     def note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, phase: str | None) -> None:
         """Write how far a launch is."""
@@ -96,3 +109,4 @@ class Leases:
     def release(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
         """Give one lease back."""
         transitions.release(connection, self._driver_id, query_id)
+        self._known.discard(query_id)

@@ -11,8 +11,8 @@ import psycopg
 
 from engine.connectors.links import is_usable
 
-KEPT_S: Final = 2.0
-"""Launches come in bursts. One that was not used for longer may have died without a word."""
+KEPT_S: Final = 600.0
+"""One that has died meanwhile without a word is shut with the connection of the driver's loop, whose silence is noticed (``links``)."""
 
 
 class LentConnection:

@@ -45,8 +45,12 @@ class QueryHandle(Protocol):
     def stop(self, timeout_s: float, /) -> bool:
         """Stop it; returns whether it was over within the timeout: nothing of it counts any more. May raise instead."""
 
-    def await_rest(self) -> None:
-        """Wait until nothing writes files for it any more; called once it was stopped. May raise instead."""
+    def await_rest(self) -> bool:
+        """Wait until nothing writes files for it any more, for a bounded time; called once it was stopped. May raise instead.
+
+        Returns:
+            False where something may still do so.
+        """
 
 
 class Runner(Protocol):

@@ -8,6 +8,7 @@ its leases are left for the supervisor, which gives them back once the whole ses
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import socket
 import threading
@@ -47,10 +48,11 @@ from engine.connectors.retention import Retention
 
 LONGEST_REST_S = 0.2
 REST_SHARE = 2
-"""A round is followed by a rest of its length times this, so that many bells take a third of a core at most."""
+"""A round is followed by a rest of its length times this, so that many bells take a third of a core at most. What rings meanwhile is looked at
+together in the next."""
 
 # The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
-LONGEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S, LEAST_PAUSE_S = 1.0, 0.01
 # What stopping the session and the last writes may take after the queries were stopped.
 CLOSE_S = 10.0
 EXIT_OK, EXIT_RUNNER_DIED, EXIT_QUERY_HUNG, EXIT_SCHEMA = 0, 3, 4, 5
@@ -108,10 +110,11 @@ class DriverProcess:
         self._dsn = dsn
         self._runner = runner
         self._identity = identity
-        self._wake = threading.Event()
+        self._rung: queue.SimpleQueue[UUID | None] = queue.SimpleQueue()
+        """Of which queries something was heard; None: of any. A signal may come while this is used."""
         self._checkpoints_dir = settings.checkpoints_dir
         self._launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
-        self._host = QueryHost(self._launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
+        self._host = QueryHost(self._launcher, settings.driver.stop_timeout_ms / 1000, self._rung.put, lambda: runner.is_alive)
         self._store = state_store_of(settings)
         self._root = StateRoot.open(self._checkpoints_dir, self._store)
         retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
@@ -127,7 +130,8 @@ class DriverProcess:
         self._beaten_at = float("-inf")
         self._beaten_phase = ""
         self._drains_until: float | None = None
-        self._due_ms: int | None = None
+        self._all_at = float("-inf")
+        """When all queries are looked at next, whatever is heard."""
         self._is_empty = False
         self._uneven_since: float | None = None
 
@@ -136,17 +140,14 @@ class DriverProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
-        bell = (self._dsn, (WISHES,), self._wake.set, LONGEST_PAUSE_S)
+        bell = (self._dsn, (WISHES,), self._ring, LONGEST_PAUSE_S)
         threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
         while not self._is_over():
-            self._wake.wait(self._pause_s())
-            self._wake.clear()
+            heard = self._heard()
             begun = time.monotonic()
-            self._watch()
-            self._tick()
-            # Hundreds of queries that are created or launched together ring as often, and each round looks at all.
+            self._round(heard)
             time.sleep(min(LONGEST_REST_S, (time.monotonic() - begun) * REST_SHARE))
         self._end()
         return self._exit_code
@@ -154,7 +155,24 @@ class DriverProcess:
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         # Nothing else here: the main thread may hold any lock at this moment.
         self._phase = "draining"
-        self._wake.set()
+        self._rung.put(None)
+
+    def _ring(self, query_id: str | None) -> None:
+        self._rung.put(None if query_id is None else UUID(query_id))
+
+    def _heard(self) -> set[UUID] | None:
+        """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all.
+
+        Empty: only to say that this driver lives.
+        """
+        heard: set[UUID | None] = set()
+        with suppress(queue.Empty):
+            heard.add(self._rung.get(timeout=min(self._pause_s, max(0.0, self._all_at - time.monotonic()))))
+            while True:
+                heard.add(self._rung.get_nowait())
+        named = {query_id for query_id in heard if query_id is not None}
+        is_all = None in heard or self._phase == "draining" or time.monotonic() >= self._all_at
+        return None if is_all else named
 
     def _open_runner(self) -> None:
         try:
@@ -166,7 +184,7 @@ class DriverProcess:
             if self._phase == "starting_jvm":
                 self._phase = "ready"
             log.info("driver_ready")
-        self._wake.set()
+        self._rung.put(None)
 
     def _watch(self) -> None:
         """Notice what ends a driver."""
@@ -193,34 +211,56 @@ class DriverProcess:
             return False
         return (self._is_empty and not self._host.has_live) or time.monotonic() > self._drains_until
 
+    @property
     def _pause_s(self) -> float:
-        due_s = [
-            LONGEST_PAUSE_S,
-            self._settings.poll_ms / 1000,
-            self._settings.heartbeat_ms / 1000,
-            self._settings.lease_ttl_ms / 3000,
-        ]
-        if self._due_ms is not None:
-            due_s.append(self._due_ms / 1000)
-        return max(0.01, min(due_s))
+        """Between two rounds."""
+        settings = self._settings
+        due_s = (LONGEST_PAUSE_S, settings.heartbeat_ms / 1000, settings.lease_ttl_ms / 3000)
+        return max(LEAST_PAUSE_S, min(due_s))
 
-    def _tick(self) -> None:
-        """One round. A database that is away costs the leases after their time to live, and with them the queries."""
+    def _round(self, heard: set[UUID] | None) -> None:
+        """One round. A database that is away costs the leases after their time to live, and with them the queries.
+
+        Args:
+            heard: the queries to look at, perhaps none; None: all.
+        """
+        begun = time.monotonic()
+        if not heard:
+            self._watch()
         try:
             connection = self._connect()
-            self._beat(connection)
-            self._claim(connection)
-            if self._phase != "draining":
-                self._delivering.keep(connection)
-            if self._leases.is_trusted:
-                self._due_ms = self._reconciler.reconcile(connection)
-            self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+            if self._beat(connection):
+                heard = None
+            if heard is None or heard:
+                self._look(connection, heard, begun)
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout) as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
             if self._phase == "draining" or not self._leases.is_trusted:
                 self._reconciler.stop_everything()
             self._is_empty = True
+            self._all_at = begun + LONGEST_PAUSE_S
+
+    def _look(self, connection: psycopg.Connection[Any], heard: set[UUID] | None, begun: float) -> None:
+        """Look at queries.
+
+        What a look costs does not depend on how many there are, where few were heard of; and where all are at rest, it is not for all so often.
+        """
+        if heard is None or not self._leases.knows(heard):
+            claimed = self._claim(connection)
+            heard = None if heard is None else {*heard, *claimed}
+        if self._phase != "draining":
+            self._delivering.keep(connection)
+        poll_s = self._settings.poll_ms / 1000
+        pause_s = min(poll_s, LONGEST_PAUSE_S)
+        if self._leases.is_trusted:
+            due_ms = self._reconciler.reconcile(connection, heard)
+            if self._reconciler.is_at_rest:
+                pause_s = poll_s
+            if due_ms is not None:
+                pause_s = min(pause_s, max(LEAST_PAUSE_S, due_ms / 1000))
+        self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+        self._all_at = begun + pause_s if heard is None else min(self._all_at, begun + pause_s)
 
     def _connect(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
@@ -246,12 +286,14 @@ class DriverProcess:
                 self._connection.close()
             self._connection = None
 
-    def _beat(self, connection: psycopg.Connection[Any]) -> None:
+    def _beat(self, connection: psycopg.Connection[Any]) -> bool:
+        """Say that this driver lives, where it is time to; returns whether there is something to do then."""
         phase = self._phase
         # Three renewals per time to live: two may fail before a lease is lost.
         interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
         if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
-            return
+            return False
+        is_new = phase != self._beaten_phase
         self._leave_newer_schema(connection)
         detail = {
             "supervisor_pid": self._identity.supervisor_pid,
@@ -263,8 +305,7 @@ class DriverProcess:
         self._leases.renew(connection)
         self._root.note(mark(connection))
         self._beaten_at, self._beaten_phase = time.monotonic(), phase
-        if phase == "ready":
-            self._rebalance(connection)
+        return (phase == "ready" and self._rebalance(connection)) or is_new or self._phase != phase
 
     def _leave_newer_schema(self, connection: psycopg.Connection[Any]) -> None:
         """Stop every query where a newer version has changed the schema meanwhile; whoever starts this driver again finds it waiting."""
@@ -273,23 +314,28 @@ class DriverProcess:
             log.error("schema_too_new", detail=schema.problem)
             self._drain(EXIT_SCHEMA)
 
-    def _claim(self, connection: psycopg.Connection[Any]) -> None:
-        """Take what is free. Not before queries can be started: until then another driver may do better."""
-        if self._phase == "ready":
-            self._leases.claim(connection)
+    def _claim(self, connection: psycopg.Connection[Any]) -> list[UUID]:
+        """Take what is free, and return that. Not before queries can be started: until then another driver may do better."""
+        return self._leases.claim(connection) if self._phase == "ready" else []
 
-    def _rebalance(self, connection: psycopg.Connection[Any]) -> None:
-        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker."""
+    def _rebalance(self, connection: psycopg.Connection[Any]) -> bool:
+        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker.
+
+        Returns:
+            Whether any are to be handed over.
+        """
         surplus = {is_internal: self._leases.surplus(connection, is_internal=is_internal) for is_internal in (True, False)}
         if not any(surplus.values()):
             self._uneven_since = None
-            return
+            return False
         self._uneven_since = self._uneven_since or time.monotonic()
-        if (time.monotonic() - self._uneven_since) * 1000 >= self._settings.rebalance_after_ms:
-            for is_internal, number in surplus.items():
-                if number:
-                    self._reconciler.hand_over(connection, number, is_internal=is_internal)
-            self._uneven_since = None
+        if (time.monotonic() - self._uneven_since) * 1000 < self._settings.rebalance_after_ms:
+            return False
+        for is_internal, number in surplus.items():
+            if number:
+                self._reconciler.hand_over(connection, number, is_internal=is_internal)
+        self._uneven_since = None
+        return True
 
     def _was_busy(self, leased: LeasedQuery) -> bool:
         if leased.status.state is State.STARTING:

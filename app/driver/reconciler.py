@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -22,12 +22,17 @@ from app.store.transitions import LeasedQuery
 MAX_STEPS = 6
 # What may go to another driver: neither half started nor half stopped.
 _MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
+# Where a query stays until somebody wishes otherwise, or its handle says something; for both the driver is rung.
+_AT_REST = (State.RUNNING, State.PAUSED, State.STOPPED, State.FAILED)
 _NOBODY = Wish(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Reconciler:
     """One driver's queries.
+
+    Attributes:
+        is_at_rest: all were looked at, and since then nothing has changed and no query was found on its way to anything.
 
     Args:
         purge: removes everything a deleted query left; called with its lease held and nothing running.
@@ -53,18 +58,27 @@ class Reconciler:
         self._jitter = jitter
         self.is_draining = False
         self._handing_over: set[UUID] = set()
+        self.is_at_rest = False
 
-    def reconcile(self, connection: psycopg.Connection[Any]) -> int | None:
-        """Bring every query one or more steps nearer to its wish.
+    def reconcile(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> int | None:
+        """Bring queries one or more steps nearer to their wishes.
+
+        Args:
+            connection: to the database.
+            only: those that something was heard of; None: all. Leases that were lost are found, suspects have their turns and what a launch
+                does is written down where all are looked at.
 
         Returns:
             How many milliseconds from now something becomes due by itself, None when nothing will.
         """
-        held = self._leases.held(connection)
-        self._handing_over &= {leased.query_id for leased in held}
-        self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
-        self._turns = _turns(held, self._limits)
-        due = [self._advance_alone(connection, leased) for leased in held]
+        held = self._leases.held(connection, only)
+        if only is None:
+            self._handing_over &= {leased.query_id for leased in held}
+            self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
+        self._turns = _turns(held, self._limits) if only is None else frozenset()
+        is_calm = all(leased.phase is None and leased.status.state in _AT_REST for leased in held)
+        self.is_at_rest = is_calm and (only is None or self.is_at_rest)
+        due = [self._advance_alone(connection, leased, is_one_of_all=only is None) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
     def hand_over(self, connection: psycopg.Connection[Any], number: int, *, is_internal: bool) -> None:
@@ -96,17 +110,17 @@ class Reconciler:
                 log.warning("lease_lost", query_id=str(query_id), epoch=snapshot.handle.epoch)
             self._act_without_row(query_id, action)
 
-    def _advance_alone(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
+    def _advance_alone(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_one_of_all: bool) -> int | None:
         """Advance one query; what goes wrong with it must not keep the others from going on."""
         try:
-            return self._advance(connection, leased)
+            return self._advance(connection, leased, is_one_of_all=is_one_of_all)
         except (psycopg.OperationalError, psycopg.InterfaceError):
             raise
         except Exception:
             log.exception("reconcile_failed", query=leased.name, state=leased.status.state.value)
             return None
 
-    def _advance(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
+    def _advance(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_one_of_all: bool) -> int | None:
         """Take steps until there is something to wait for."""
         before = leased.status
         for _ in range(MAX_STEPS):
@@ -114,6 +128,7 @@ class Reconciler:
             if action is WAIT:
                 break
             saved = self._leases.save(connection, leased, action)
+            self.is_at_rest = False
             if saved is None:
                 log.info("transition_refused", query=leased.name, rule=action.rule)
                 return None
@@ -122,7 +137,7 @@ class Reconciler:
             leased = saved
             if is_over:
                 return None
-        self._note_phase(connection, leased)
+        self._note_phase(connection, leased, is_begun_told=is_one_of_all)
         if leased.status != before and (is_suspect(before) or is_suspect(leased.status)):
             return 0  # it, or others, may have their turn at once
         next_ms = leased.status.next_attempt_ms
@@ -176,9 +191,13 @@ class Reconciler:
             case _:
                 pass
 
-    def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
+    def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_begun_told: bool) -> None:
+        """Write down what a query does before its first commit, or that this is over."""
         phase = self._host.phase(leased.query_id) if leased.status.state in (State.STARTING, State.RUNNING) else None
-        if phase != leased.phase:
+        if phase == leased.phase:
+            return
+        self.is_at_rest = False
+        if phase is None or is_begun_told:
             self._leases.note_phase(connection, leased, phase)
 
     @staticmethod

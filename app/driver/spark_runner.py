@@ -10,12 +10,11 @@ from uuid import UUID
 import structlog
 
 from app.domain.internal_queries import is_internal
-from app.driver.lent_connection import LentConnection
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.session_start import SessionStart
 from app.driver.unfinished import is_unfinished
 from app.settings import Settings
-from app.store.catalog import load_catalog
+from app.store.catalog import load_catalog_for
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.site import site_of
 from app.store.state_files import checkpoint_directory
@@ -24,6 +23,7 @@ from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.links import LinkedConnection
+from engine.connectors.postgres import LAUNCHES, lent_connection
 from engine.connectors.retained_commits import NOTHING_RETAINED, Retaining
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -74,7 +74,6 @@ class SparkRunner:
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
-        self._lent = LentConnection(self._connect)
         self._fleet: Fleet | None = None
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
@@ -85,6 +84,7 @@ class SparkRunner:
             JavaMissing: no usable Java.
         """
         self._session = self._begun.session()
+        self._fleet = Fleet(self._session, self._dsn, lambda: self.is_alive)
         threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property
@@ -117,8 +117,7 @@ class SparkRunner:
             bounds=self._bounds,
             retaining=self._retaining(order.name),
         )
-        if self._fleet is None:
-            self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)
+        assert self._fleet is not None  # noqa: S101 - it is open
         return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere), options)
 
     def _retaining(self, name: str) -> Retaining:
@@ -139,7 +138,6 @@ class SparkRunner:
         """Stop the session; its JVM ends with this process. The last spans are sent."""
         self._is_wanted.set()
         self._is_closed.set()
-        self._lent.close()
         if self._session is not None:
             self._session.stop()
         if self._tracing is not None:
@@ -150,6 +148,8 @@ class SparkRunner:
         try:
             if not self._is_wanted.wait(FIRST_ORDER_S):
                 warm_up(self._opened)
+                if self._fleet is not None:
+                    self._fleet.make_ready()
                 log.info("spark_warmed_up")
             if self._of_service.spark.class_archive and not self._is_closed.wait(ARCHIVE_AFTER_S):
                 make_class_archive(self._settings)
@@ -169,8 +169,8 @@ class SparkRunner:
 
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = opened(QueryDefinition, order.definition)
-        with self._lent.lent() as connection:
-            plan = build_plan(definition, load_catalog(connection))
+        with lent_connection(self._dsn, LAUNCHES) as connection:
+            plan = build_plan(definition, load_catalog_for(connection, definition))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
         site = replace(site_of(self._of_service), dsn=self._dsn)
         for feed in {read.feed for read in plan.inputs}:

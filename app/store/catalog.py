@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_ent
 from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan
 
-_RELATIONS = """
+_ALL = """
     SELECT r.name, r.kind, r.origin, r.definition::text, q.name, reads.names,
         CASE WHEN r.origin = 'derived' THEN r.definition ->> 'append_to' END
     FROM slackwater.relation r
@@ -33,6 +33,26 @@ _RELATIONS = """
 """
 # In the order in which they were made: so are the parts of a stream merged where all else is equal (T2).
 
+_AROUND = """
+    WITH RECURSIVE around AS (
+        SELECT r.id FROM slackwater.relation r WHERE r.name = ANY(%s)
+        UNION
+        SELECT further.id FROM around JOIN slackwater.relation r ON r.id = around.id CROSS JOIN LATERAL (
+            SELECT qr.relation_id AS id FROM slackwater.query_read qr WHERE qr.query_id = r.produced_by
+            UNION ALL
+            SELECT part.id FROM slackwater.relation part WHERE part.origin = 'derived' AND part.definition ->> 'append_to' = r.name
+        ) further
+    )
+    SELECT r.name, r.kind, r.origin, r.definition::text, q.name, (
+        SELECT array_agg(input.name)
+        FROM slackwater.query_read qr JOIN slackwater.relation input ON input.id = qr.relation_id WHERE qr.query_id = r.produced_by
+    ), CASE WHEN r.origin = 'derived' THEN r.definition ->> 'append_to' END
+    FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by
+    WHERE r.id IN (SELECT id FROM around)
+    ORDER BY r.created_at, r.name
+"""
+"""Relations, their parts, and whatever these are made of."""
+
 _PRODUCER = """
     SELECT q.definition FROM slackwater.relation r JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
 """
@@ -42,35 +62,59 @@ class StoredCatalog(Mapping[str, CatalogEntry]):
     """The relations of one moment by name. A definition is read when its entry is asked for: a plan names a few of perhaps thousands.
 
     Args:
-        rows: all that are stored, in the order in which they were made.
+        rows: those that are stored, in the order in which they were made.
         scope: of who asks; None: everything.
         is_visible_only: leave out what is outside of the scope. A stream is read with all of its parts nevertheless.
+        rest: gives all of them, where ``rows`` are those around what is planned (``_AROUND``). Asked when another one is looked for, as for the
+            name that was meant, or when they are listed.
     """
 
-    def __init__(self, rows: Iterable[_Row], scope: Scope | None, *, is_visible_only: bool) -> None:
-        self._scope = scope
+    def __init__(
+        self,
+        rows: Iterable[_Row],
+        scope: Scope | None,
+        *,
+        is_visible_only: bool = False,
+        rest: Callable[[], Iterable[_Row]] | None = None,
+    ) -> None:
+        self._scope, self._is_visible_only, self._rest = scope, is_visible_only, rest
+        self._take(rows)
+
+    def _take(self, rows: Iterable[_Row]) -> None:
         self._rows = {row.name: row for row in rows}
         self._entries: dict[str, CatalogEntry] = {}
         self._parts: dict[str, list[_Row]] = {}
         for row in self._rows.values():
             if row.append_to is not None:
                 self._parts.setdefault(row.append_to, []).append(row)
-        if is_visible_only and scope is not None:
-            self._rows = {name: row for name, row in self._rows.items() if scope.allows(name)}
+        if self._is_visible_only and self._scope is not None:
+            self._rows = {name: row for name, row in self._rows.items() if self._scope.allows(name)}
+
+    def _take_rest(self) -> None:
+        """Look at all relations, unless they are here."""
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._take(rest())
 
     def __getitem__(self, name: str) -> CatalogEntry:
         entry = self._entries.get(name)
         if entry is None:
+            if name not in self._rows:
+                self._take_rest()
             entry = self._entries[name] = self._read(self._rows[name])
         return entry
 
     def __iter__(self) -> Iterator[str]:
+        self._take_rest()
         return iter(self._rows)
 
     def __len__(self) -> int:
+        self._take_rest()
         return len(self._rows)
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._rows:
+            self._take_rest()
         return name in self._rows
 
     def _read(self, row: _Row) -> CatalogEntry:
@@ -95,21 +139,30 @@ class _Row(NamedTuple):
 
 
 def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
-    """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture.
+    """Return every relation by name; one statement, so one consistent picture.
 
     What is outside of the caller's scope is there, for cycles lead through it, and is not suggested.
     """
-    return _load(connection, is_visible_only=False)
+    return StoredCatalog(_all(connection), scope_in_force())
+
+
+def load_catalog_for(connection: psycopg.Connection[Any], definition: QueryDefinition) -> Catalog:
+    """Return the same, to plan one definition: what that leads to is loaded now, the rest only if it is asked for after all.
+
+    So creating and launching a query cost the same beside thousands of others.
+    """
+    names = [name for _, name in names_in(definition)]
+    around = connection.execute(_AROUND, (names,)).fetchall()
+    return StoredCatalog(map(_Row._make, around), scope_in_force(), rest=lambda: _all(connection))
 
 
 def load_visible_catalog(connection: psycopg.Connection[Any]) -> Catalog:
     """Return every relation within the caller's scope by name."""
-    return _load(connection, is_visible_only=True)
+    return StoredCatalog(_all(connection), scope_in_force(), is_visible_only=True)
 
 
-def _load(connection: psycopg.Connection[Any], *, is_visible_only: bool) -> StoredCatalog:
-    rows = connection.execute(_RELATIONS).fetchall()
-    return StoredCatalog(map(_Row._make, rows), scope_in_force(), is_visible_only=is_visible_only)
+def _all(connection: psycopg.Connection[Any]) -> Iterable[_Row]:
+    return map(_Row._make, connection.execute(_ALL).fetchall())
 
 
 def producers_of(connection: psycopg.Connection[Any]) -> Producers:

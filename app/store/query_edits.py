@@ -15,7 +15,7 @@ from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict
 from app.store.audit import note
-from app.store.catalog import load_catalog
+from app.store.catalog import load_catalog, load_catalog_for
 from app.store.change_retention import refuse_forgotten_changes
 from app.store.delivery_edits import end_delivery, follow_definition
 from app.store.forgetting import forget_results
@@ -122,7 +122,8 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Repl
 
 
 def _planned(connection: sa.Connection, definition: QueryDefinition) -> Planned:
-    definition, catalog = normalise(definition), load_catalog(raw(connection))
+    definition = normalise(definition)
+    catalog = load_catalog_for(raw(connection), definition)
     return Planned(definition, build_plan(definition, catalog), catalog)
 
 

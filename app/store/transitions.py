@@ -1,12 +1,13 @@
 """What drivers write about queries: leases and guarded transitions, with their runs and events.
 
 Every statement that changes a status row carries its guard: the lease owner, and for transitions the version that was read. No
-row changed means that somebody else won: forget what was read and look again. Synchronous: drivers have no event loop.
+row changed means that somebody else won: forget what was read and look again. Synchronous: drivers have no event loop. Connections are in
+autocommit mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -83,9 +84,11 @@ _LOAD = """
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
     FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
     WHERE s.lease_owner = %(driver)s
-    ORDER BY s.query_id
 """
+_LOAD_ALL = f"{_LOAD} ORDER BY s.query_id"
+_LOAD_SOME = f"{_LOAD} AND s.query_id = ANY(%(only)s) ORDER BY s.query_id"
 _SAVE = """
+WITH saved AS (
     UPDATE slackwater.query_status SET
         state = %(state)s, phase = %(phase)s, outcome = %(outcome)s, state_since = to_timestamp(%(state_since_ms)s / 1000.0),
         observed_generation = %(observed_generation)s, observed_restart_nonce = %(observed_nonce)s, epoch = %(epoch)s,
@@ -96,20 +99,23 @@ _SAVE = """
         state_checkpoint_id = CASE WHEN %(is_launch)s THEN %(checkpoint)s ELSE state_checkpoint_id END,
         version = version + 1
     WHERE query_id = %(query)s AND version = %(version)s AND lease_owner = %(driver)s
-"""
-_EVENT = """
+    RETURNING query_id
+), noted AS (
     INSERT INTO slackwater.query_event (query_id, kind, from_state, to_state, epoch, actor, detail)
-    VALUES (%(query)s, %(kind)s, %(from_state)s, %(to_state)s, %(epoch)s, 'driver', %(detail)s)
-"""
-_RUN_BEGINS = """
+    SELECT query_id, %(kind)s, %(from_state)s, %(to_state)s, %(epoch)s, 'driver', %(detail)s FROM saved
+)"""
+_RUN_BEGINS = """, begun AS (
     INSERT INTO slackwater.query_run (query_id, epoch, generation, driver_id)
-    VALUES (%(query)s, %(epoch)s, %(generation)s, %(driver)s)
-"""
-_RUN_RUNS = "UPDATE slackwater.query_run SET running_at = now() WHERE query_id = %(query)s AND epoch = %(epoch)s"
-_RUN_ENDS = """
-    UPDATE slackwater.query_run SET ended_at = now(), end_reason = %(reason)s, error = %(error)s
-    WHERE query_id = %(query)s AND epoch = %(epoch)s AND ended_at IS NULL
-"""
+    SELECT query_id, %(epoch)s, %(observed_generation)s, %(driver)s FROM saved
+)"""
+_RUN_RUNS = """, running AS (
+    UPDATE slackwater.query_run r SET running_at = now() FROM saved WHERE r.query_id = saved.query_id AND r.epoch = %(epoch)s
+)"""
+_RUN_ENDS = """, ended AS (
+    UPDATE slackwater.query_run r SET ended_at = now(), end_reason = %(end_reason)s, error = %(end_error)s
+    FROM saved WHERE r.query_id = saved.query_id AND r.epoch = %(ended_epoch)s AND r.ended_at IS NULL
+)"""
+_SAVED = " SELECT FROM saved"
 _RELEASE = """
     UPDATE slackwater.query_status SET lease_owner = NULL, lease_expires_at = NULL, version = version + 1
     WHERE lease_owner = %(driver)s AND query_id = %(query)s
@@ -194,14 +200,21 @@ def renew(connection: Connection, driver_id: UUID, ttl_ms: int) -> None:
         connection.execute(_RENEW, {"driver": driver_id, "ttl_ms": ttl_ms})
 
 
-def load_leased(connection: Connection, driver_id: UUID) -> list[LeasedQuery]:
-    """Return the queries whose leases the driver holds."""
-    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
-        return [_leased(row) for row in cursor.execute(_LOAD, {"driver": driver_id})]
+def load_leased(connection: Connection, driver_id: UUID, only: Collection[UUID] | None = None) -> list[LeasedQuery]:
+    """Return the queries whose leases the driver holds; ``only`` of these, where it is given."""
+    statement, names = (_LOAD_ALL, {}) if only is None else (_LOAD_SOME, {"only": list(only)})
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return [_leased(row) for row in cursor.execute(statement, {"driver": driver_id, **names})]
 
 
 def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action: Action) -> LeasedQuery | None:
-    """Write a transition with its run and its event in one transaction.
+    """Write a transition with its run and its event, in one statement.
+
+    Args:
+        connection: in autocommit mode.
+        claimant: the driver.
+        leased: as it was read.
+        action: what was decided.
 
     Returns:
         The query as it is now, or None: the lease or the version was somebody else's, and nothing was written.
@@ -212,12 +225,10 @@ def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action
     phase = "queued" if to.state is State.STARTING else None
     names = {"query": leased.query_id, "version": leased.version, "driver": claimant.driver_id, "phase": phase}
     place = {"is_launch": to.epoch != leased.status.epoch, "root": claimant.root, "checkpoint": leased.checkpoint_id}
-    values = _values(to) | names | place
-    with connection.transaction():
-        if connection.execute(_SAVE, values | {"is_released": action.is_lease_released}).rowcount != 1:
-            return None
-        _note_run(connection, leased.status, to, values)
-        connection.execute(_EVENT, values | _event(leased.status, to, action))
+    statement, of_run = _run_noted(leased.status, to)
+    values = _values(to) | names | place | of_run | _event(leased.status, to, action) | {"is_released": action.is_lease_released}
+    if connection.execute(f"{_SAVE}{statement}{_SAVED}", values).rowcount != 1:
+        return None
     return replace(leased, status=to, version=leased.version + 1, phase=phase)
 
 
@@ -230,15 +241,15 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
         )
 
 
-def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> bool:
-    """Keep a query from being deleted, and from beginning anew, to the end of the transaction; returns whether neither has happened.
+def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
+    """Keep a query from being deleted, and from beginning anew, to the end of the transaction; gives one row where neither has happened.
 
     Args:
         connection: in a transaction.
         query_id: which.
         checkpoint_id: as it was when its launch was ordered.
     """
-    return connection.execute(_HOLD, (query_id, checkpoint_id)).rowcount == 1
+    return connection.execute(_HOLD, (query_id, checkpoint_id))
 
 
 def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:
@@ -325,19 +336,25 @@ def _values(status: Status) -> dict[str, Any]:
     }
 
 
-def _note_run(connection: Connection, was: Status, to: Status, values: Mapping[str, Any]) -> None:
-    """Begin, mark or end the row of the launch that a transition is about."""
+def _run_noted(was: Status, to: Status) -> tuple[str, dict[str, Any]]:
+    """Return what begins, marks or ends the row of the launch that a transition is about."""
+    statement, values = "", dict[str, Any]()
     if to.epoch != was.epoch:
-        connection.execute(_RUN_BEGINS, {**values, "generation": to.observed_generation})
+        statement += _RUN_BEGINS
     elif to.state is State.RUNNING and was.state is State.STARTING:
-        connection.execute(_RUN_RUNS, values)
+        statement += _RUN_RUNS
     if was.state is State.STOPPING and to.state is not State.STOPPING:
         # An error belongs to the run that it ended; a stop that the user asked for ends without one.
         is_lost = was.error is not None and was.error.code == LOST.code
         is_error = was.outcome in (Outcome.BACKOFF, Outcome.FAILED) or is_lost
-        ended = {"query": values["query"], "epoch": was.epoch, "reason": was.outcome and was.outcome.value}
         error = error_to_json(was.error) if is_error else None
-        connection.execute(_RUN_ENDS, {**ended, "error": None if error is None else Jsonb(error)})
+        statement += _RUN_ENDS
+        values = {
+            "ended_epoch": was.epoch,
+            "end_reason": was.outcome and was.outcome.value,
+            "end_error": None if error is None else Jsonb(error),
+        }
+    return statement, values
 
 
 def _event(was: Status, to: Status, action: Action) -> dict[str, Any]:

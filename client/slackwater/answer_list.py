@@ -152,6 +152,11 @@ class Carrier(Answer):
     max_rows = Item[int | None]()
     """Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."""
 
+    put_off = Item[int]()
+    """How many of its batches since its launch were put off to the next round of its carrier, since those before them had
+    emitted as much as a round may together (64 MiB). Many: what shares with it emits much.
+    """
+
 
 class Change(Answer):
     """One change, or one row of a snapshot."""

@@ -21,7 +21,7 @@ MAX_DIGITS: Final = 18
 """So many always fit into 64 bits with their sign."""
 
 _WORD: Final = 8
-_MARGIN: Final = 16
+MARGIN: Final = 16
 """Bytes on both sides, so that a word may be loaded from beside every place."""
 
 _KEPT: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
@@ -40,14 +40,23 @@ class ByteWords:
 
     Args:
         data: at most 2 GB.
+        has_margins: no place is nearer to either end than ``MARGIN``. Otherwise the data is copied, to have some bytes around it.
     """
 
-    def __init__(self, data: bytes) -> None:
-        padded = np.zeros(len(data) + 2 * _MARGIN, np.uint8)
-        padded[_MARGIN:-_MARGIN] = np.frombuffer(data, np.uint8)
+    def __init__(self, data: bytes, *, has_margins: bool = False) -> None:
+        padded = np.frombuffer(data, np.uint8)
+        self._before = 0 if has_margins else MARGIN
+        if not has_margins:
+            padded = np.zeros(len(data) + 2 * MARGIN, np.uint8)
+            padded[MARGIN:-MARGIN] = np.frombuffer(data, np.uint8)
         self._padded = padded
-        self._bytes = padded[_MARGIN:]
+        self._bytes = padded[self._before :]
         self._words: U64 = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded.data, strides=(1,))
+
+    @classmethod
+    def of_lines(cls, data: bytes, starts: I64, ends: I64) -> ByteWords:
+        """Return data in which every place is inside of lines; at least one line."""
+        return cls(data, has_margins=bool(starts[0] >= MARGIN and len(data) - ends[-1] >= MARGIN))
 
     def is_at(self, literal: bytes, places: I64) -> bool:
         """Whether a literal stands at every one of these places. What is behind the end of the data is not equal to anything but NUL."""
@@ -135,14 +144,14 @@ class ByteWords:
         half = np.uint64(32)
         views[:, 0] = sizes | ((head & _KEPT[np.minimum(sizes, 4)]) << half)
         inline = ((head >> half) | (tail << half)) & _KEPT[np.minimum(sizes - np.minimum(sizes, 4), _WORD)]
-        views[:, 1] = np.where(sizes <= _INLINE, inline, (starts + _MARGIN).astype(np.uint64) << half)
+        views[:, 1] = np.where(sizes <= _INLINE, inline, (starts + self._before).astype(np.uint64) << half)
         valid = None if is_null is None else pa.array(~is_null).buffers()[1]
         array = pa.Array.from_buffers(pa.string_view(), len(starts), [valid, pa.py_buffer(views), pa.py_buffer(self._padded)])
         return cast("pl.Series", pl.from_arrow(array))
 
     def _load(self, places: I64) -> U64:
         """Return the eight bytes from each place on; places may lie up to sixteen bytes before the data."""
-        return self._words[places + _MARGIN]
+        return self._words[places + self._before if self._before else places]
 
 
 def _parts(literal: bytes) -> Iterator[tuple[int, bytes]]:

@@ -25,7 +25,7 @@ from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
 from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.core.change_positions import position_columns
-from engine.core.frames import constant
+from engine.core.frames import constant, frame_of
 from engine.core.row_bytes import RowBytes
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
@@ -123,7 +123,7 @@ def canonicalise(
     _check_times(ts, relation, now_ms, faults)
     offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
     placed = [raw[name] for name in position_columns(raw.columns)] if relation.conflict == "latest_position" else []
-    frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values(), *placed])
+    frame = frame_of([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values(), *placed])
     members = None if member is None else frame.select(member.fill_null(value=False)).to_series()
     rejects = empty_rejects()
     if faults:

@@ -39,14 +39,23 @@ def cut_off_older(conn: psycopg.Connection[Any], query_id: UUID, epoch: int) -> 
     ).rowcount
 
 
-def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
+def claim_epoch(
+    conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int, held: psycopg.Cursor[Any] | None = None
+) -> None:
     """Take the fence for a launch: from now on only this epoch commits. Waits for a commit of the old launch that is under way.
 
+    Args:
+        conn: in a pipeline nothing is waited for but the last answer.
+        query_id: of the launch.
+        checkpoint_id: which state it goes on from.
+        epoch: the launch.
+        held: asked before in the same transaction: one row where the query may still be launched; None: it may.
+
     Raises:
-        EpochFenced: a newer launch has taken it.
+        EpochFenced: a newer launch has taken it, or nothing is held.
     """
     with conn.transaction():
-        taken = conn.execute(
+        claiming = conn.execute(
             """
             INSERT INTO log.commit AS c (query_id, checkpoint_id, epoch) VALUES (%(query)s, %(checkpoint)s, %(epoch)s)
             ON CONFLICT (query_id) DO UPDATE SET
@@ -62,7 +71,7 @@ def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UU
             RETURNING 1
             """,
             {"query": query_id, "checkpoint": checkpoint_id, "epoch": epoch},
-        ).fetchone()
+        )
         # Of a checkpoint that was given up, nothing is left above; and so nothing is to be found here.
         conn.execute(
             """
@@ -71,5 +80,7 @@ def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UU
             """,
             (query_id, epoch),
         )
-    if taken is None:
-        raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
+        if held is not None and held.fetchone() is None:
+            raise EpochFenced(f"query {query_id}: it was deleted, or has begun anew, since its launch {epoch} was ordered")
+        if claiming.fetchone() is None:
+            raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")

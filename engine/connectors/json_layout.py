@@ -1,8 +1,8 @@
 """JSON records that look alike: the same names in the same order, the same blanks, only values differ. Programs write such lines.
 
 A line of that kind is literals (``{"id":``, ``,"name":"``, ``"}``) with values between them. The first line tells the literals. That a line has
-exactly these, where its quotes say that they must stand, and a well-formed value between any two, makes it the JSON text that a reader of whole
-texts would find, so nothing needs to be parsed: values are read column by column (``byte_words``).
+exactly these, where its quotes say that they must stand (or its commas, where no value is a text), and a well-formed value between two, makes
+it the JSON text that a reader of whole texts would find, so nothing needs to be parsed: values are read column by column (``byte_words``).
 
 Only plain forms are read: texts without escapes, whole numbers of at most 18 digits, doubles, decimals, booleans, null. For all else there is
 no frame, and readers that know every form take over; what is read here, they would read so too.
@@ -34,7 +34,7 @@ NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 """What JSON calls a number."""
 
 _WORDS: Final = r"^(true|false|null)$"
-_QUOTE, _BLANK, _LINE_FEED = 34, 32, 10
+_QUOTE, _COMMA, _BLANK, _LINE_FEED = b'"'[0], b","[0], b" "[0], b"\n"[0]
 _ZERO, _RADIX = np.uint8(48), np.uint8(10)
 
 Unknown = Literal["reject", "ignore"]
@@ -80,23 +80,30 @@ class Layout:
         return [*(field.literal for field in self.fields), self.closing]
 
     @property
-    def quotes(self) -> int:
-        """How many quotes a line has, if its values have none."""
-        return sum(literal.count(b'"') for literal in self.literals)
+    def mark(self) -> int:
+        """The byte that tells where literals are: a quote, or a comma where no value is a text. No value has it, and there are fewer commas."""
+        return _QUOTE if any(field.is_text for field in self.fields) else _COMMA
 
-    def places(self, quotes: I64, ends: I64) -> list[I64]:
+    def marks(self, mark: int) -> int:
+        """Return how many marks a line has, if its values have none."""
+        return sum(literal.count(mark) for literal in self.literals)
+
+    def places(self, marks: I64, starts: I64, ends: I64, mark: int) -> list[I64]:
         """Return where each literal begins in lines of this layout.
 
         Args:
-            quotes: where the quotes of each line are, line by line.
-            ends: where the lines end.
+            marks: where the marks of each line are, line by line.
+            starts: where the lines begin.
+            ends: where they end.
+            mark: what they are.
         """
         places: list[I64] = []
-        quote = 0
+        known = 0
         for literal in self.literals:
-            inside = literal.find(b'"')
-            places.append(ends - len(literal) if inside < 0 else quotes[:, quote] - inside)
-            quote += literal.count(b'"')
+            inside = literal.find(mark)
+            unmarked = ends - len(literal) if places else starts
+            places.append(unmarked if inside < 0 else marks[:, known] - inside)
+            known += literal.count(mark)
         return places
 
     def spans(self, places: list[I64]) -> list[tuple[I64, I64]]:
@@ -143,13 +150,13 @@ def read_alike(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, u
     layout = layouts.pop()
     if layout is None or layouts or not _is_plain(layout, relation, unknown):
         return None
-    words = ByteWords(chunk)
+    words = ByteWords.of_lines(chunk, starts, ends)
     spans = _spans(chunk, words, starts, ends, layout)
     if spans is None:
         return None
     # Of columns that all are asked for, each is looked at anyway.
     is_part = any(field.name not in relation.columns.names for field in layout.fields)
-    are_digits = is_part and _are_digits(chunk, starts, ends, layout, spans)
+    are_digits = is_part and _are_digits(np.frombuffer(chunk, np.uint8), starts, ends, layout)
     columns = []
     for field, (begins, stops) in zip(layout.fields, spans, strict=True):
         declared = relation.columns[field.name] if field.name in relation.columns.names else None
@@ -181,12 +188,13 @@ def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layou
     """Return where the values of each field begin and end; None where a line has another layout, or a text something to be read."""
     literals = layout.literals
     data = np.frombuffer(chunk, np.uint8)
-    quotes = np.flatnonzero(data == _QUOTE)
-    if len(quotes) != len(starts) * layout.quotes:
+    mark = layout.mark
+    marks, each = np.flatnonzero(data == mark), layout.marks(mark)
+    if len(marks) != len(starts) * each:
         return None
     if any(field.is_text for field in layout.fields) and not _are_texts_plain(chunk, data, starts, literals):
         return None
-    places = layout.places(quotes.reshape(len(starts), -1), ends)
+    places = layout.places(marks.reshape(len(starts), each), starts, ends, mark)
     if not (np.array_equal(places[0], starts) and np.array_equal(places[-1], ends - len(layout.closing))):
         return None
     if not all(words.is_at(literal, place) for literal, place in zip(literals, places, strict=True)):
@@ -195,19 +203,19 @@ def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layou
     return spans if all((begin <= stop).all() for begin, stop in spans) else None
 
 
-def _are_digits(chunk: bytes, starts: I64, ends: I64, layout: Layout, spans: list[tuple[I64, I64]]) -> bool:
+def _are_digits(data: npt.NDArray[np.uint8], starts: I64, ends: I64, layout: Layout) -> bool:
     """Whether all values are made of digits alone: as many digits are in the chunk as its values are long, beside those of the literals.
 
     To count bytes takes less than to look at the values of one field.
     """
     if any(field.is_text for field in layout.fields):
         return False
-    data = np.frombuffer(chunk, np.uint8)
-    if np.count_nonzero(data == _LINE_FEED) != len(chunk) - int((ends - starts).sum()):
-        return False  # outside of the lines is more than what ends them
+    first, last = int(starts[0]), int(ends[-1])
+    if last - first - int((ends - starts).sum()) != len(starts) - 1 or (data[ends[:-1]] != _LINE_FEED).any():
+        return False  # between the lines is more than what ends them
     literals = b"".join(layout.literals)
-    sizes = sum(int((stops - begins).sum()) for begins, stops in spans)
-    return bool(np.count_nonzero(data - _ZERO < _RADIX) == sizes + len(starts) * sum(byte in b"0123456789" for byte in literals))
+    own = len(literals) - sum(byte in b"0123456789" for byte in literals)
+    return bool(np.count_nonzero(data[first:last] - _ZERO < _RADIX) == last - first - (len(starts) - 1) - len(starts) * own)
 
 
 def _are_texts_plain(chunk: bytes, data: npt.NDArray[np.uint8], starts: I64, literals: list[bytes]) -> bool:

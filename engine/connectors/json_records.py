@@ -273,13 +273,14 @@ def _read_fast(
     """Read lines that look alike by their layout, others with Arrow; None where anything at all is unusual."""
     if len(starts) > FEW_ALIKE and (alike := read_alike(chunk, starts, ends, relation, unknown)) is not None:
         return alike
+    chunk, starts, ends = chunk[starts[0] : ends[-1]], starts - starts[0], ends - starts[0]
     if not _are_objects(chunk, starts, ends) or (unknown == "ignore" and has_no_numbers(chunk)):
         return None
     schema = _arrow_schema(chunk, relation)
     if schema is None or not is_utf8(chunk):
         return None
     try:
-        table = arrow_table(chunk.removeprefix(_BOM), schema, unknown)
+        table = arrow_table(chunk, schema, unknown)
     except pa.ArrowException:
         return None
     if table.num_rows != len(starts):
@@ -353,7 +354,7 @@ ARROW: dict[str, pa.DataType] = {
 def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
     """Decide how to read each column by a look at the first record; None = nested columns or a strange start: read slowly."""
     try:
-        first = json.loads(chunk[: None if (end := chunk.find(b"\n", 3)) < 0 else end].removeprefix(_BOM) or b"{}")
+        first = json.loads(chunk[: None if (end := chunk.find(b"\n")) < 0 else end] or b"{}")
     except (ValueError, RecursionError):
         first = {}
     if not isinstance(first, dict):

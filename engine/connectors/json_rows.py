@@ -50,7 +50,7 @@ class JsonRows:
     """
 
     def __init__(self, chunk: bytes, starts: I64, ends: I64, is_plain: Mask) -> None:
-        self.words = ByteWords(chunk)
+        self.words = ByteWords.of_lines(chunk, starts, ends)
         self._chunk, self._starts, self._ends = chunk, starts, ends
         data = np.frombuffer(chunk, np.uint8)
         self._quotes = np.flatnonzero(data == _QUOTE)
@@ -78,10 +78,11 @@ class JsonRows:
 
     def _of(self, layout: Layout) -> Alike:
         """Return the records that have a layout: all its quotes and no others, and its literals where the quotes say that they are."""
-        rows = self._left[self._count[self._left] == layout.quotes]
-        ends = self._ends[rows]
-        places = layout.places(self._quotes[self._first[rows][:, None] + np.arange(layout.quotes)], ends)
-        is_alike: Mask = (places[0] == self._starts[rows]) & (places[-1] == ends - len(layout.closing))
+        quotes = layout.marks(_QUOTE)
+        rows = self._left[self._count[self._left] == quotes]
+        starts, ends = self._starts[rows], self._ends[rows]
+        places = layout.places(self._quotes[self._first[rows][:, None] + np.arange(quotes)], starts, ends, _QUOTE)
+        is_alike: Mask = (places[0] == starts) & (places[-1] == ends - len(layout.closing))
         for begin, stop in layout.spans(places):
             is_alike &= begin <= stop
         # From here on each literal is inside of its record.

@@ -5,7 +5,7 @@ A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an A
 them, and ``replayed`` ones carry, like ``data``, what came of them; ``active`` packets tell the next stage's tasks that records came to this
 one's, and the first stage's that records came which only a later one reads, where silence counts (T10); the other kinds ride along to the
 sink untouched: ``progress``, ``reject``, ``late``, ``stats``, the ``state`` that each task has behind the batch, and the ``cursor``, where the
-batch ends. ``failed`` stands for a whole batch of a query.
+batch ends. ``failed`` stands for a whole batch of a query, ``put_off`` for one that was not begun.
 Knows nothing of where records come from.
 """
 
@@ -39,6 +39,7 @@ PacketKind = Literal[
     "state",
     "cursor",
     "failed",
+    "put_off",
     "effort",
 ]
 
@@ -212,6 +213,16 @@ def blob_of(packet: HasBlob) -> bytes:
         return Path(packet.file).read_bytes()
     except OSError as error:
         raise ExternalError(f"{packet.file} cannot be read: {error.strerror}. The query makes it again by itself") from error
+
+
+def size_of(packet: Packet) -> int:
+    """Return how many bytes a packet's blob has, wherever it is; 0 where its file is gone."""
+    if packet.file is None:
+        return len(packet.blob)
+    try:
+        return Path(packet.file).stat().st_size
+    except OSError:  # who reads it says so
+        return 0
 
 
 def split_by_ordinal(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:

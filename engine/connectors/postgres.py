@@ -1,4 +1,4 @@
-"""One connection per process and database, for readers that run in Spark's workers.
+"""One connection per process, database and purpose: of readers, in Spark's workers too, and of launches.
 
 Workers are processes that come and go and serve many queries; a pool each would be many connections for little.
 """
@@ -9,7 +9,7 @@ import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -28,8 +28,11 @@ PATIENCE_SECONDS = 10.0
 """After this time without an answer the database is asked whether it still works on it. A batch that is given up is repeated as a whole,
 so there is no haste."""
 
-_IDLE: dict[tuple[int, str], Connection] = {}
-"""Keyed by process id too: a forked worker must not speak on its parent's socket."""
+READER: Final = "slackwater-reader"
+LAUNCHES: Final = "slackwater-launch"
+
+_IDLE: dict[tuple[int, str, str], Connection] = {}
+"""By process id too: a forked worker must not speak on its parent's socket. Then by database and name."""
 
 
 def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Connection:
@@ -53,26 +56,34 @@ def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Conne
 
 
 @contextmanager
-def shared_connection(dsn: str) -> Iterator[Connection]:
-    """Lend this process's connection for reading; who asks while it is lent (the thread that looks ahead) gets one that is closed afterwards.
-
-    Raises:
-        SourceUnavailable: the database cannot be reached, or went away.
-    """
-    key = (os.getpid(), dsn)
+def lent_connection(dsn: str, application_name: str) -> Iterator[Connection]:
+    """Lend this process's connection of that name, in autocommit mode; who asks while it is lent gets one that is closed afterwards."""
+    key = (os.getpid(), dsn, application_name)
     connection = _IDLE.pop(key, None)
     try:
         if connection is not None and not is_usable(connection):
             connection.close()
             connection = None
         if connection is None:
-            connection = connect(dsn, "slackwater-reader")
+            connection = connect(dsn, application_name)
         yield connection
-    except psycopg.OperationalError as error:
-        raise SourceUnavailable(f"the database cannot be read: {error}") from error
     finally:
         if connection is not None:
             _take_back(key, connection)
+
+
+@contextmanager
+def shared_connection(dsn: str) -> Iterator[Connection]:
+    """Lend this process's connection for reading. The thread that looks ahead may have it: see ``lent_connection``.
+
+    Raises:
+        SourceUnavailable: the database cannot be reached, or went away.
+    """
+    try:
+        with lent_connection(dsn, READER) as connection:
+            yield connection
+    except psycopg.OperationalError as error:
+        raise SourceUnavailable(f"the database cannot be read: {error}") from error
 
 
 @atexit.register
@@ -82,7 +93,7 @@ def close_shared_connections() -> None:
         _IDLE.pop(key).close()
 
 
-def _take_back(key: tuple[int, str], connection: Connection) -> None:
+def _take_back(key: tuple[int, str, str], connection: Connection) -> None:
     """Keep a connection, unless it is broken, in the middle of something, or one is kept already."""
     is_idle = connection.info.transaction_status == TransactionStatus.IDLE
     if not is_idle or _IDLE.setdefault(key, connection) is not connection:

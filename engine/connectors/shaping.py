@@ -18,7 +18,7 @@ from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
 from engine.core.change_positions import position_columns
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.core.frames import HEAD, Counters, with_series
+from engine.core.frames import HEAD, Counters, only, with_series
 from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.definition.expressions import Scalar, compile_scalar
@@ -177,7 +177,8 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
         accepted = accepted.with_columns(_scalar(each.text, source_input).expr.alias(each.name) for each in source_input.computed)
     hashed = with_series(accepted, key_hash(accepted, source_input.hash_key).alias("_key_hash"))
     heads = [HEAD] if HEAD in hashed.columns else []
-    return hashed[["_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names, *position_columns(hashed.columns)]]
+    own = source_input.schema.names
+    return only(hashed, "_key_hash", "_ts", "_offset", "_op", *heads, *own, *position_columns(hashed.columns))
 
 
 def _with_event_time(accepted: pl.DataFrame) -> pl.DataFrame:

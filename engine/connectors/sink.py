@@ -31,7 +31,7 @@ from engine.connectors.views import RESULT_TIME
 from engine.connectors.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.connectors.written import Written
 from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.frames import HEAD, constant, without
+from engine.core.frames import HEAD, constant, frame_of, only, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
@@ -183,6 +183,7 @@ class Sink:
         self._checkpoint_id = checkpoint_id
         self._epoch = epoch
         self._form = form_of(plan.output)
+        self._names = ReportedNames(plan)
         self._late = LateLog(query_id, plan.late_records)
         self.link = link or SinkLink(dsn)
         self.carrier: Json | None = None
@@ -301,7 +302,7 @@ class Sink:
         emitted = _Emitted(changes, again, counters, before.stream_time(self._plan))
         rows = self._write_changes(cursor, batch, emitted, feed, written)
         self._form.write_open(cursor, batch.opened, [*changes, *again])
-        after = before.advanced(batch.progress, batch.stats, rows, ReportedNames(self._plan))
+        after = before.advanced(batch.progress, batch.stats, rows, self._names)
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None:
             self._form.expire(cursor, stream_time_ms)
@@ -349,7 +350,7 @@ class Sink:
             named = self._named(frames, emitted.counters)
             numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
             rows = [without(frame, *CAUSE_COLUMNS) for frame in named]
-            kept += [frame[[RESULT_TIME, "_op", *output.columns.names]] for frame in rows if frame.height]
+            kept += [only(frame, RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
             added = sum(frame.height for frame in rows)
             if rows or numbers.reached_ms != feed.reached_ms:
                 add_partitions(cursor.connection, feed, len(rows))
@@ -381,6 +382,6 @@ def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 def _causes(frame: pl.DataFrame) -> pl.DataFrame:
     """Return where rows stand; replayed ones stand behind everything, by task."""
     if HEAD in frame.columns:
-        return frame[list(CAUSE_COLUMNS)]
+        return only(frame, *CAUSE_COLUMNS)
     values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)
-    return pl.DataFrame([constant(value, frame.height, name) for name, value in values])
+    return frame_of(constant(value, frame.height, name) for name, value in values)

@@ -22,6 +22,7 @@ from engine.connectors.column_names import bound_column, stored_name
 from engine.connectors.copying import copy_frame
 from engine.connectors.nested_json import json_texts
 from engine.core.evaluation import Evaluation
+from engine.core.frames import frame_of
 from engine.definition.types import ColumnType, Schema
 from engine.plan.model import Output
 
@@ -67,7 +68,7 @@ def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> Sta
     """
     own = _text_columns(output)
     values = Evaluation([(text, _as_text(name, kind)) for (name, kind), text in zip(output.columns.items(), own, strict=True)])
-    texts = pl.DataFrame([*values.of(rows), rows.get_column(RESULT_TIME), rows.get_column(IS_DELETED)])
+    texts = frame_of([*values.of(rows), rows.get_column(RESULT_TIME), rows.get_column(IS_DELETED)])
     if is_inline(rows.height, int(rows.estimated_size())):
         params = {f"stage_{place}": _texts(column) for place, column in enumerate(texts.iter_columns())}
         return Staged(_inline_source(output), params, is_inline=True)

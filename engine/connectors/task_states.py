@@ -231,18 +231,18 @@ def begin_state(
     feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
     # As text: a seed of 64 bits is more than a number of JSON holds elsewhere.
     said = {"format": LAYOUT_FORMAT, **asdict(layout), "hash_seed": str(layout.hash_seed)}
-    with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute(
+    with connection.pipeline(), connection.transaction(), connection.cursor() as cursor:
+        begun = connection.execute(
             """
             UPDATE log.commit SET layout = %s, cursor = %s, position = CASE WHEN batch_id IS NULL THEN %s ELSE position END
-            WHERE query_id = %s AND epoch = %s
+            WHERE query_id = %s AND epoch = %s RETURNING 1
             """,
             (Jsonb(said), Jsonb(dict(start)), Jsonb(feeds), query_id, epoch),
         )
-        if cursor.rowcount != 1:
-            raise EpochFenced(f"query {query_id}: epoch {epoch} does not hold the fence")
         cursor.execute("DELETE FROM log.task_state WHERE query_id = %s", (query_id,))
         write_states(cursor, query_id, states)
+        if begun.fetchone() is None:
+            raise EpochFenced(f"query {query_id}: epoch {epoch} does not hold the fence")
 
 
 def write_states(cursor: psycopg.Cursor[Any], query_id: UUID, states: Mapping[Place, TaskState]) -> None:

@@ -7,12 +7,13 @@ the order of processing. Nothing here knows Spark, files or the clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from polars.datatypes import DataTypeClass
 
 from engine.core.clocks import I64, Bools
@@ -167,7 +168,18 @@ def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 def only(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Return the frame with these columns alone, in this order, at least one: ``select`` without a plan."""
-    return pl.DataFrame([frame.get_column(name) for name in names])
+    return frame_of(map(frame.get_column, names))
+
+
+def frame_of(columns: Iterable[pl.Series]) -> pl.DataFrame:
+    """Return a frame of columns of one length, at least one. ``pl.DataFrame`` finds out first what it was given, at three times the cost."""
+    first, *others = columns
+    return first.to_frame().hstack(others) if others else first.to_frame()
+
+
+def values_taken(values: pl.Series, rows: NDArray[np.integer[Any]]) -> pl.Series:
+    """Gather values: ``gather`` without a plan, which for a few costs thirty times what it does (220 and 8 µs)."""
+    return values[pl.Series(rows.astype(np.uint32))]
 
 
 def without_rows(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:

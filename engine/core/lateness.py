@@ -33,6 +33,9 @@ BOUNDS_MS: Final = (
 NEAR_MS: Final = 8_191
 """Up to here lateness is counted by the millisecond before it is put into buckets: 64 KiB of counts fit a core's cache."""
 
+FEW: Final = 1_024
+"""Up to so many records are looked up one by one: counting by the millisecond costs as much as that, whatever their number."""
+
 Counted = dict[str, Any]
 """``count``, ``max_ms`` and ``buckets``: upper end as text → records with a lateness up to there, above the next smaller end."""
 
@@ -122,6 +125,10 @@ class LatenessMeter:
             tally.counts[0] += len(lateness)
             return
         tally.max_ms = max(tally.max_ms, top)
+        if len(lateness) <= FEW:
+            found = np.searchsorted(tally.bounds, np.maximum(lateness, 0))
+            tally.counts += np.bincount(found, minlength=len(tally.bounds))
+            return
         # Counting by the millisecond first leaves few values to look up: most records are a little late.
         near = np.bincount(np.clip(lateness, 0, NEAR_MS + 1), minlength=NEAR_MS + 2)[: NEAR_MS + 1]
         values = np.flatnonzero(near)

@@ -15,7 +15,7 @@ import polars as pl
 
 from engine.core.emission import Emitted
 from engine.core.evaluation import Evaluation
-from engine.core.frames import SERVICE_COLUMNS, Counters, add_counter, merge_counters
+from engine.core.frames import SERVICE_COLUMNS, Counters, add_counter, merge_counters, only
 from engine.core.gaps import GapCounter
 from engine.definition.gaps import GapReason
 from engine.definition.limits import MAX_MADE_BYTES, MAX_TEXT_BYTES
@@ -62,7 +62,7 @@ class RowMaker:
     def _part(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, int]:
         """Return a part, and how many bytes its making has taken at least: also of what is too long to be kept."""
         values = self._values.of(frame)
-        part = frame[list(SERVICE_COLUMNS)].hstack(values)
+        part = only(frame, *SERVICE_COLUMNS).hstack(values)
         size = int(part.estimated_size())
         own: Counters = {}
         self._gaps.count(frame, own, values)

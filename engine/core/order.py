@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
-from engine.core.frames import HEAD, OFFSET, POS, SERVICE_COLUMNS, TS, with_series
+from engine.core.frames import HEAD, OFFSET, POS, SERVICE_COLUMNS, TS, only, with_series
 from engine.plan.model import Input
 
 UPSTREAM: Final = -1
@@ -303,7 +303,7 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
     if len(frames) > 1 or not bool(np.all(positions[1:] > positions[:-1])):
         frame = frame[np.argsort(positions, kind="stable")]
     payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name not in CAUSE_COLUMNS]
-    frame = frame[[*SERVICE_COLUMNS, *payload]]
+    frame = only(frame, *SERVICE_COLUMNS, *payload)
     if alias is not None:
         frame.columns = [*SERVICE_COLUMNS, *(f"{alias}.{name}" for name in payload)]
     return frame

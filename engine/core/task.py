@@ -32,7 +32,9 @@ from engine.core.frames import (
     constant,
     empty_frame,
     empty_late,
+    frame_of,
     merge_counters,
+    only,
     with_series,
 )
 from engine.core.hashing import UNSEEDED, KeyHash, key_hash
@@ -330,7 +332,7 @@ class Task:
         clock_ms = step.now_ms if step.reached_ms is None else step.reached_ms
         causes = batch.causes(frame.get_column(POS).to_numpy(), clock_ms, is_before=step.is_before).columns()
         if self._is_last:
-            made.causes.append(pl.DataFrame(causes))
+            made.causes.append(frame_of(causes))
         changes = self._changes(frame, causes, moment, step)
         self._emitted += changes.height
         made.changes.append(changes)
@@ -338,7 +340,7 @@ class Task:
     def _changes(self, frame: pl.DataFrame, causes: list[pl.Series], moment: Moment, step: _Step) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
-            return blanked(frame[[TS, OP, *self._output]], self._values)
+            return blanked(only(frame, TS, OP, *self._output), self._values)
         added = [
             key_hash(frame, self._stage.exchange_key),
             pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
@@ -349,7 +351,7 @@ class Task:
             reached = pl.repeat(step.reached_ms, frame.height, dtype=pl.Int64, eager=True)
             added += [pl.Series(IS_FORCED, moment.are_forced(frame)), reached.alias(REACHED_AT)]
         service = [KEY_HASH, TS, OFFSET, OP, *(column.name for column in added[2:])]
-        return with_series(frame, *added)[[*service, *self._output]]
+        return only(with_series(frame, *added), *service, *self._output)
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:

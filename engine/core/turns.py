@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64
-from engine.core.frames import OFFSET, ORIGIN, POS, OperatorOutput, with_series
+from engine.core.frames import OFFSET, ORIGIN, POS, OperatorOutput, only, with_series
 from engine.core.operators import Moment, Operator
 from engine.core.silence import IS_FORCED
 
@@ -20,7 +20,7 @@ def entering(running: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Give the running relation's rows to the chain. An emission's own number says nothing to a reader: its origin's offset does."""
     if ORIGIN in running.columns:
         running = with_series(running, running.get_column(ORIGIN).alias(OFFSET))
-    return running[columns]
+    return only(running, *columns)
 
 
 def forced_rows(running: pl.DataFrame | None) -> I64:

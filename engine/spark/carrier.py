@@ -33,6 +33,7 @@ from engine.connectors.packets import PACKET_DDL, Packet, unpack
 from engine.connectors.sink_link import SinkLink
 from engine.spark.cluster import is_cluster
 from engine.spark.committing import Committing, MemberBatch, commit_round
+from engine.spark.doorbell import hang, ring
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.flight import Flight
 from engine.spark.leftovers import remember_callback, sweep
@@ -53,6 +54,9 @@ OWN_EMITTED: Final = 1 << 30
 
 LOCK_S: Final = 20.0
 """How long a commit of a shared carrier waits for a lock that somebody else holds on a member's tables: the others wait as long."""
+
+PROVEN_S: Final = 60.0
+"""A stream that goes on for so long works, whether its members had anything to do or not."""
 
 END_S: Final = 120.0
 """How long a stream whose last commit has failed is told to stop; after that only Spark tries."""
@@ -104,6 +108,9 @@ class Member(Committing, Protocol):
     def is_active(self) -> bool:
         """Whether it has neither failed nor been stopped."""
 
+    def put_off(self) -> None:
+        """Take note that its batch was not begun, since its round had emitted enough: it then boards anew."""
+
     def goes_on_after(self, error: BaseException) -> bool:
         """Whether a batch that failed is to be tried again with less input: it then boards anew."""
 
@@ -133,6 +140,7 @@ class Carrier:
         self.name, self.pool, self.is_shared = name, pool, pool is not None
         self._ride = Ride.SHARED if self.is_shared else Ride.TRIAL if is_trial else Ride.OWN
         self.has_committed = False
+        self._started_at = time.monotonic()
         self._spark = spark
         self._on_end = on_end
         self._home = Path(spark.conf.get("spark.local.dir") or "") / "carriers" / uuid4().hex
@@ -140,6 +148,7 @@ class Carrier:
         self._folder.mkdir(parents=True)
         if pool is None:
             (self._folder / "alone").touch()
+        hang(self._folder)
         self._aside: BlobFolder | None = None
         if not is_cluster(spark.sparkContext.master):
             self._aside = BlobFolder(self._home / "blobs" / "now")
@@ -159,6 +168,11 @@ class Carrier:
         self._first_batch = 0
         """What is to be added to the number of a round, which Spark counts from 0, for the number of its member's batch."""
         self._next_round = 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the stream works: a round has brought something, or it has gone on for a while."""
+        return self.has_committed or time.monotonic() - self._started_at > PROVEN_S
 
     @property
     def members(self) -> list[Member]:
@@ -182,6 +196,7 @@ class Carrier:
             draft = self._folder / f".{number}"
             draft.write_bytes(spec.encoded())
             draft.rename(self._folder / str(number))
+        ring(self._folder)
         return True
 
     def leave(self, member: Member) -> bool:
@@ -205,7 +220,7 @@ class Carrier:
         return next((number for number, each in self._members.items() if each is member), None)
 
     def start(self, trigger_ms: int = 0, *, is_available_now: bool = False) -> None:
-        """Start the stream.
+        """Start the stream: a shared one before its first member joins, one of a single member behind that.
 
         Args:
             trigger_ms: least time between the starts of two rounds; 0: as fast as it goes.
@@ -278,10 +293,10 @@ class Carrier:
         with self._rounds:
             return self._rounds_done
 
-    def await_round(self, done: int) -> None:
-        """Wait until more rounds than so many have ended, or the stream."""
+    def await_round(self, done: int, timeout: float) -> bool:
+        """Wait until more rounds than so many have ended, or the stream; returns whether that is so within ``timeout`` seconds."""
         with self._rounds:
-            self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done)
+            return self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done, timeout)
 
     def _clear(self) -> None:
         with self._lock:
@@ -294,7 +309,7 @@ class Carrier:
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
         self._next_round = batch_id + 1
         try:
-            if not self.has_committed:
+            if batch_id == 0:
                 remember_callback(batch.sparkSession)
             packets = unpack(self._done(batch, self._first_batch + batch_id).toArrow())
             if self._aside is not None:
@@ -336,7 +351,10 @@ class Carrier:
         for number, batch in batches.items():
             if (member := members.get(number)) is None:
                 continue
-            if (error := _failure_of(batch)) is None:
+            if batch and batch[0].kind == "put_off":
+                member.put_off()
+                again.append(member)
+            elif (error := _failure_of(batch)) is None:
                 ready.append(MemberBatch(member, batch, phases_ms if number in self._in_round else {}))
             elif member.goes_on_after(error):
                 again.append(member)
@@ -349,7 +367,7 @@ class Carrier:
             elif done.member.is_resized:
                 again.append(done.member)
         self._in_round = frozenset(batches)
-        self.has_committed = True
+        self.has_committed = self.has_committed or bool(batches)
         return again
 
     def _part_with(self, member: Member, error: BaseException) -> None:

@@ -3,7 +3,8 @@
 A query begins in a shared carrier. One whose work there is large (``Weight``) goes on in a carrier of its own before it slows the others, and
 comes back when its work has been small for a while. Moving costs a query nothing but the round at hand: it goes on from its last commit.
 Each such carrier has processes and connections of its own, so there are so many at most (``LEAST_OWN``); when hundreds of queries have a backlog
-at once, as after an outage, the others work theirs off together, in bounded rounds (``engine.spark.rounds``).
+at once, as after an outage, the others work theirs off together, in bounded rounds (``engine.spark.rounds``). Suspects on trial have places of
+their own beside them (``TRIALS``), so that nobody waits for heavy queries to be found innocent.
 
 When a shared carrier ends under its members, the one of which the worker has noted that it stood still or took too much memory
 (``engine.spark.watch``) is the suspect; where nothing is noted, all with a batch under way are. Each suspect tries that batch again alone, a few
@@ -41,7 +42,7 @@ LEAST_OWN: Final = 8
 """So many queries may ride alone at once; on a large machine two for each core. Each costs about 100 MB and three connections."""
 
 MOST_BARREN: Final = 3
-"""So many shared carriers in a row may end without a round before their members fail with the reason."""
+"""So many shared carriers in a row may end soon and without a round before their members fail with the reason."""
 
 STOP_S: Final = 30.0
 """How long a query that moves waits for its own carrier to stop."""
@@ -53,7 +54,8 @@ TRIALS: Final = 4
 """So many suspects are tried at the same time."""
 
 TRIAL_S: Final = 30.0
-"""A suspect whose batch is neither committed nor fatal after this time makes room for the next one, and goes on alone."""
+"""A suspect whose batch is neither committed nor fatal after this time makes room for the next one and goes on alone, as one of ``LEAST_OWN``.
+While there are as many of these as may be, it keeps its place, and the next one waits."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -69,7 +71,7 @@ class Fleet:
 
     def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
         self._spark, self._dsn, self._is_alive = spark, dsn, is_alive
-        self._lock = threading.RLock()
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         self._shared: list[Carrier] = []
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
         self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
@@ -94,30 +96,67 @@ class Fleet:
             self._share(member)
         return member
 
+    def make_ready(self) -> None:
+        """Start a shared carrier before anybody needs it, unless there is one."""
+        self._open(least=1)
+
     def _share(self, member: RunningQuery) -> None:
         """Let a query ride with others."""
+        while not self._joined(member):
+            self._open(least=1)
+
+    def _joined(self, member: RunningQuery) -> bool:
+        """Let a query join the shared carrier with the fewest members; returns whether there is one."""
         with self._lock:
-            emptiest = min(self._shared, key=lambda carrier: len(carrier.members), default=None)
-            is_room = emptiest is not None and (len(emptiest.members) < FEW or len(self._shared) >= self._most_shared)
-            if emptiest is None or not is_room or not emptiest.join(member):
+            for carrier in sorted(self._shared, key=lambda each: len(each.members)):
+                if carrier.join(member):
+                    member.carrier = carrier
+                    self._open_beside()
+                    return True
+                self._shared.remove(carrier)  # it has ended, which is told soon
+        return False
+
+    def _open_beside(self) -> None:
+        """Start another shared carrier where each has its fill. Nobody waits for it: who joins next may still ride in those that there are."""
+        number = len(self._shared)
+        if number < self._most_shared and min(len(carrier.members) for carrier in self._shared) >= FEW:
+            threading.Thread(target=self._open_another, args=(number + 1,), name="opens-carrier", daemon=True).start()
+
+    def _open_another(self, least: int) -> None:
+        try:
+            self._open(least)
+        except Exception:
+            log.exception("carrier_not_opened")  # who joins next asks for it again
+
+    def _open(self, least: int) -> None:
+        """Start a shared carrier, unless there are so many. It starts empty: nobody who launches, moves or commits waits behind the lock."""
+        with self._opening:
+            with self._lock:
+                if len(self._shared) >= least:
+                    return
                 pool = min(set(range(len(self._shared) + 1)) - {carrier.pool for carrier in self._shared})
-                emptiest = Carrier(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
-                emptiest.join(member)
-                emptiest.start()
-                self._shared.append(emptiest)
-            member.carrier = emptiest
+            carrier = Carrier(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
+            carrier.start()
+            with self._lock:
+                self._shared.append(carrier)
 
     def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two rounds of its carrier."""
         carrier = member.carrier
         if not is_heavy or carrier is None or not carrier.is_shared:
             return
-        with self._counting:
-            if len((self._alone | self._parting) - {member}) >= self._most_own:
-                return  # asked again behind its next batch
-            self._parting.add(member)
+        if not self._takes_place(member, self._parting):
+            return  # asked again behind its next batch
         carrier.leave(member)
         self._due.put(lambda: self._part(member, carrier))
+
+    def _takes_place(self, member: RunningQuery, among: set[RunningQuery]) -> bool:
+        """Count a query among those that ride alone, or are about to; returns whether there was a place."""
+        with self._counting:
+            if len((self._alone | self._parting) - {member}) >= self._most_own:
+                return False
+            among.add(member)
+            return True
 
     def _part(self, member: RunningQuery, left: Carrier) -> None:
         """Let a query go on alone that has left its carrier, or whose carrier has ended, unless another one has it meanwhile."""
@@ -138,6 +177,8 @@ class Fleet:
                 self._bring_back(member, carrier)
 
     def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
+        """Let a query share again that has committed something alone, however long that took."""
+        self._culprits.discard(member.query_id)
         with _failing(member), member.moving:
             if not member.is_active or member.carrier is not carrier:
                 return
@@ -179,7 +220,7 @@ class Fleet:
         with self._lock:
             if carrier in self._shared:
                 self._shared.remove(carrier)
-            self._barren = 0 if carrier.has_committed else self._barren + 1
+            self._barren = 0 if carrier.is_proven else self._barren + 1
             is_hopeless = self._barren >= MOST_BARREN
         members = [member for member in carrier.members if isinstance(member, RunningQuery) and member.is_active]
         if is_hopeless or not self._is_alive():
@@ -232,15 +273,15 @@ class Fleet:
             member.on_settled = is_over.set
             member.ride_alone(self._spark, ended, is_trial=True)
             carrier = member.carrier
-        is_over.wait(TRIAL_S)
+        is_free = is_over.wait(TRIAL_S)
+        while not is_free and member.is_active:
+            is_free = self._takes_place(member, self._alone) or is_over.wait(LOOK_S)
         member.on_settled = None
         if carrier is None or not member.is_active:
+            self._alone.discard(member)
             return
         if member.is_settled:
-            self._culprits.discard(member.query_id)
             self._bring_back(member, carrier)
-        else:
-            self._alone.add(member)
 
     def _failed(self, member: RunningQuery, error: BaseException) -> None:
         if isinstance(error, BETTER_ALONE):

@@ -77,6 +77,7 @@ def open_state(
     plan: Plan,
     launch: Launch,
     start: Callable[[], Positions],
+    retain: Callable[[], None],
     tell: Callable[[], None] | None,
 ) -> LaunchState:
     """Return what a launch goes on from, after making it fit the plan.
@@ -87,6 +88,7 @@ def open_state(
         plan: of the query.
         launch: which one.
         start: asked where reading begins, if the query has never begun.
+        retain: called where something is committed, before anything of it is changed.
         tell: see ``shared_out``.
 
     Raises:
@@ -99,6 +101,8 @@ def open_state(
     launch.directory.mkdir(parents=True, exist_ok=True)
     kept = load_kept(connection, launch.query_id, launch.checkpoint_id)
     first_batch = 0 if kept.batch_id is None else kept.batch_id + 1
+    if first_batch:
+        retain()
     states: Mapping[Place, TaskState]
     if kept.layout is not None and kept.cursor is not None:
         layout, cursor, is_begun = kept.layout, kept.cursor, True

@@ -46,6 +46,11 @@ class Planned:
     watched: frozenset[str] | None = None
 
     @property
+    def is_put_off(self) -> bool:
+        """Whether its next batch was put off, for those before it had emitted as much as a round may."""
+        return self.spec is not None and self.spec.is_put_off and self.next_batch == self.spec.next_batch
+
+    @property
     def place(self) -> tuple[BatchPlanner, Cursor] | None:
         """With what and from where it reads on; None: only a look of its own tells whether there is something new."""
         if not self.is_looked_at or not self.watched or self.planner is None or self.start is None:

@@ -1,10 +1,13 @@
 """The source of a carrier, as Spark knows it: in each round, which is one batch of Spark's, every member that has news has a batch.
 
 Who the members are stands in files of the carrier's folder, which the driver writes and the planning process looks at before each round:
-``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs. ``<number>.looked`` says that a first look found nothing.
+``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs; who joins rings (``engine.spark.doorbell``).
+``<number>.looked`` says that a first look found nothing.
 
 A round takes a bounded amount together (``ROUND_BYTES``): who has waited longest, and beside it the smallest first. The batches of the others,
 as they are planned, are for the rounds behind it, in which again all take part who have news by then. So who has little waits for little.
+What a round emits is bounded together, too (``ROUND_EMITTED``). That is known only when it is made: whose turn comes behind it is put off,
+boards anew from its last commit, and is among the first in the next round.
 
 What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
 offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.
@@ -30,10 +33,11 @@ from pyspark.sql.types import StructType
 from engine.connectors.backlogs import Looked
 from engine.connectors.feed_ends import feed_ends
 from engine.connectors.fetched import Fetched, fetch
-from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
+from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches, size_of
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.doorbell import Doorbell
 from engine.spark.failures import marked
 from engine.spark.planned import Ends, Planned, looked_at
 from engine.spark.silence import Silence
@@ -48,6 +52,10 @@ FOLDER_OPTION: Final = "members"
 ROUND_BYTES: Final = 16 << 20
 """About so much is read in one round of several members, twice what one of them takes at most. That takes half a second to a second: each waits
 for the others, and the driver holds what comes of all."""
+
+ROUND_EMITTED: Final = 64 << 20
+"""When the batches of a round have emitted so much, those whose turn has not come are put off to the next round: as much as one member may emit
+alone (``SHARED_EMITTED``), so at most twice that is made. The driver holds what a whole round emits, several times over."""
 
 LOOKED: Final = ".looked"
 
@@ -142,12 +150,13 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:
         self._folder = folder
-        self._silence = silence or Silence()
+        self._silence = silence or Silence(sleep=Doorbell(folder).wait)
         self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
         self._is_left_over = False
         self._shared_out: tuple[int | None, list[RoundPart]] = None, []
+        self._rested: tuple[Ends, frozenset[int]] = {}, frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._folder,)
@@ -174,7 +183,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
-            self._silence.wait(self._look)
+            self._silence.wait(self._look, is_told=not self._members)
         return start
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -184,14 +193,22 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._shared_out[1]
 
     def _without_parts(self) -> list[RoundPart]:
-        """Share out Spark's first batch where there is nothing yet: it has no other. Who is alone commits it, so theirs has the next number."""
-        if self._is_alone:
-            for planned in self._members.values():
-                planned.next_batch += 1
+        """Share out Spark's first batch where there is nothing yet: it has no other.
+
+        Who is alone commits it, so theirs has the next number. Beside others it brings the worker up, for which who joins need not wait then.
+        """
+        if not self._is_alone:
+            return [RoundPart((), False)]
+        for planned in self._members.values():
+            planned.next_batch += 1
         return []
 
     def _round_parts(self) -> list[RoundPart]:
-        taken = self._taken()
+        if not (self._is_bounded or self._is_alone):
+            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next.
+            self._look()
+        chosen = self._taken()
+        taken = [number for number in self._pending if number in chosen]
         parts = [part for number in taken for part in self._parts(number)]
         for number in taken:
             self._members[number].go_on()
@@ -233,10 +250,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the packets of a part of a round; runs in a worker."""
         assert isinstance(partition, RoundPart)  # noqa: S101
         with marked():
-            fetched = _fetched(partition.parts)
-            yield from packet_batches(
-                packet for part in partition.parts for packet in _packets(part, fetched, is_alone=partition.is_alone)
-            )
+            yield from packet_batches(_round_packets(partition))
 
     def _refresh(self) -> None:
         """Look at who the members are."""
@@ -262,12 +276,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Find out who has news, and where their batches end."""
         self._refresh()
         ends = self._ends()
-        is_bounded = self._is_bounded
-        awake = {
-            number: planned
-            for number, planned in self._members.items()
-            if not planned.failure and planned.end is None and (is_bounded or not planned.rests(ends))
-        }
+        awake = self._awake(ends)
         looked = looked_at(awake, ends)
         for number, planned in awake.items():
             try:
@@ -279,10 +288,23 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for number, planned in self._members.items()
             if planned.end is not None or (planned.failure and not planned.is_told)
         }
-        # Who was left over by the last round is still first.
-        self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *has_batch])]
+        # Who was left over by the last round is still first, then who was put off in it.
+        put_off = [number for number in has_batch if self._members[number].is_put_off]
+        self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *put_off, *has_batch])]
         self._is_left_over = False
         return bool(self._pending)
+
+    def _awake(self, ends: Ends) -> dict[int, Planned]:
+        """Return those that are to be looked at. Who had read everything has so still where no feed has come further since."""
+        still, resting = self._rested[1] if self._rested[0] == ends else frozenset(), set[int]()
+        awake = {}
+        for number, planned in self._members.items():
+            if number in still or (not self._is_bounded and planned.rests(ends)):
+                resting.add(number)
+            elif not planned.failure and planned.end is None:
+                awake[number] = planned
+        self._rested = ends, frozenset(resting)
+        return awake
 
     def _ends(self) -> Ends:
         """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
@@ -347,6 +369,19 @@ def carried(error: Exception) -> str:
 def failed(member: int, failure: str) -> Packet:
     """Return the packet that stands for a batch that failed."""
     return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
+
+
+def _round_packets(partition: RoundPart) -> Iterator[Packet]:
+    """Yield what comes of the parts of a round, one after the other; several members until they have emitted as much as a round may."""
+    fetched = _fetched(partition.parts)
+    emitted = 0
+    for part in partition.parts:
+        if emitted >= ROUND_EMITTED and part.group is not None and not partition.is_alone:
+            yield Packet(0, "put_off", 0, 0, 0, 0, None, None, part.group.now_ms, b"", member=part.member)
+            continue
+        for packet in _packets(part, fetched, is_alone=partition.is_alone):
+            emitted += size_of(packet)
+            yield packet
 
 
 def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:

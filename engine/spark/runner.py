@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import structlog
@@ -18,7 +18,7 @@ from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.log.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.connectors.packets import Packet
-from engine.connectors.postgres import connect
+from engine.connectors.postgres import LAUNCHES, lent_connection
 from engine.connectors.retained_commits import retain
 from engine.connectors.sink import Draft, Sink
 from engine.connectors.sink_batch import Committed
@@ -43,6 +43,10 @@ from engine.spark.stages import StageWork, StatePlace, WorkPlace
 from engine.spark.surroundings import Surroundings
 from engine.spark.watch import Ended, WorkBounds, take_note
 from engine.spark.weight import Weight
+
+REST_STALLS: Final = 3
+"""Who stands still in a round is ended after one such time, and the round with it. One that still goes on is at work for others, who make
+progress: then the wait ends, for nothing bounds that."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -109,6 +113,7 @@ class RunningQuery:
         self._moves = -1
         self._size = BatchSize()
         self._is_resized = False
+        self._is_put_off, self._times_put_off = False, 0
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": launch.epoch} | structlog.contextvars.get_contextvars()
         self._log = log.bind(**bound)
@@ -133,10 +138,15 @@ class RunningQuery:
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
-        with connect(dsn, "slackwater-launch") as connection:
-            with connection.transaction(), connection.cursor() as cursor:
-                retain(cursor, launch.query_id, result_feed(plan.output), options.retaining, is_of_launch=True)
-            state = open_state(spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), options.on_restoring)
+        with lent_connection(dsn, LAUNCHES) as connection:
+
+            def retain_launch() -> None:
+                with connection.transaction(), connection.cursor() as cursor:
+                    retain(cursor, launch.query_id, result_feed(plan.output), options.retaining, is_of_launch=True)
+
+            state = open_state(
+                spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), retain_launch, options.on_restoring
+            )
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
@@ -167,6 +177,7 @@ class RunningQuery:
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._ride, self._is_resized = ride, False
+        is_put_off, self._is_put_off = self._is_put_off, False
         # What waits on the clock is planned by what the last commit says (``earliest_wake``).
         self._is_overlapped = ride is Ride.OWN and not needs_ticks(plan)
         return SourceSpec(
@@ -186,6 +197,7 @@ class RunningQuery:
             self._next_batch,
             self._run,
             self._bounds,
+            is_put_off,
         )
 
     @property
@@ -293,6 +305,7 @@ class RunningQuery:
             "cpu_share": round(share, 4),
             "largest_batch": heaviest,
             "max_rows": self._size.rows,
+            "put_off": self._times_put_off,
             "shares": self._effort.measured(time.monotonic()),
         }
 
@@ -300,6 +313,12 @@ class RunningQuery:
     def is_resized(self) -> bool:
         """See ``Member``."""
         return self._is_resized
+
+    def put_off(self) -> None:
+        """See ``Member``."""
+        self._is_put_off = True
+        self._times_put_off += 1
+        self._log.debug("batch_put_off", batch_id=self._next_batch, times=self._times_put_off)
 
     def goes_on_after(self, error: BaseException) -> bool:
         """See ``Member``."""
@@ -402,11 +421,16 @@ class RunningQuery:
         finally:
             self.moving.release()
 
-    def await_rest(self) -> None:
-        """Wait until no worker is at work for it: of one that was stopped, until the round that it was in has ended, or its carrier."""
-        if self._left is not None:
-            carrier, done = self._left
-            carrier.await_round(done)
+    def await_rest(self) -> bool:
+        """Wait until no worker is at work for it: of one that was stopped, until the round that it was in has ended, or its carrier.
+
+        Returns:
+            False where that was not so within ``REST_STALLS`` times as long as anybody in that round may stand still.
+        """
+        if self._left is None:
+            return True
+        carrier, done = self._left
+        return carrier.await_round(done, REST_STALLS * self._options.bounds.stall_s)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until a carrier of its own ended; returns whether it did. Does not raise: see ``error``."""

@@ -23,7 +23,7 @@ class Silence:
 
     Args:
         clock: monotonic seconds.
-        sleep: for so many seconds.
+        sleep: for so many seconds, or less.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -35,11 +35,16 @@ class Silence:
         """Note that something has come."""
         self._broken_at = self._clock()
 
-    def wait(self, is_over: Callable[[], bool]) -> None:
-        """Look again and again until something has come, or patience ends."""
+    def wait(self, is_over: Callable[[], bool], *, is_told: bool = False) -> None:
+        """Look again and again until something has come, or patience ends.
+
+        Args:
+            is_over: looks.
+            is_told: whatever may come ends a sleep.
+        """
         deadline = self._clock() + PATIENCE_S
         while (now := self._clock()) < deadline:
-            self._sleep(SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
+            self._sleep(deadline - now if is_told else SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
             if is_over():
                 self.broken()
                 return

@@ -55,6 +55,7 @@ class SourceSpec:
         next_batch: number of the first batch of this launch, counted per checkpoint.
         run: the launch's scratch directory (``engine.spark.checkpoint``); None: nothing is noted there.
         bounds: what it may take of the processes that it shares.
+        is_put_off: its first batch is one that a round has put off, so it is among the first of the next one.
     """
 
     dsn: str
@@ -73,6 +74,7 @@ class SourceSpec:
     next_batch: int = 0
     run: Path | None = None
     bounds: WorkBounds = USUAL
+    is_put_off: bool = False
 
     def encoded(self) -> bytes:
         return pickle.dumps(self)

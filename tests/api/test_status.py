@@ -168,6 +168,7 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
 ) -> None:
     carrier = {
         "is_shared": False, "is_trial": True, "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78,
+        "put_off": 3,
         "shares": shares,
     }  # fmt: skip
     await facts(dsn, "running")
@@ -178,7 +179,15 @@ async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
     assert body["shares"] == {part: shares[part] if is_recent else 0 for part in ("reading", "tasks", "commit", "round")} | {
         "busiest_task": shares.get("busiest_task") if is_recent else None
     }
-    told = {"kind": "trial", "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78}
+    told = {
+        "kind": "trial",
+        "is_waiting": False,
+        "moves": 2,
+        "cpu_share": 0.4,
+        "largest_batch": 16_000,
+        "max_rows": 78,
+        "put_off": 3,
+    }
     assert body["carrier"] == told
 
 

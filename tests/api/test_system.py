@@ -57,7 +57,15 @@ async def test_drivers_are_listed_with_their_queries_and_what_waits(client: http
     (query,) = alive["queries"]
     assert (query["name"], query["state"], query["internal"]) == ("delays", "running", False)
     assert query["committed_at"] is not None
-    told = {"kind": "shared", "is_waiting": False, "moves": 1, "cpu_share": 0.02, "largest_batch": 400, "max_rows": None}
+    told = {
+        "kind": "shared",
+        "is_waiting": False,
+        "moves": 1,
+        "cpu_share": 0.02,
+        "largest_batch": 400,
+        "max_rows": None,
+        "put_off": 0,
+    }
     assert query["carrier"] == told
     assert (silent["silent"], silent["max_queries"], silent["queries"]) == (True, None, [])
     assert answer["waiting"] == ["joined"]

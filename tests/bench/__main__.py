@@ -9,6 +9,7 @@ figures and correctness; see `speed`.
 `python -m tests.bench recovery`: how soon a query commits again after its driver was killed; see `recovery`.
 `python -m tests.bench scale`: tables of millions of keys and full grace buffers beside small ones; see `scale`.
 `python -m tests.bench kafka`: the NX-T jobs from topics of a real broker; see `kafka`.
+`python -m tests.bench deliveries`: how fast a result is delivered to topics, files and Delta tables; see `deliveries`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
@@ -28,7 +29,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import edge, kafka, latency, many, members, reads, recovery, scale, sse
+from tests.bench import deliveries, edge, kafka, latency, many, members, reads, recovery, scale, sse
 from tests.bench.chained import CHAINS
 from tests.bench.files import write_input
 from tests.bench.jobs import join_from_feed
@@ -49,6 +50,8 @@ def main() -> int:
         return reads.main(sys.argv[2:])
     if sys.argv[1:2] == ["kafka"]:
         return kafka.main(sys.argv[2:])
+    if sys.argv[1:2] == ["deliveries"]:
+        return deliveries.main(sys.argv[2:])
     if sys.argv[1:2] == ["latency"]:
         return latency.main(sys.argv[2:])
     if sys.argv[1:2] == ["many"]:
@@ -62,7 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument(
         "suite",
-        choices=["nxt", "core", "kafka", "sse", "edge", "reads", "latency", "many", "members", "recovery", "scale"],
+        choices=["nxt", "core", "kafka", "deliveries", "sse", "edge", "reads", "latency", "many", "members", "recovery", "scale"],
         help="all but nxt have options of their own: core --help",
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")

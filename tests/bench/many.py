@@ -1,9 +1,9 @@
 """Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--resting 0] [--backlog 1]`.
 
 Each query has a stream of its own with 20 records a second; all are created at once in a fresh service, beside others that have one record
-and then rest. Then further ones come and go, one after the other, over streams of the busy ones: how long each takes until its first result, and
-until its stop is answered. In the end all rest, for the cost of a query that has nothing to do. Memory is proportional set size, so that shared
-pages count once; per query is what is more than without any.
+and then rest. Then further ones come and go, one after the other, over streams of the busy ones: how long each takes until a follower of its
+result sees the first row, and until its stop is answered. In the end all rest, for the cost of a query that has nothing to do. Memory is
+proportional set size, so that shared pages count once; per query is what is more than without any. Each step says when it is done.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import httpx
+import psycopg
 from rich.console import Console
 from rich.table import Table
 
@@ -29,15 +31,16 @@ WARM_S = 15.0
 REST_S = 15.0
 START_S = 300.0
 AT_ONCE = 16
-ASKED_AT_ONCE = 20
 APPENDED = 10_000
-POLL_S = 0.1
-VISITS_S = 45.0
-"""For so long the busy queries are fed while others come and go."""
+POLL_S = 0.5
+TOLD_EVERY_S = 10.0
+VISITS_S = 600.0
+"""For so long at most the busy queries are fed while others come and go."""
 
-VISIT_POLL_S = 0.02
 STAY_S = 1.0
 """How long one stays: in rounds like every other, then."""
+
+T = TypeVar("T")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,25 +65,44 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(each["alive"] == each["queries"] and each["attempts"] == 0 for each in figures) else 1
 
 
+class Progress:
+    """Tells how far a measurement is: a line for each step, with the seconds since its beginning."""
+
+    def __init__(self) -> None:
+        self._begun = self._told = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        """Print a line."""
+        self._told = time.monotonic()
+        print(f"{self._told - self._begun:8.1f} s  {text}", flush=True)
+
+    def tell_now_and_then(self, text: str) -> None:
+        """Print a line, unless one was printed lately."""
+        if time.monotonic() - self._told >= TOLD_EVERY_S:
+            self.tell(text)
+
+
 def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[str, Any]:
     number = busy + options.resting
+    progress = Progress()
+    progress.tell(f"{number} queries, {busy} of them busy")
     every = [Lane(f"s{place}", PER_SECOND, options.every) for place in range(number)]
     lanes = every[:busy]
     await_driver(service)
     empty = memory_by_role(service.pid)
-    for lane in every:
-        service.client.stream(lane.name).register(lane.stream())
-        for first in range(0, options.backlog, APPENDED):
-            records = min(APPENDED, options.backlog - first)
-            service.client.stream(lane.name).append(b'{"key":"first","sent":0}\n' * records)
-    begun = time.monotonic()
-    with ThreadPoolExecutor(min(number, AT_ONCE)) as pool:
-        list(pool.map(service.client.queries.put, [lane.query(TASKS) for lane in every]))
-    defined_s = time.monotonic() - begun
-    first_s, all_s = _await_commits(service, number, begun)
+    progress.tell("the driver is warm")
+    _at_once(lambda lane: _make_stream(service, lane, options.backlog), every)
+    progress.tell("streams have their records")
+    unused, begun = _cpu(service), time.monotonic()
+    with ThreadPoolExecutor(1) as beside:
+        defining = beside.submit(_at_once, lambda lane: service.client.queries.put(lane.query(TASKS)), every)
+        first_s, all_s = _await_commits(service, number, begun, progress)
+        defined_s = defining.result()
+    starting = _cpu(service)
     begun_ms = time.time() * 1000
     url = f"http://127.0.0.1:{service.port}"
     observe(url, lanes, WARM_S)
+    progress.tell("warm")
     before, clock = _cpu(service), time.monotonic()
     since_ms = int(time.time() * 1000)
     own = time.process_time()
@@ -88,21 +110,24 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     after, busy_s = _cpu(service), time.monotonic() - clock
     load = (time.process_time() - own) / busy_s
     memory = memory_by_role(service.pid)
+    progress.tell("latencies are measured")
     starts, stops = _visits(service, url, lanes, options.visits)
+    progress.tell("visits are over")
     at_rest, clock = _cpu(service), time.monotonic()
     time.sleep(REST_S)
     rested, rest_s = _cpu(service), time.monotonic() - clock
     latencies = sorted(each for lane in observed.values() for each in lane.latencies(since_ms))
-    statuses = [service.client.query(f"seen_{lane.name}").status() for lane in every]
+    progress.tell("rested")
     more = {role: (size - empty.get(role, 0.0)) / number for role, size in memory.items()}
     return {
         "queries": number,
         "busy": busy,
         "defined_s": defined_s,
-        "alive": sum(status["state"] == "running" for status in statuses),
-        "attempts": sum(status["attempt"] for status in statuses),
+        "alive": sum(each["state"] == "running" for each in _glances(service)),
+        "attempts": _further_launches(service),
         "first_result_s": first_s,
         "all_results_s": all_s,
+        "cpu_s_until_all_results": {role: spent - unused.get(role, 0.0) for role, spent in starting.items()},
         "p50_s": quantile(latencies, 0.5),
         "p99_s": quantile(latencies, 0.99),
         "visits": len(stops),
@@ -125,63 +150,92 @@ def _visits(service: Service, url: str, lanes: Sequence[Lane], visits: int) -> t
     stops: list[float] = []
     if not visits:
         return starts, stops
-    feeding = threading.Thread(target=observe, args=(url, lanes, VISITS_S))
+    is_over = threading.Event()
+    feeding = threading.Thread(target=observe, args=(url, lanes, VISITS_S, is_over.is_set))
     feeding.start()
     try:
         time.sleep(STAY_S)
-        for number in range(visits):
-            if not feeding.is_alive():
-                break
-            started, stopped = _visit(service, lanes[number % len(lanes)], f"visit_{number}")
-            starts.append(started)
-            stops.append(stopped)
+        with httpx.Client(base_url=url, timeout=START_S) as http:
+            for number in range(visits):
+                started, stopped = _visit(http, lanes[number % len(lanes)], f"visit_{number}")
+                starts.append(started)
+                stops.append(stopped)
     finally:
+        is_over.set()
         feeding.join()
     return sorted(starts), sorted(stops)
 
 
-def _visit(service: Service, lane: Lane, name: str) -> tuple[float, float]:
-    """Let one query come and go; returns the seconds until its first result, and until its stop was answered."""
-    query = service.client.query(name)
-    definition = {**lane.query(TASKS), "name": name, "into": {"table": name}}
-    started = _until(lambda: service.client.queries.put(definition), lambda: query.status()["batch_id"] is not None)
-    time.sleep(STAY_S)
-    stopped = _until(query.stop, lambda: query.status()["state"] == "stopped")
-    query.delete()
-    return started, stopped
-
-
-def _until(act: Callable[[], object], is_done: Callable[[], bool]) -> float:
-    """Return the seconds from a request until something is seen of it."""
+def _visit(http: httpx.Client, lane: Lane, name: str) -> tuple[float, float]:
+    """Let one query come and go; returns the seconds until a follower sees its first result, and until its stop is answered."""
     begun = time.monotonic()
-    act()
-    while not is_done():
-        if time.monotonic() - begun > START_S:
-            raise TimeoutError(f"nothing was seen within {START_S:.0f} s")
-        time.sleep(VISIT_POLL_S)
-    return time.monotonic() - begun
+    http.put(f"/v1/queries/{name}", json={**lane.query(TASKS), "name": name, "into": {"table": name}}).raise_for_status()
+    with http.stream("GET", f"/v1/tables/{name}/changes?from=earliest", headers={"accept": "text/event-stream"}) as events:
+        next(line for line in events.raise_for_status().iter_lines() if line.startswith("event: change"))
+    started = time.monotonic() - begun
+    time.sleep(STAY_S)
+    begun = time.monotonic()
+    http.put(f"/v1/queries/{name}/desired-state", json={"state": "stopped"}).raise_for_status()
+    state = http.get(f"/v1/queries/{name}/status?wait_for=stopped").raise_for_status().json()["state"]
+    stopped = time.monotonic() - begun
+    if state != "stopped":
+        raise TimeoutError(f"{name} is {state} after {stopped:.0f} s")
+    http.delete(f"/v1/queries/{name}").raise_for_status()
+    return started, stopped
 
 
 def _cpu(service: Service) -> dict[str, float]:
     return cpu_by_role(service.pid) | cpu_by_role(service.postgres_pid)
 
 
-def _await_commits(service: Service, number: int, begun: float) -> tuple[float, float]:
+def _at_once(act: Callable[[T], object], each: Sequence[T]) -> float:
+    """Do something for each, several at a time; returns the seconds that took."""
+    begun = time.monotonic()
+    with ThreadPoolExecutor(min(len(each), AT_ONCE)) as pool:
+        list(pool.map(act, each))
+    return time.monotonic() - begun
+
+
+def _make_stream(service: Service, lane: Lane, backlog: int) -> None:
+    stream = service.client.stream(lane.name)
+    stream.register(lane.stream())
+    for first in range(0, backlog, APPENDED):
+        stream.append(b'{"key":"first","sent":0}\n' * min(APPENDED, backlog - first))
+
+
+def _glances(service: Service) -> Iterable[dict[str, Any]]:
+    """Return every query at a glance; hundreds are asked for in one request."""
+    found, cursor = [], ""
+    while True:
+        answer = httpx.get(f"http://127.0.0.1:{service.port}/v1/overview{cursor}", timeout=START_S).raise_for_status().json()
+        found += answer["queries"]
+        if answer["next"] is None:
+            return found
+        cursor = f"?cursor={answer['next']}"
+
+
+def _further_launches(service: Service) -> int:
+    """Count the launches beyond each query's first."""
+    with psycopg.connect(service.dsn) as connection:
+        row = connection.execute("SELECT count(*) FROM slackwater.query_run WHERE epoch > 1").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _await_commits(service: Service, number: int, begun: float, progress: Progress) -> tuple[float, float]:
     """Return the seconds until the first and until the last query had committed."""
     first: float | None = None
-    waiting = set(range(number))
-    while waiting:
-        for place in sorted(waiting):
-            if service.client.query(f"seen_s{place}").status()["batch_id"] is not None:
-                waiting.remove(place)
-                first = first or time.monotonic() - begun
-            elif place % ASKED_AT_ONCE == 0:
-                break  # those that were created later come later
-        if time.monotonic() - begun > START_S:
-            raise TimeoutError(f"{len(waiting)} of {number} queries have not committed: {sorted(waiting)[:10]} ...")
+    while True:
+        glances = _glances(service)
+        done, since_s = sum(each["batch_id"] is not None for each in glances), time.monotonic() - begun
+        first = since_s if first is None and done else first
+        if done == number and first is not None:
+            progress.tell(f"{number} queries have results, {since_s:.1f} s after the first was asked for")
+            return first, since_s
+        progress.tell_now_and_then(f"{done} of {number} queries have results")
+        if since_s > START_S:
+            raise TimeoutError(f"{number - done} of {number} queries have not committed within {START_S:.0f} s")
         time.sleep(POLL_S)
-    assert first is not None
-    return first, time.monotonic() - begun
 
 
 def _print(figures: Sequence[dict[str, Any]]) -> None:
@@ -196,6 +250,10 @@ def _print(figures: Sequence[dict[str, Any]]) -> None:
     line("alive, restarts", lambda each: f"{each['alive']}, {each['attempts']}")
     line("all defined after, s", lambda each: f"{each['defined_s']:.1f}")
     line("first / all results after, s", lambda each: f"{each['first_result_s']:.1f} / {each['all_results_s']:.1f}")
+    line(
+        "CPU ms per query until then",
+        lambda each: f"{sum(each['cpu_s_until_all_results'].values()) * 1000 / each['queries']:.0f}",
+    )
     line("latency p50 / p99, s", lambda each: f"{each['p50_s']:.2f} / {each['p99_s']:.2f}")
     line(
         "first result of one more: median / longest, s", lambda each: f"{each['start_p50_s']:.2f} / {each['start_longest_s']:.2f}"

@@ -182,8 +182,9 @@ def main(arguments: Sequence[str]) -> int:
             clock, server_s = clock + time.monotonic() - began, server_s + _postgres_s(postgres) - before
         busy = dict(members.spent)
         members.spent, members.looks = {}, 0
+        before = _postgres_s(postgres)
         members.round()
-        _print(members, busy | {"Postgres": server_s, "wall": clock}, batches, options)
+        _print(members, busy | {"Postgres": server_s, "wall": clock}, batches, options, _postgres_s(postgres) - before)
         members.link.close()
         close_shared_connections()
     return 0
@@ -207,7 +208,7 @@ def _postgres_s(pid: int) -> float:
     return sum(cpu_by_role(pid).values())
 
 
-def _print(members: Members, busy: dict[str, float], batches: int, options: argparse.Namespace) -> None:
+def _print(members: Members, busy: dict[str, float], batches: int, options: argparse.Namespace, server_s: float) -> None:
     for part, profile in members.profiles.items():
         print(part)
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
@@ -218,5 +219,6 @@ def _print(members: Members, busy: dict[str, float], batches: int, options: argp
     for part, spent in busy.items():
         table.add_row(part, f"{spent * 1000 / batches:.2f}")
     table.add_row("all, without wall", f"{(sum(busy.values()) - busy['wall']) * 1000 / batches:.2f}")
-    table.add_row("a look that finds nothing, ms", f"{members.spent.get('plan', 0.0) * 1000 / options.rounds:.2f}")
+    table.add_row("a look that finds nothing, ms", f"{members.spent.get('plan', 0.0) * 1000 / max(members.looks, 1):.2f}")
+    table.add_row("and of Postgres beside it, ms", f"{server_s * 1000 / max(members.looks, 1):.2f}")
     Console(width=120).print(table)

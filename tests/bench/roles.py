@@ -14,6 +14,7 @@ ANONYMOUS = "Pss_Anon:"
 _BY_COMMAND = {
     "org.apache.spark": "JVM",
     "kafka.Kafka": "Kafka broker",
+    "app.driver.delivering": "deliveries",
     "app.driver": "driver",
     "app.cli": "API",
     "fork_request": "Python workers",

@@ -7,7 +7,7 @@ import bisect
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,14 +99,14 @@ class Observed:
         return sorted(seconds for sent, seconds, _ in self.bodies if sent >= since_ms)
 
 
-def observe(url: str, lanes: Sequence[Lane], seconds: float) -> dict[str, Observed]:
-    """Feed all lanes at their rates and follow their tables. Streams and queries exist already."""
+def observe(url: str, lanes: Sequence[Lane], seconds: float, is_over: Callable[[], bool] = lambda: False) -> dict[str, Observed]:
+    """Feed all lanes at their rates and follow their tables, for so long or until it is over. Streams and queries exist already."""
     parts = urlsplit(url)
     service = Service(parts.hostname or "127.0.0.1", parts.port or 80)
-    return uvloop.run(_observe(service, lanes, seconds))
+    return uvloop.run(_observe(service, lanes, seconds, is_over))
 
 
-async def _observe(service: Service, lanes: Sequence[Lane], seconds: float) -> dict[str, Observed]:
+async def _observe(service: Service, lanes: Sequence[Lane], seconds: float, is_over: Callable[[], bool]) -> dict[str, Observed]:
     observed = {lane.name: Observed() for lane in lanes}
     watchers = [asyncio.create_task(watch(service, lane, observed[lane.name])) for lane in lanes]
     # Hundreds of followers that come at once take a while to be let in, which says nothing about the queries.
@@ -114,7 +114,7 @@ async def _observe(service: Service, lanes: Sequence[Lane], seconds: float) -> d
     while not all(each.is_followed for each in observed.values()) and time.monotonic() < opened_by:
         await asyncio.sleep(_LOOK_S)
     await asyncio.gather(
-        *(feed(service, lane, observed[lane.name], seconds, place / len(lanes)) for place, lane in enumerate(lanes))
+        *(feed(service, lane, observed[lane.name], seconds, place / len(lanes), is_over) for place, lane in enumerate(lanes))
     )
     deadline = time.monotonic() + _EVENTS_S
     while time.monotonic() < deadline and any(each.latencies(0)[-1:] == [float("inf")] for each in observed.values()):
@@ -127,7 +127,14 @@ async def _observe(service: Service, lanes: Sequence[Lane], seconds: float) -> d
     return observed
 
 
-async def feed(service: Service, lane: Lane, observed: Observed, seconds: float, shift: float) -> None:
+async def feed(
+    service: Service,
+    lane: Lane,
+    observed: Observed,
+    seconds: float,
+    shift: float,
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
     """Send bodies at fixed moments; one that is late is sent at once, so that a stall of the service is not left out."""
     bodies = [
         (sorted(set(keys)), "\n".join(f'{{"key":"k{key}","sent":{_SENT}}}' for key in keys))
@@ -136,10 +143,10 @@ async def feed(service: Service, lane: Lane, observed: Observed, seconds: float,
     ]
     begun = time.monotonic() + shift * lane.every_s
     number, most = 0, int(seconds / lane.every_s)
-    while number < most:
+    while number < most and not is_over():
         with suppress(OSError, EOFError):
             async with service.connection() as wire:
-                while number < most:
+                while number < most and not is_over():
                     due = begun + number * lane.every_s
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
                     # What waits because the request before it took long has waited.

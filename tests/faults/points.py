@@ -161,8 +161,8 @@ class ArmedHandle:
         passing("stopped")
         return is_over
 
-    def await_rest(self) -> None:
-        self._handle.await_rest()
+    def await_rest(self) -> bool:
+        return self._handle.await_rest()
 
 
 class ArmedRunner(SparkRunner):

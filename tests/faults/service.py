@@ -103,6 +103,12 @@ class Service(app.testing.service.Service):
         assert self._process.wait(STOP_S) == 0
         self._process = None
 
+    def start_anew(self, settings: Mapping[str, str]) -> None:
+        """Stop it in order, and start it with other settings."""
+        self.stop()
+        self._settings |= settings
+        self.start()
+
     def driver(self) -> psutil.Process:
         """Return the driver that the service supervises."""
         (found,) = (each for each in self._children() if "app.driver" in command_of(each) and each.parent() == self._own())

@@ -61,8 +61,8 @@ class StubQuery:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def await_rest(self) -> None:
-        return
+    def await_rest(self) -> bool:
+        return True
 
     def _run(self) -> None:
         try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from engine.connectors.feeds import Limit
+from engine.connectors.kafka.reader import CHUNK_RECORDS
 from engine.connectors.postgres import Connection
 from tests.faults.service import until
-from tests.kafka.test_reading import NOW_MS, Source
+from tests.kafka.test_reading import ALL, NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent
 
 FAR_MS = 4_000_000_000_000
@@ -36,6 +38,19 @@ def test_a_record_that_is_refused_as_too_far_ahead_is_no_place_to_cut(connection
     mock.send(found.topic, [*sent(0, 3), *sent(3, 4, FAR_MS), *sent(4, 8)])
     assert len(found.rows()) == 7
     check_cuts(found)
+
+
+def test_behind_a_cut_inside_of_a_chunk_a_reader_finds_what_one_finds_that_has_seen_nothing(
+    connection: Connection, mock: Cluster
+) -> None:
+    found = source(connection, mock)
+    mock.send(found.topic, [*sent(0, 9_000), *sent(20_000, 30_000), *sent(9_000, 10_000)])
+    reader = found.reader()
+    for start in (0, 5_000, CHUNK_RECORDS, 15_000, 0):
+        for limit in (Limit(1, 10**12), ALL):
+            expected = found.reader().chunks(0, start, limit, is_dated=True)
+            assert reader.chunks(0, start, limit, is_dated=True) == expected
+            assert len(expected) == (1 if limit.max_rows == 1 else 3 - start // CHUNK_RECORDS)
 
 
 def test_an_aborted_record_is_no_place_to_cut(connection: Connection, kafka: Cluster) -> None:

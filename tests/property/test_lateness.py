@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.domain.lateness import advise, histogram_of
 from engine.connectors.shaping import for_input
 from engine.core.frames import merge_counters
-from engine.core.lateness import BOUNDS_MS, Counted, LatenessMeter, summed
+from engine.core.lateness import BOUNDS_MS, FEW, Counted, LatenessMeter, summed
 from engine.core.operators import Operator
 from engine.core.order import Slice
 from engine.core.pipeline import Pipeline, Step
@@ -104,6 +104,21 @@ def test_an_input_is_measured_by_its_own_time_across_batches_and_restarts(
     histogram = histogram_of(total.get("s"))
     for grace in BOUNDS_MS:
         assert histogram.late_above(grace) == int((lateness > grace).sum())
+
+
+def test_many_records_count_as_the_same_in_small_batches() -> None:
+    times = np.random.default_rng(7).integers(0, 1_000_000, 4 * FEW).tolist()
+    whole, parts, total = (
+        LatenessMeter([Gauge("s", 0, 3, None, None)]),
+        LatenessMeter([Gauge("s", 0, 3, None, None)]),
+        dict[str, Counted](),
+    )
+    whole.enter({3: frame(times)}, [])
+    for start in range(0, len(times), FEW):
+        parts.enter({3: frame(times[start : start + FEW])}, [])
+        total = summed(total, parts.take())
+    assert total == whole.take()
+    assert len(total["s"]["buckets"]) > 10
 
 
 def test_deletes_of_streams_and_null_keys_are_not_measured_and_move_nothing() -> None:

@@ -126,6 +126,14 @@ class Driver:
         if self.reconciler.is_draining and self.drains_until is None:
             self.drains_until = self.seconds + LIMITS.stop_timeout_ms / 1000
 
+    def hear(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
+        """Take a round that looks at one query alone, unless it is time to look at all."""
+        if not self.leases.is_trusted or self.drains_until is not None:
+            self.tick(connection)
+            return
+        claimed = [] if self.leases.knows({query_id}) else self.leases.claim(connection)
+        self.reconciler.reconcile(connection, {query_id, *claimed})
+
     def was_busy(self, leased: LeasedQuery) -> bool:
         """Whether a batch was under way when the driver before died: as fate has it."""
         return leased.query_id.int % 2 == 0
@@ -225,6 +233,10 @@ class Lifecycle(RuleBasedStateMachine):
         self.drivers[number].tick(self.connection)
         if self.drivers[number].is_over:
             self.drivers[number] = Driver(self.dsn)
+
+    @rule(number=st.integers(0, 1))
+    def a_driver_hears_of_the_query(self, number: int) -> None:
+        self.drivers[number].hear(self.connection, self.query_id)
 
     @rule(number=st.integers(0, 1))
     def a_driver_is_killed(self, number: int) -> None:

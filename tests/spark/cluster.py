@@ -57,7 +57,7 @@ class Cluster:
         self._run("master", "master.Master", "--port", str(self._port))
         self._await("master", "I have been elected leader")
         for number in range(workers):
-            self._run(f"worker-{number}", "worker.Worker", "--cores", "1", "--memory", "1g", self.url)
+            self._run_worker(number)
         for number in range(workers):
             self._await(f"worker-{number}", "Successfully registered with master")
 
@@ -81,6 +81,17 @@ class Cluster:
         victim.kill()
         return victim.pid
 
+    def kill_host(self, number: int) -> None:
+        """Kill a worker with all that it started, as when its host goes."""
+        process = self._processes[f"worker-{number}"]
+        assert end_session(process.pid, 15)
+        process.wait()
+
+    def start_host(self, number: int) -> None:
+        """Start a worker again that was killed."""
+        self._run_worker(number)
+        self._await(f"worker-{number}", "Successfully registered with master")
+
     def logs(self) -> str:
         paths = [*self.directory.glob("*.log"), *self.directory.glob("work/*/*/stderr")]
         return "\n".join(f"--- {path.relative_to(self.directory)}\n{path.read_text(errors='replace')[-3_000:]}" for path in paths)
@@ -89,6 +100,9 @@ class Cluster:
         for process in self._processes.values():
             assert end_session(process.pid, 15)
             process.wait()
+
+    def _run_worker(self, number: int) -> None:
+        self._run(f"worker-{number}", "worker.Worker", "--cores", "1", "--memory", "1g", self.url)
 
     def _run(self, name: str, main: str, *arguments: str) -> None:
         command = [str(SCRIPT), f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", "--webui-port", "0", *arguments]

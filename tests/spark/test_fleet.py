@@ -288,12 +288,8 @@ def test_a_lock_on_one_result_holds_the_others_up_for_a_moment_only(fleets: Flee
     assert fleets.queries["free"].error() is None
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_a_query_that_makes_much_of_little_takes_less_at_once(
-    fleets: Fleets, monkeypatch: pytest.MonkeyPatch, partitions: int
-) -> None:
-    letters = 464
-    monkeypatch.setattr("engine.spark.runner.SHARED_EMITTED", 8 << 20)
+def grown(fleets: Fleets, name: str, partitions: int = 1) -> dict[str, Any]:
+    """Register texts of 464 bytes; returns a query that makes 1.86 MB of each."""
     fleets.launcher.register(
         "stream",
         "texts",
@@ -305,16 +301,74 @@ def test_a_query_that_makes_much_of_little_takes_less_at_once(
     for _ in range(3):
         long = f"replace({long}, 'a', 'aaaaaaaaaa')"
     select = {"k": "k", "ts": "ts"} | {f"c{number}": long for number in range(4)}
-    grown = {"name": "grown", "from": {"stream": "texts"}, "select": select, "into": {"stream": "grown_texts"}}
+    return {"name": name, "from": {"stream": "texts"}, "select": select, "into": {"stream": f"{name}_texts"}}
+
+
+def texts(numbers: range) -> list[dict[str, Any]]:
+    return [{"k": str(number), "t": "a" * 464, "ts": number} for number in numbers]
+
+
+def show_grown(fleets: Fleets, name: str, numbers: range) -> None:
+    """Wait until a query of ``grown`` has made everything of these texts, in the order of a single batch."""
+    wait_until(lambda: fleets.launcher.stream(f"{name}_texts").height >= len(numbers))
+    found = fleets.launcher.stream(f"{name}_texts")
+    assert found.select("k").to_series().to_list() == [str(number) for number in numbers]
+    assert found.select(pl.col("c3").str.len_bytes().unique()).to_series().to_list() == [464_000]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_query_that_makes_much_of_little_takes_less_at_once(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    monkeypatch.setattr("engine.spark.runner.SHARED_EMITTED", 8 << 20)
     other = fleets.launch("other_one")
-    query = fleets.launch_definition(grown)
-    rows = [{"k": str(number), "t": "a" * letters, "ts": number} for number in range(24)]
-    fleets.launcher.append("texts", rows)
+    query = fleets.launch_definition(grown(fleets, "grown", partitions))
+    fleets.launcher.append("texts", texts(range(24)))
     fleets.launcher.append("flights", flights := many_flights(100))
-    wait_until(lambda: fleets.launcher.stream("grown_texts").height == len(rows))
-    found = fleets.launcher.stream("grown_texts")
-    assert found.select("k").to_series().to_list() == [row["k"] for row in rows], "in the order of a single batch"
-    assert found.select(pl.col("c3").str.len_bytes().unique()).to_series().to_list() == [letters * 1_000]
+    show_grown(fleets, "grown", range(24))
     assert query.next_batch > 4, "of 43 MiB no batch has emitted more than eight"
     fleets.show("other_one", flights)
     assert (query.error(), other.error()) == (None, None)
+
+
+def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_once(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the bound of a carrier of its own is for: its batches are large, and nobody else's wait for them, but the driver holds them."""
+    monkeypatch.setattr("engine.spark.runner.OWN_EMITTED", 8 << 20)
+    monkeypatch.setattr("engine.spark.weight.HEAVY_ROWS", 2)
+    query = fleets.launch_definition(grown(fleets, "grown"))
+    fleets.launcher.append("texts", texts(range(3)))
+    wait_until(lambda: query.carrier is not None and not query.carrier.is_shared and query.next_batch > 0)
+    batches = query.next_batch
+    fleets.launcher.append("texts", texts(range(3, 27)))
+    show_grown(fleets, "grown", range(27))
+    assert query.next_batch - batches > 4, "of 43 MiB no batch has emitted more than eight"
+    assert query.error() is None
+    assert query.carrier is not None
+    assert not query.carrier.is_shared
+    with fleets.launcher.connect() as connection:
+        noted = connection.execute(
+            "SELECT detail #> '{carrier,is_shared}', detail #> '{carrier,max_rows}' FROM log.commit"
+        ).fetchall()
+    ((is_shared, max_rows),) = noted
+    assert not is_shared
+    assert 1 <= max_rows <= 4, "its status says so"
+
+
+def test_batches_that_a_round_has_no_room_for_come_in_the_next_one(fleets: Fleets) -> None:
+    """Of three batches that emit 43 MiB each the third begins when the round has emitted more than its 64."""
+    definition = grown(fleets, "much_0")
+    names = [f"much_{number}" for number in range(3)]
+    queries = [fleets.launch_definition({**definition, "name": name, "into": {"stream": f"{name}_texts"}}) for name in names]
+    little = fleets.launch("little")
+    fleets.launcher.append("flights", flights := many_flights(100))
+    fleets.show("little", flights)
+    assert len({query.carrier for query in (*queries, little)}) == 1
+    fleets.launcher.append("texts", texts(range(24)))
+    for name in names:
+        show_grown(fleets, name, range(24))
+    with fleets.launcher.connect() as connection:
+        noted = connection.execute("SELECT detail #> '{carrier,put_off}' FROM log.commit").fetchall()
+    assert sum(times for (times,) in noted) == 1, "its status counts it"
+    assert [query.error() for query in (*queries, little)] == [None] * 4

@@ -86,7 +86,7 @@ class DeliveryProcess:
         forget_own_credentials()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        bell = (self._site.dsn, CHANNELS, self._wake.set, LOOK_S)
+        bell = (self._site.dsn, CHANNELS, lambda _query: self._wake.set(), LOOK_S)
         threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         log.info("delivering_started", owner=str(self._owner))
         while not self._is_over():

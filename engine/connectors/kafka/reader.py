@@ -181,9 +181,10 @@ class KafkaReader(UsualAnswers):
         found: list[Chunk] = []
         rows = size = 0
         most = max(int(limit.max_rows * AHEAD / max(1, len(self._seen.lows))), LEAST_AHEAD) if is_dated else limit.max_rows
-        while start < end and rows <= min(most, limit.max_rows) and size <= limit.max_bytes:
+        most = min(most, limit.max_rows)
+        while start < end and rows <= most and size <= limit.max_bytes:
             if is_dated:
-                known = self._dated(partition, start, end)
+                known = self._dated(partition, start, end, (most - rows) // CHUNK_RECORDS + 1)
                 chunk = Chunk(
                     known.end, known.rows, known.size_bytes, NO_TS if known.dated.max_ts is None else known.dated.max_ts
                 )
@@ -344,15 +345,19 @@ class KafkaReader(UsualAnswers):
             found.append(date_records(records, reader, dating, self.place.record_columns, partition, now_ms))
         return Dated.joined(found)
 
-    def _dated(self, partition: int, start: int, end: int) -> _DatedChunk:
-        """Return the chunk at ``start`` with its event times. With it the next ones are read."""
+    def _dated(self, partition: int, start: int, end: int, wanted: int = DATED_AT_ONCE) -> _DatedChunk:
+        """Return the chunk at ``start`` with its event times. With it the next ones are read, up to so many as are wanted."""
         known = self._seen.dated.get((partition, start))
-        return self._date(partition, start, end) if known is None or known.end < _chunk_end(start, end) else known
+        return self._date(partition, start, end, wanted) if known is None or known.end < _chunk_end(start, end) else known
 
-    def _date(self, partition: int, start: int, end: int) -> _DatedChunk:
-        """Read and date the chunks from ``start`` on, as many as are read at once, and at least one; keep what was read; returns the first."""
+    def _date(self, partition: int, start: int, end: int, wanted: int) -> _DatedChunk:
+        """Read and date the chunks from ``start`` on, as many as are read at once, and at least one; keep what was read; returns the first.
+
+        Where a batch was cut inside of a chunk, those behind it are known, and only its rest is dated again.
+        """
         seen = self._seen
-        stop, least = min((start // CHUNK_RECORDS + DATED_AT_ONCE) * CHUNK_RECORDS, end), _chunk_end(start, end)
+        stop, least = min((start // CHUNK_RECORDS + min(wanted, DATED_AT_ONCE)) * CHUNK_RECORDS, end), _chunk_end(start, end)
+        stop = next((each for each in range(least, stop, CHUNK_RECORDS) if (partition, each) in seen.dated), stop)
         parts: list[tuple[RangePart, Dated]] = []
         size = 0
         lost: list[int] = []

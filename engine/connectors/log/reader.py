@@ -20,7 +20,7 @@ from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
-from engine.core.frames import with_series
+from engine.core.frames import only, with_series
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
@@ -297,7 +297,7 @@ def _for_relation(
     frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     wanted = ["_ts", "_offset", "_op", *relation.columns.names]
-    chosen = [frame[[name for name in wanted if name in frame.columns]] for frame in frames]
+    chosen = [only(frame, *(name for name in wanted if name in frame.columns)) for frame in frames]
     types = relation.columns.polars()
     is_settled = all(types.get(name, dtype) == dtype for name, dtype in chosen[0].schema.items())
     if len(chosen) == 1 and is_settled:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from engine.core.aggregation.marks import Reason
 from engine.core.aggregation.running import Groups, codes_of
-from engine.core.frames import constant, is_value
+from engine.core.frames import constant, is_value, values_taken
 from engine.definition.types import ColumnType
 
 Int64s = NDArray[np.int64]
@@ -241,5 +241,5 @@ def _running_greatest(values: pl.Series, codes: Int64s, groups: Groups, *, is_ma
     holders = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
     holders[codes] = np.arange(len(codes))
     best = groups.maxima(codes)
-    found = values.gather(holders[best])
+    found = values_taken(values, holders[best])
     return found if best.all() else found.set(pl.Series(best == 0), None)

@@ -20,7 +20,7 @@ from engine.core.aggregation.having import Having
 from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges, ends_message
 from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups, grouped
-from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, is_value, with_series, without
+from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, frame_of, is_value, with_series, without
 from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
 from engine.core.structures.segment_list import taken
@@ -158,14 +158,14 @@ class GroupResults:
         chain = lifted
         if held:
             known = self._merge(pl.concat(held, how="diagonal"))
-            nothing = pl.Series(MESSAGE, [], dtype=pl.Int64).extend_constant(None, known.height)
+            nothing = pl.Series(MESSAGE, [None], dtype=pl.Int64).new_from_index(0, known.height)
             chain = pl.concat([with_series(known, nothing), lifted], how="diagonal")
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)
         values, marks = self._aggregates.running(chain, groups)
         is_shown = is_state & is_value(chain[MESSAGE])
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
-        states = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values])
+        states = frame_of([chain[MESSAGE], result_times, *self._keys(chain), *values])
         if not is_state.all():
             states = states.filter(pl.Series(is_state))
         if self._having is None:

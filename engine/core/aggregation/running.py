@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from engine.core.structures.segment_list import taken
 from engine.core.structures.sorted_search import stable_order
 
 Int64s = NDArray[np.int64]
@@ -39,10 +40,15 @@ class Groups:
     @staticmethod
     def of(keys: pl.DataFrame) -> Groups:
         """Find the groups of adjacent rows with equal ``keys``; nulls equal each other."""
-        rows = keys.height
+        return Groups.of_columns(keys.get_columns())
+
+    @staticmethod
+    def of_columns(keys: Sequence[pl.Series]) -> Groups:
+        """Find the groups of adjacent rows with equal values in these columns, at least one; see ``of``."""
+        rows = len(keys[0])
         is_first = np.zeros(rows, dtype=np.bool_)
         is_first[:1] = True
-        for column in keys.iter_columns():
+        for column in keys:
             is_first[1:] |= _differ(column.slice(1), column.slice(0, max(rows - 1, 0)))
         ids = np.cumsum(is_first) - 1
         return Groups(ids, np.flatnonzero(is_first)[ids] if rows else ids)
@@ -97,12 +103,17 @@ def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.D
         hashes: column with the hash of each one's group.
         keys: the group's columns: two groups can share a hash.
     """
-    found = frame[stable_order(frame[hashes].to_numpy())]
-    groups = Groups.of(found[[hashes, *keys]])
-    if found.height and groups.ids[-1] != Groups.of(found[[hashes]]).ids[-1]:
+    found = taken(frame, stable_order(frame.get_column(hashes).to_numpy()))
+    groups = _groups_of(found, hashes, *keys)
+    own = found.get_column(hashes).to_numpy()
+    if found.height and groups.ids[-1] != np.count_nonzero(own[1:] != own[:-1]):
         found = frame.sort(hashes, *keys, maintain_order=True)
-        groups = Groups.of(found[[hashes, *keys]])
+        groups = _groups_of(found, hashes, *keys)
     return found, groups
+
+
+def _groups_of(frame: pl.DataFrame, *names: str) -> Groups:
+    return Groups.of_columns([frame.get_column(name) for name in names])
 
 
 def codes_of(values: pl.Series) -> Int64s:

@@ -11,7 +11,7 @@ import polars as pl
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_results import Grouping, GroupResults
 from engine.core.aggregation.last_changes import MESSAGE
-from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame, with_series
+from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame, frame_of, only, with_series
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
@@ -64,10 +64,11 @@ class RunningAggregator(Operator):
             return OperatorOutput(self._nothing, counters=counters)
         self._aggregates.count_gaps(records, self._operator, counters)
         numbers = np.arange(records.height)
-        lifted = pl.DataFrame([pl.Series(MESSAGE, numbers), *self._results.lift(records, hashes, numbers + self._next)])
+        lifted = frame_of([pl.Series(MESSAGE, numbers), *self._results.lift(records, hashes, numbers + self._next)])
         self._next += records.height
         latest = int(records[TS].to_numpy().max())
         self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
         shown = self._results.fold(lifted, counters)
-        causes = records[[POS, OFFSET]][shown[MESSAGE].to_numpy()]
-        return OperatorOutput(with_series(shown, *causes.get_columns())[self._nothing.columns], counters=counters)
+        rows = shown.get_column(MESSAGE).to_numpy()
+        causes = [pl.Series(name, records.get_column(name).to_numpy()[rows]) for name in (POS, OFFSET)]
+        return OperatorOutput(only(with_series(shown, *causes), *self._nothing.columns), counters=counters)

@@ -31,6 +31,7 @@ from engine.core.frames import (
     empty_frame,
     empty_late,
     late_rows,
+    values_taken,
     with_series,
     without,
 )
@@ -177,7 +178,7 @@ class TableRegrouper(Operator):
         """Write messages: ``causes``, ``old`` and ``new`` are indexes of ``rows``, -1 for none."""
         spec, name = self._spec, self._spec.name
         shown = np.where(new >= 0, new, old)
-        group = [rows[column].gather(shown) for column in spec.group]
+        group = [values_taken(rows[column], shown) for column in spec.group]
         old_rows, new_rows = _optional(old), _optional(new)
         service = rows.select(POS, TS, OFFSET)[causes].get_columns()
         columns = [
@@ -287,7 +288,7 @@ def _equal(columns: list[pl.Series], left: I64, right: I64) -> Bools:
     """Say where the rows at ``left`` and at ``right`` are equal."""
     is_equal = np.ones(len(left), np.bool_)
     for column in columns:
-        is_equal &= column.gather(left).eq_missing(column.gather(right)).to_numpy()
+        is_equal &= values_taken(column, left).eq_missing(values_taken(column, right)).to_numpy()
     return is_equal
 
 

@@ -23,6 +23,7 @@ from engine.core.frames import (
     empty_frame,
     empty_late,
     late_rows,
+    values_taken,
 )
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.joins.hold_buffer import BUFFERED_AT, HoldBuffer
@@ -272,4 +273,4 @@ class StreamTableJoiner(Operator):
             columns = columns.select(pl.all().gather(rows)) if columns.width else columns
         else:
             columns = columns[found.rows]
-        return due.hstack(columns).with_columns(_MATCH.gather(found.status).alias(self._match))
+        return due.hstack(columns).with_columns(values_taken(_MATCH, found.status).alias(self._match))

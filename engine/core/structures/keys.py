@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64, Bools
+from engine.core.frames import values_taken
 from engine.core.structures.sorted_search import U64, numbered, search
 
 NO_KEY: Final = -1
@@ -145,7 +146,7 @@ def _split(hashes: U64, columns: Sequence[pl.Series], numbers: I64, others: I64)
     rows = np.flatnonzero(np.isin(numbers, numbers[others]))
     known: dict[int, dict[Any, int]] = {}
     places = np.zeros(len(numbers), np.int64)
-    values = zip(*(column.gather(rows).to_list() for column in columns), strict=True)
+    values = zip(*(values_taken(column, rows).to_list() for column in columns), strict=True)
     places[rows] = [
         _place(known.setdefault(number, {}), value) for number, value in zip(numbers[rows].tolist(), values, strict=True)
     ]
@@ -183,7 +184,7 @@ def _place(known: dict[Any, int], value: tuple[Any, ...]) -> int:
 
 def _values(columns: Sequence[pl.Series], rows: I64, hashes: U64) -> list[Any]:
     """Return some rows' hashes and keys as values that can be looked up."""
-    keys = zip(*(column.gather(rows).to_list() for column in columns), strict=True)
+    keys = zip(*(values_taken(column, rows).to_list() for column in columns), strict=True)
     return [(own, _plain(key)) for own, key in zip(hashes.tolist(), keys, strict=True)]
 
 
@@ -209,5 +210,4 @@ def _differ(left: Sequence[pl.Series], right: Sequence[pl.Series], rows: int) ->
 
 
 def _gathered(columns: Sequence[pl.Series], rows: I64) -> tuple[pl.Series, ...]:
-    places = pl.Series(rows.astype(np.uint32))
-    return tuple(column.gather(places) for column in columns)
+    return tuple(values_taken(column, rows) for column in columns)

@@ -39,6 +39,7 @@ from engine.core.frames import (
     empty_frame,
     empty_late,
     late_rows,
+    values_taken,
 )
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -340,10 +341,10 @@ class WindowAggregator(Operator):
         marks.count(self._spec.name, counters)
         closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
         service = [
-            batch.frame[POS].gather(closing),
+            values_taken(batch.frame[POS], closing),
             partials[LATEST].alias(TS),
             pl.repeat(0, partials.height, dtype=pl.Int8, eager=True).alias(OP),
-            batch.frame[OFFSET].gather(closing),
+            values_taken(batch.frame[OFFSET], closing),
         ]
         rows = pl.DataFrame([*service, *self._keys(partials), *values]).select(self._nothing.columns)
         return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
@@ -381,7 +382,7 @@ class WindowAggregator(Operator):
         is_change = chain[MESSAGE].is_not_null().to_numpy()
         values, marks = self._aggregates.running(chain, groups)
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
-        firsts = chain[_FIRST].gather(groups.firsts)
+        firsts = values_taken(chain[_FIRST], groups.firsts)
         outputs = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts])
         outputs = outputs.with_columns(pl.lit(0, pl.Int8).alias(OP))
         if self._having is not None:

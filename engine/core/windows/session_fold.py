@@ -14,7 +14,7 @@ from engine.core.aggregation.having import Having
 from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64
-from engine.core.frames import KEY_HASH, OP, TS
+from engine.core.frames import KEY_HASH, OP, TS, values_taken
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START
 from engine.core.windows.session_exact import Chains
 from engine.core.windows.session_store import END, HASH, START
@@ -155,7 +155,7 @@ class SessionFold:
         values, marks = self.aggregates.results(merged)
         is_row = frame[OP].to_numpy() == 0
         own = places[is_row]
-        rows = frame.filter(pl.Series(is_row)).with_columns(each.gather(own) for each in values)
+        rows = frame.filter(pl.Series(is_row)).with_columns(values_taken(each, own) for each in values)
         # Gathering null for a delete would copy the first list for each.
         both = pl.concat([rows, frame.filter(pl.Series(~is_row))], how="diagonal")
         return both[np.argsort(np.concatenate([np.flatnonzero(is_row), np.flatnonzero(~is_row)]))], marks

@@ -16,7 +16,7 @@ from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.having import Having
 from engine.core.aggregation.marks import Marks
 from engine.core.clocks import I64
-from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, empty_frame
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, empty_frame, values_taken
 from engine.core.windows.sliding_changes import Arrivals, ChainMaker, Chains
 from engine.core.windows.sliding_fold import RangeFold, range_minima
 from engine.core.windows.sliding_store import HASH, TOLD
@@ -160,7 +160,7 @@ class SlidingResults:
             pl.Series(TS, chains.result_times[chains.emitted]),
             pl.Series(OFFSET, new.offsets[chains.records]),
             *self._keys(timeline, chains.windows, chains.windows.low),
-            *(column.gather(chains.emitted) for column in values),
+            *(values_taken(column, chains.emitted) for column in values),
             pl.Series(FIRST, chains.first_arrivals),
             pl.Series(_PLACE, chains.places),
             pl.Series(_WINDOW, chains.groups.ids[chains.emitted]),
@@ -179,7 +179,7 @@ class SlidingResults:
             return rows.with_columns(pl.lit(0, pl.Int8).alias(OP))
         matches = self._having.matches(rows)
         later = np.flatnonzero(~chains.is_new)
-        before = rows[later].with_columns(column.gather(chains.emitted[later] - 1) for column in values)
+        before = rows[later].with_columns(values_taken(column, chains.emitted[later] - 1) for column in values)
         is_shown = np.zeros(len(matches), np.bool_)
         is_shown[later] = self._having.matches(before)
         return rows.with_columns(pl.Series(OP, (~matches).astype(np.int8))).filter(pl.Series(matches | is_shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
 from engine.connectors.admission import BatchLimit
 from engine.spark.carrier import Carrier
 from engine.spark.cursors import new_cursor
-from engine.spark.fleet import LEAST_OWN, Fleet
+from engine.spark.fleet import LEAST_OWN, TRIALS, Fleet
 from engine.spark.source_spec import SourceSpec
 
 
@@ -26,6 +28,7 @@ class Riding:
     Attributes:
         boards: called when a carrier takes it.
         rode: carriers of its own that it was given.
+        on_settled: set while it is on trial.
     """
 
     boards: Callable[[], None] = lambda: None
@@ -34,6 +37,9 @@ class Riding:
     is_active: bool = True
     moving: threading.Lock = field(default_factory=threading.Lock)
     rode: int = 0
+    query_id: UUID = field(default_factory=uuid4)
+    is_settled: bool = True
+    on_settled: Any = None
 
     def board(self, *_more: Any) -> SourceSpec:
         self.boards()
@@ -41,6 +47,9 @@ class Riding:
 
     def ride_alone(self, *_more: Any, **_named: Any) -> None:
         self.rode += 1
+
+    def is_light(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -64,6 +73,13 @@ def test_who_is_stopped_while_it_boards_anew_is_carried_no_longer(spark: Any) ->
     member.boards = is_stopped
     carrier._board_again([member])  # type: ignore[list-item]
     assert carrier.members == []
+
+
+def test_a_round_is_waited_for_as_long_as_one_says_and_the_end_of_the_stream_ends_every_wait(spark: Any) -> None:
+    carrier = a_carrier(spark)
+    assert not carrier.await_round(0, 0.01)
+    assert carrier.stop(1)
+    assert carrier.await_round(0, 60)
 
 
 def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark: Any) -> None:
@@ -90,3 +106,28 @@ def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None
         fleet._look_after_alone()
         fleet._weighed(last, is_heavy=True)
         assert shared.members == [last]
+
+
+def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.fleet.TRIAL_S", 0.01)
+    monkeypatch.setattr("engine.spark.fleet.LOOK_S", 0.01)
+    fleet, most = Fleet(spark, "", lambda: True), LEAST_OWN + TRIALS
+    begun: queue.SimpleQueue[Riding] = queue.SimpleQueue()
+
+    class Endless(Riding):
+        def ride_alone(self, *_more: Any, **_named: Any) -> None:
+            self.carrier = SimpleNamespace(is_shared=False)
+            begun.put(self)
+
+    suspects: list[Any] = [Endless(name=f"q{number}@1") for number in range(most + 3)]
+    for member in suspects:
+        fleet._suspects.put(member)
+    riding = [begun.get(timeout=60) for _ in range(most)]
+    for _ in range(3):
+        fleet._look_after_alone()  # none of them is settled: each keeps its place
+        with pytest.raises(queue.Empty):
+            begun.get(timeout=0.1)
+        over = next(member for member in riding if member.is_active and member.on_settled is not None)
+        over.is_active = False  # it was stopped
+        riding.append(begun.get(timeout=60))
+    assert {member.name for member in riding} == {member.name for member in suspects}

@@ -33,6 +33,15 @@ class Damaged(FakeFeed):
         raise DataInvalid("somebody has removed what was to be read")
 
 
+@dataclass
+class Emitting(FakeFeed):
+    """A feed of which much comes: a hundred bytes for each record."""
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        yield from super().read(split, request)
+        yield Packet(0, "data", 0, 0, 0, 1, 0, 0, 0, bytes(100 * (split.end - split.start)))
+
+
 class Unlooked(FakeFeed):
     def ends(self) -> dict[int, int]:
         raise DataInvalid("the feed has gone")
@@ -49,11 +58,11 @@ class Rounds:
     def __post_init__(self) -> None:
         self.reader = RoundReader(self.folder, Silence(sleep=lambda _seconds: None))
 
-    def join(self, number: int, feed: FakeFeed, run: Path | None = None, cores: int = 0) -> None:
+    def join(self, number: int, feed: FakeFeed, run: Path | None = None, cores: int = 0, *, is_put_off: bool = False) -> None:
         self.feeds[feed.feed.log_feed] = feed
         start = new_cursor({feed.feed.name: dict.fromkeys(map(str, feed.length), 0)}, 0, 0)
         inputs = (an_input(0, feed.feed.log_feed, feed.feed.log_feed),)
-        spec = SourceSpec("", inputs, 1, start, BatchLimit(10**6, 10**9), cores, run=run, next_batch=7)
+        spec = SourceSpec("", inputs, 1, start, BatchLimit(10**6, 10**9), cores, run=run, next_batch=7, is_put_off=is_put_off)
         (self.folder / str(number)).write_bytes(spec.encoded())
 
     def round(self) -> dict[int, list[Packet]]:
@@ -124,6 +133,24 @@ def test_a_member_that_has_read_everything_is_not_looked_at_until_its_feed_grows
     assert not asked
     feed.length[0] = 11
     assert rounds.round().keys() == {1}
+
+
+def test_who_gets_news_before_a_round_is_shared_out_is_in_it(rounds: Rounds) -> None:
+    rounds.join(1, feed := a_feed("a", p0=10))
+    rounds.join(2, late := a_feed("b", p0=10))
+    assert rounds.round().keys() == {1, 2}
+    feed.length[0] = 20
+    end = rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
+    late.length[0] = 11
+    (part,) = rounds.reader.partitions(rounds.offset, end)
+    assert isinstance(part, RoundPart)
+    assert [(each.member, each.batch_id) for each in part.parts] == [(1, 8), (2, 8)]
+    assert [each.group.end["feeds"] for each in part.parts if each.group and each.group.end] == [
+        {"log:a": {"0": 20}},
+        {"log:b": {"0": 11}},
+    ]
+    rounds.offset = end
+    assert rounds.round() == {}, "nothing is read twice"
 
 
 def test_a_feed_that_has_gone_fails_its_member(rounds: Rounds) -> None:
@@ -210,6 +237,40 @@ def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Pa
     assert planned_batch(tmp_path) == 7
 
 
+def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_the_first_of_the_next(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_EMITTED", 6_000)
+    feeds = {number: Emitting(a_feed(f"much{number}").feed, {0: 40}) for number in (1, 2, 3)}
+    for number, feed in feeds.items():
+        rounds.join(number, feed)
+    rounds.join(4, Unlooked(a_feed("bad").feed, {0: 10}))
+    whole = ["cursor", "progress", "data", "effort"]
+    assert {number: kinds(packets) for number, packets in rounds.round().items()} == {
+        1: whole, 2: whole, 3: ["put_off"], 4: ["failed"],
+    }  # fmt: skip
+    # As its carrier does: from where it was, under another number.
+    (rounds.folder / "3").unlink()
+    rounds.join(5, feeds[3], is_put_off=True)
+    for number in (1, 2):
+        feeds[number].length[0] = 80
+    found = rounds.round()
+    assert {number: kinds(packets) for number, packets in found.items()} == {5: whole, 1: whole, 2: ["put_off"]}
+    assert json.loads(found[5][0].blob)[BATCH_ID] == 7, "the batch that was put off"
+    (rounds.folder / "2").unlink()
+    rounds.join(6, feeds[2], is_put_off=True)
+    feeds[1].length[0] = feeds[3].length[0] = 120
+    assert [*rounds.round()] == [6, 1, 5], "put off once, it is the first once"
+
+
+def test_who_is_alone_emits_what_it_emits(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_EMITTED", 1)
+    (rounds.folder / "alone").touch()
+    feed = a_feed("a").feed
+    rounds.join(1, Emitting(feed, {0: 300_000, 1: 300_000}), cores=2)
+    assert "put_off" not in kinds(rounds.round()[1])
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_directory_that_is_gone_costs_the_others_nothing(rounds: Rounds, tmp_path: Path, *, is_there: bool) -> None:
     """Who is stopped and removed between a look and its round leaves; what else is wrong with it fails it alone."""
@@ -278,7 +339,8 @@ def test_a_first_round_without_anything_counts_where_it_is_committed(rounds: Rou
     rounds.join(1, feed := a_feed("a", p0=0))
     assert rounds.reader.latestOffset(rounds.offset, ReadAllAvailable()) is rounds.offset
     for _ in range(2):  # Spark may ask twice
-        assert rounds.reader.partitions(rounds.offset, rounds.offset) == []
+        parts = rounds.reader.partitions(rounds.offset, rounds.offset)
+        assert [packet for part in parts for packet in rounds.reader.read(part)] == []
     feed.length[0] = 3
     assert json.loads(rounds.round()[1][0].blob)[BATCH_ID] == number
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 from uuid import uuid4
 
 from engine.connectors.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
+from engine.spark.checkpoint import note_planned
 from engine.spark.launch_state import Launch, LaunchState
 from engine.spark.run_options import RunOptions
-from engine.spark.runner import RunningQuery
+from engine.spark.runner import REST_STALLS, RunningQuery
+from engine.spark.watch import STALL_S
 
 
 def a_query(directory: Path) -> RunningQuery:
-    plan = cast("Plan", SimpleNamespace(query="q", output=SimpleNamespace(kind="stream"), late_records=LateRecords(0, 0)))
+    plan = cast(
+        "Plan", SimpleNamespace(query="q", stages=(), output=SimpleNamespace(kind="stream"), late_records=LateRecords(0, 0))
+    )
     launch = Launch(uuid4(), uuid4(), 1, directory)
     return RunningQuery(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory)
 
@@ -34,3 +38,31 @@ def test_a_query_that_was_stopped_commits_nothing_any_more(tmp_path: Path) -> No
     assert query.stop(1)
     assert query.commit([], {}) is None
     assert (query.is_active, query.error(), query.next_batch) == (False, None, 0)
+
+
+class Rounds:
+    """A shared carrier as one sees it who leaves it in the midst of a round that does not end."""
+
+    is_shared, rounds_done = True, 5
+
+    def __init__(self) -> None:
+        self.waited: list[tuple[int, float]] = []
+
+    def leave(self, _member: RunningQuery) -> bool:
+        return True
+
+    def await_round(self, done: int, timeout: float) -> bool:
+        self.waited.append((done, timeout))
+        return False
+
+
+def test_the_wait_for_a_round_that_was_left_has_an_end(tmp_path: Path) -> None:
+    query, carrier = a_query(tmp_path), Rounds()
+    query.carrier = cast("Any", carrier)
+    note_planned(tmp_path, 0)
+    assert query.stop(1)
+    assert not query.await_rest()
+    assert carrier.waited == [(5, REST_STALLS * STALL_S)]
+    at_rest = a_query(tmp_path)
+    assert at_rest.stop(1)
+    assert at_rest.await_rest(), "it was in none"

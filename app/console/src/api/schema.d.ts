@@ -1697,6 +1697,11 @@ export interface components {
              * @description Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not.
              */
             max_rows: number | null;
+            /**
+             * Put Off
+             * @description How many of its batches since its launch were put off to the next round of its carrier, since those before them had emitted as much as a round may together (64 MiB). Many: what shares with it emits much.
+             */
+            put_off: number;
         };
         /**
          * Change
@@ -16136,7 +16141,8 @@ export interface operations {
                      *         "moves": 0,
                      *         "cpu_share": 0.021,
                      *         "largest_batch": 412,
-                     *         "max_rows": null
+                     *         "max_rows": null,
+                     *         "put_off": 0
                      *       },
                      *       "limited_by": "input",
                      *       "shares": {
@@ -22447,7 +22453,8 @@ export interface operations {
                      *                 "moves": 0,
                      *                 "cpu_share": 0.021,
                      *                 "largest_batch": 412,
-                     *                 "max_rows": null
+                     *                 "max_rows": null,
+                     *                 "put_off": 0
                      *               }
                      *             }
                      *           ]

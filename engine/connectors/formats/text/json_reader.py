@@ -6,13 +6,12 @@ begin and end with a brace) is read by itself.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from engine.connectors.byte_words import I64, MARGIN
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -34,8 +33,9 @@ _NANOS_PER_US: Final = 1_000
 _MOST_US: Final = 253_402_300_799_999_999
 """The last moment of the year 9999."""
 
-_BREAK: Final = (pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary()))
-"""What is joined to a payload, and by what."""
+_BREAK: Final = pl.Series([b"\n"])
+_AROUND: Final = b"\n" * MARGIN
+_OPENING, _CLOSING, _LINE_FEED = b"{}\n"
 
 
 class JsonSideReader:
@@ -56,21 +56,17 @@ class JsonSideReader:
     def _read(self, payloads: pl.Series) -> Read:
         if self._bare is not None:
             return self._one_by_one(payloads)
-        text = below_each_other(payloads)
-        if _is_lines(text, len(payloads)):
-            return self._lines(payloads, text)
+        if len(payloads) and _is_lines(whole := stacked(payloads)):
+            return self._lines(whole)
         is_line = are_lines(payloads)
         places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
-        lines = payloads.gather(places[0])
-        parts = [self._lines(lines, below_each_other(lines)), self._one_by_one(payloads.gather(places[1]))]
+        parts = [self._lines(stacked(payloads.gather(places[0]))), self._one_by_one(payloads.gather(places[1]))]
         return rejoined(
             [at_places(part, at) for part, at in zip(parts, places, strict=True)], empty_rejects(), self._relation.columns
         )
 
-    def _lines(self, payloads: pl.Series, text: bytes) -> Read:
-        sizes = payloads.bin.size().to_numpy().astype(np.int64)
-        ends = np.cumsum(sizes + 1) - 1
-        raw, rejects, _ = parse_lines(text, self._relation, "ignore", bounds=(ends - sizes, ends))
+    def _lines(self, of: Stacked) -> Read:
+        raw, rejects, _ = parse_lines(of.text, self._relation, "ignore", bounds=(of.starts, of.ends))
         return Read(raw if raw.width else pl.DataFrame({"_offset": pl.Series([], dtype=pl.Int64)}), rejects)
 
     def _one_by_one(self, payloads: pl.Series) -> Read:
@@ -138,19 +134,38 @@ def _with_timestamps(found: Read, columns: Schema, unit: EventTimeUnit) -> Read:
     return Read(raw.filter(~bad), pl.concat([rejects, reject_rows(rows)]).sort("offset"))
 
 
-def below_each_other(payloads: pl.Series) -> bytes:
-    """Join payloads by line breaks."""
+class Stacked(NamedTuple):
+    """Payloads below each other.
+
+    Attributes:
+        text: of all, a line break behind each, and more of them around all: see ``ByteWords``.
+        starts: where they begin.
+        ends: where they end.
+    """
+
+    text: bytes
+    starts: I64
+    ends: I64
+
+
+def stacked(payloads: pl.Series) -> Stacked:
+    """Put payloads below each other; none is null."""
     if not len(payloads):
-        return b""
-    broken = pc.binary_join_element_wise(payloads.to_arrow().cast(pa.large_binary()), *_BREAK)
-    offsets = np.frombuffer(broken.buffers()[1], np.int64)[broken.offset :]
-    return memoryview(broken.buffers()[2])[offsets[0] : offsets[len(broken)] - 1].tobytes()
+        return Stacked(b"", np.empty(0, np.int64), np.empty(0, np.int64))
+    lines = (payloads + _BREAK).to_arrow()
+    offsets = np.frombuffer(lines.buffers()[1], np.int64)[lines.offset : lines.offset + len(lines) + 1]
+    first = offsets[0]
+    text = b"".join((_AROUND, memoryview(lines.buffers()[2])[first : offsets[-1]], _AROUND))
+    starts = offsets - first + MARGIN
+    return Stacked(text, starts[:-1], starts[1:] - 1)
 
 
-def _is_lines(text: bytes, payloads: int) -> bool:
-    """Whether all payloads of a joined text are lines, as ``are_lines`` has it."""
-    breaks = text.count(b"\n")
-    return breaks == payloads - 1 == text.count(b"}\n{") and text.startswith(b"{") and text.endswith(b"}") and b"\r" not in text
+def _is_lines(of: Stacked) -> bool:
+    """Whether all payloads are lines, as ``are_lines`` has it."""
+    text, starts, ends = of
+    data = np.frombuffer(text, np.uint8)
+    is_framed = (ends - starts).min() > 1 and (data[starts] == _OPENING).all() and (data[ends - 1] == _CLOSING).all()
+    return bool(is_framed and np.count_nonzero(data == _LINE_FEED) == len(starts) + 2 * MARGIN and b"\r" not in text)
 
 
 def are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -25,7 +25,7 @@ from engine.connectors.formats.model import Layout
 from engine.connectors.formats.port import Read, Reader, SideConfig
 from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.formats.registry.wire import at_places, rejoined
-from engine.connectors.formats.text.json_reader import RegisteredJsonReader, are_lines, below_each_other
+from engine.connectors.formats.text.json_reader import RegisteredJsonReader, are_lines, stacked
 from engine.connectors.formats.text.strict_objects import read_objects
 from engine.connectors.json_layout import read_values
 from engine.connectors.json_rows import FEW_ROWS, Alike, JsonRows
@@ -105,14 +105,14 @@ class LenientJsonReader:
     def _by_arrow(self, payloads: pl.Series, rows: I64) -> pl.DataFrame | None:
         if len(rows) < _FEW_STRICT:
             return None
-        chunk, starts, _ = _stacked(payloads.gather(rows))
-        if (frame := read_objects(chunk, starts, self._columns)) is None:
+        chunk, starts, ends = stacked(payloads.gather(rows))
+        if (frame := read_objects(chunk[starts[0] : ends[-1]], starts - starts[0], self._columns)) is None:
             return None
         return _framed([_typed(frame.get_column(name), declared) for name, declared in self._columns.items()], rows)
 
     def _alike(self, payloads: pl.Series, is_odd: Mask) -> Iterator[pl.DataFrame]:
         """Yield the rows of records of a few layouts; mark in ``is_odd`` those whose layout needs leniency: Arrow takes none of them."""
-        chunk, starts, ends = _stacked(payloads)
+        chunk, starts, ends = stacked(payloads)
         is_plain = np.ones(len(payloads), np.bool_)
         if not is_utf8(chunk):
             is_plain = texts_of(payloads).is_not_null().to_numpy()
@@ -150,13 +150,6 @@ class LenientJsonReader:
             columns.append((typed, bad if unfit is None else unfit if bad is None else bad | unfit))
         others = {*range(len(alike.spans))} - {*of_columns.values()}
         return _framed(columns, alike.rows, [_values(words, alike, place, None)[1] for place in others])
-
-
-def _stacked(payloads: pl.Series) -> tuple[bytes, I64, I64]:
-    """Put payloads below each other; also return where they begin and end."""
-    sizes = payloads.bin.size().to_numpy().astype(np.int64)
-    ends = np.cumsum(sizes + 1) - 1
-    return below_each_other(payloads), ends - sizes, ends
 
 
 def _framed(columns: Sequence[_Column], rows: I64, masks: Sequence[Mask | None] = ()) -> pl.DataFrame:

@@ -1,0 +1,52 @@
+"""Whoever waits in a carrier's planning process is woken by who joins."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from engine.spark.doorbell import Doorbell, hang, ring
+
+LONG_S = 600.0
+"""Nobody waits for so long: the test would fail before."""
+
+
+def waits(bell: Doorbell) -> threading.Thread:
+    waiting = threading.Thread(target=bell.wait, args=(LONG_S,), daemon=True)
+    waiting.start()
+    return waiting
+
+
+def test_a_ring_ends_the_wait_whether_it_comes_before_or_meanwhile(tmp_path: Path) -> None:
+    hang(tmp_path)
+    bell = Doorbell(tmp_path)
+    bell.wait(0.0)  # from here on the pipe has somebody who reads
+    ring(tmp_path)
+    bell.wait(LONG_S)
+    waiting = waits(bell)
+    assert waiting.is_alive()
+    ring(tmp_path)
+    waiting.join(60)
+    assert not waiting.is_alive()
+
+
+def test_all_rings_that_were_not_heard_are_one(tmp_path: Path) -> None:
+    hang(tmp_path)
+    bell = Doorbell(tmp_path)
+    bell.wait(0.0)
+    for _ in range(100):
+        ring(tmp_path)
+    bell.wait(LONG_S)
+    waiting = waits(bell)
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    ring(tmp_path)
+    waiting.join(60)
+
+
+def test_a_ring_that_nobody_waits_for_is_nothing(tmp_path: Path) -> None:
+    ring(tmp_path)
+    hang(tmp_path)
+    ring(tmp_path)
+    (tmp_path / "bell").unlink()
+    Doorbell(tmp_path).wait(0.001)  # without a bell it takes its time
