@@ -76,9 +76,12 @@ def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, 
 
 
 def load_fleet(connection: Connection, unplaced: int, silent_ms: int, root: UUID, *, is_internal: bool = False) -> Fleet:
-    """Return the drivers that share the users' (or internal) queries of a root: ready, and heard of within ``silent_ms``."""
+    """Return the drivers that share the users' (or internal) queries of a root: ready, and heard of within ``silent_ms``.
+
+    The connection is in autocommit mode.
+    """
     values = {"silent_ms": silent_ms, "uncapped": UNCAPPED, "root": str(root), "is_internal": is_internal, "prefix": PREFIX}
-    with connection.transaction(), connection.cursor(row_factory=class_row(DriverLoad)) as cursor:
+    with connection.cursor(row_factory=class_row(DriverLoad)) as cursor:
         return Fleet(tuple(cursor.execute(_LOADS, values)), unplaced)
 
 

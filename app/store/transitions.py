@@ -183,21 +183,18 @@ def claim_errands(connection: Connection, claimant: Claimant) -> list[UUID]:
 
 
 def _claim(connection: Connection, values: Mapping[str, Any]) -> list[UUID]:
-    with connection.transaction():
-        return [row[0] for row in connection.execute(_CLAIM, values)]
+    return [row[0] for row in connection.execute(_CLAIM, values)]
 
 
 def unplaced(connection: Connection, claimant: Claimant, *, is_internal: bool = False) -> int:
     """Count users' (or internal) queries that want a driver, have none, and could be this one's."""
-    with connection.transaction():
-        row = connection.execute(_UNPLACED, claimant.values(is_internal=is_internal)).fetchone()
+    row = connection.execute(_UNPLACED, claimant.values(is_internal=is_internal)).fetchone()
     return 0 if row is None else int(row[0])
 
 
 def renew(connection: Connection, driver_id: UUID, ttl_ms: int) -> None:
     """Prolong every lease the driver still holds; the others are another driver's by now."""
-    with connection.transaction():
-        connection.execute(_RENEW, {"driver": driver_id, "ttl_ms": ttl_ms})
+    connection.execute(_RENEW, {"driver": driver_id, "ttl_ms": ttl_ms})
 
 
 def load_leased(connection: Connection, driver_id: UUID, only: Collection[UUID] | None = None) -> list[LeasedQuery]:
@@ -234,11 +231,10 @@ def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action
 
 def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, phase: str | None) -> None:
     """Write how far a launch is. No transition: neither version nor history change."""
-    with connection.transaction():
-        connection.execute(
-            "UPDATE slackwater.query_status SET phase = %s WHERE query_id = %s AND version = %s AND lease_owner = %s",
-            (phase, leased.query_id, leased.version, driver_id),
-        )
+    connection.execute(
+        "UPDATE slackwater.query_status SET phase = %s WHERE query_id = %s AND version = %s AND lease_owner = %s",
+        (phase, leased.query_id, leased.version, driver_id),
+    )
 
 
 def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
@@ -260,8 +256,7 @@ def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:
 
 def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
     """Give back one lease. The leases of a driver that is gone: ``drivers.forget_driver``."""
-    with connection.transaction():
-        connection.execute(_RELEASE, {"driver": driver_id, "query": query_id})
+    connection.execute(_RELEASE, {"driver": driver_id, "query": query_id})
 
 
 def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery, root: UUID) -> bool:

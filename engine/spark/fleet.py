@@ -119,7 +119,8 @@ class Fleet:
     def _open_beside(self) -> None:
         """Start another shared carrier where each has its fill. Nobody waits for it: who joins next may still ride in those that there are."""
         number = len(self._shared)
-        if number < self._most_shared and min(len(carrier.members) for carrier in self._shared) >= FEW:
+        is_room = number < self._most_shared and not self._opening.locked()
+        if is_room and min(len(carrier.members) for carrier in self._shared) >= FEW:
             threading.Thread(target=self._open_another, args=(number + 1,), name="opens-carrier", daemon=True).start()
 
     def _open_another(self, least: int) -> None:
@@ -223,6 +224,8 @@ class Fleet:
             self._barren = 0 if carrier.is_proven else self._barren + 1
             is_hopeless = self._barren >= MOST_BARREN
         members = [member for member in carrier.members if isinstance(member, RunningQuery) and member.is_active]
+        if not members:
+            return  # who comes next opens another one
         if is_hopeless or not self._is_alive():
             for member in members:
                 member.fail(found)

@@ -8,7 +8,8 @@ import httpx
 import psycopg
 import pytest
 
-from app.store.catalog import load_catalog
+from app.store.catalog import load_catalog, load_catalog_for
+from engine.definition.queries import QueryDefinition
 from tests.api.conftest import RECORD, STREAM, Problem
 
 READER: dict[str, Any] = {"name": "reader", "from": {"stream": "departures"}, "into": {"stream": "reader_out"}}
@@ -59,6 +60,25 @@ async def test_a_reader_reads_the_parts_that_there_are_and_is_launched_anew_for_
         assert [feed.name for feed in load_catalog(connection)["departures"].parts] == ["log:a_out", "log:b_out"]
     edges = (await client.get("/v1/streams/reader_out/lineage")).json()["reads"]
     assert {edge["relation"] for edge in edges if edge["query"] == "reader"} == {"departures", "a_out", "b_out"}
+
+
+async def test_a_definition_is_planned_against_what_it_leads_to_and_the_rest_is_found_when_it_is_asked_for(
+    client: httpx.AsyncClient, dsn: str
+) -> None:
+    await post(client, writer("a"))
+    await post(client, writer("b", "shop"))
+    await post(client, READER)
+    assert (await client.put("/v1/streams/elsewhere", json=STREAM)).status_code == 201
+    definition = QueryDefinition.model_validate({**READER, "name": "next", "from": {"stream": "reader_out"}})
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        near, whole = load_catalog_for(connection, definition), load_catalog(connection)
+        assert "elsewhere" in load_catalog_for(connection, definition)
+        assert dict(load_catalog_for(connection, definition)) == dict(whole)
+        assert load_catalog_for(connection, definition).get("nowhere") is None
+    leads_to = ("reader_out", "departures", "a_out", "b_out", "web", "shop")
+    assert {name: near[name] for name in leads_to} == {name: whole[name] for name in leads_to}
+    with pytest.raises(psycopg.OperationalError):  # of a connection that is closed: nothing more was asked so far
+        near["elsewhere"]
 
 
 async def test_what_others_need_does_not_go(client: httpx.AsyncClient, problem: Problem) -> None:

@@ -262,21 +262,38 @@ async def test_no_fault_of_a_definition_tells_of_what_is_outside_of_the_scope(te
             assert "t.temp" not in answer.json().get("detail", ""), "columns of a table outside of the scope"
 
 
-async def test_a_source_reads_no_feed_outside_of_the_scope_and_no_directory(team: httpx.AsyncClient, problem: Problem) -> None:
+async def test_a_source_reads_no_feed_outside_of_the_scope_no_directory_and_no_topic(
+    team: httpx.AsyncClient, problem: Problem
+) -> None:
     feed = {**STREAM, "connector": {"type": "log", "partitions": 2, "feed": "secret_payments"}}
     problem(await team.put("/v1/streams/orders_stolen", json=feed), 403, "out_of_scope", "/connector/feed")
     files = {**STREAM, "connector": {"type": "files", "path": "/data", "format": "csv"}}
     problem(await team.put("/v1/streams/orders_stolen", json=files), 403, "out_of_scope", "/connector/path")
+    value = {"format": "json"}
+    for where in ({"bootstrap": "127.0.0.1:1"}, {"connection": "orders_broker"}):  # nobody is asked whether there is such a topic
+        topic = {**STREAM, "connector": {"type": "kafka", "topic": "orders_of_others", "value": value, **where}}
+        for params in ({}, {"validate": True}):
+            refused = await team.put("/v1/streams/orders_stolen", json=topic, params=params)
+            problem(refused, 403, "out_of_scope", "/connector/topic")
+    guessed = {**topic, "columns": "infer"}
+    problem(await team.put("/v1/streams/orders_stolen", json=guessed), 403, "out_of_scope", "/connector/topic")
+    statement = """CREATE STREAM orders_stolen (n INT) WITH (KAFKA_TOPIC='orders_of_others', BOOTSTRAP='127.0.0.1:1', VALUE_FORMAT='JSON')"""
+    problem(await team.post("/v1/statements", json={"sql": statement}), 403, "out_of_scope")
     own = {**STREAM, "connector": {"type": "log", "partitions": 2, "feed": "orders_feed"}}
     assert (await team.put("/v1/streams/orders_new", json=own)).status_code == 201
 
 
 async def test_results_are_delivered_nowhere_with_a_scope(team: httpx.AsyncClient, problem: Problem) -> None:
     wanted = count("orders_out", "orders", "orders_out")
-    wanted["into"]["connector"] = {"type": "files", "path": "/data"}
-    problem(await team.post("/v1/queries", json=wanted), 403, "out_of_scope", "/into/connector")
-    checked = (await team.post("/v1/validations", json=wanted)).json()
-    assert [(each["pointer"], each["code"]) for each in checked["problems"]] == [("/into/connector", "out_of_scope")]
+    for connector in (
+        {"type": "files", "path": "/data"},
+        {"type": "delta", "path": "data", "connection": "orders_lake"},
+        {"type": "kafka", "topic": "orders_out", "connection": "orders_broker"},
+    ):
+        wanted["into"]["connector"] = connector
+        problem(await team.post("/v1/queries", json=wanted), 403, "out_of_scope", "/into/connector")
+        checked = (await team.post("/v1/validations", json=wanted)).json()
+        assert [(each["pointer"], each["code"]) for each in checked["problems"]] == [("/into/connector", "out_of_scope")]
     statement = """CREATE STREAM orders_out WITH (INTO_CONNECTOR='{"type": "files", "path": "/data"}') AS SELECT * FROM orders"""
     problem(await team.post("/v1/statements", json={"sql": statement}), 403, "out_of_scope")
 

@@ -116,6 +116,7 @@ async def test_the_sql_of_a_query_that_json_made_changes_nothing_of_it(
     (done,) = await run(client, statement)
     assert done["message"] == f"query {definition['name']} is as it was: the statement says nothing new"
     after = (await client.get(path)).json()
+    assert done["definition"] == after["definition"]
     kept = ("definition", "generation", "sql")
     assert [after[each] for each in kept] == [before[each] for each in kept]
     assert after["statement"] == statement.removesuffix(";")

@@ -202,3 +202,22 @@ def test_how_many_late_records_are_meant_is_said_before_they_are_replayed(
             assert terminal.wait_for_end() == code
         finally:
             terminal.close()
+
+
+def test_apply_shows_its_plan_and_asks_before_it_carries_it_out(
+    filled: Client, environment: dict[str, str], tmp_path: Path
+) -> None:
+    wanted = tmp_path / "lga.yaml"
+    wanted.write_text("query: lga\nfrom: {stream: departures}\nwhere: origin = 'LGA'\ninto: {stream: lga}\n")
+    for answer, code, said in (("n", 1, "nothing was done"), ("y", 0, "Done: 1 step.")):
+        terminal = Terminal(["apply", str(wanted)], environment)
+        try:
+            end = terminal.wait_for("+ query lga")
+            end = terminal.wait_for("Carry this out? [y/N]:", end)
+            assert {each.name for each in filled.queries.list()} == {"jfk"}, "nothing is done before"
+            terminal.type(f"{answer}\n")
+            terminal.wait_for(said, end)
+            assert terminal.wait_for_end() == code
+        finally:
+            terminal.close()
+    assert {each.name for each in filled.queries.list()} == {"jfk", "lga"}

@@ -28,7 +28,9 @@ from tests.kafka.broker import Broker, running, why_not
 CONNECTION: Final = "there"
 RESULT: Final = "out"
 PATIENCE_S: Final = 600.0
-POLL_S: Final = 0.1
+POLL_S: Final = 0.5
+"""A status costs the API 5 ms; when the last row was delivered the status says itself."""
+
 HEAP: Final = "1g"
 
 _TOPIC: Final = {"type": "kafka", "connection": CONNECTION, "create": {"partitions": 4, "replication": 1}}

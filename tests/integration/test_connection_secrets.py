@@ -146,6 +146,7 @@ def use_by_name(base: str, seen: dict[str, str]) -> None:
         {"type": "kafka", "connection": "kafka", "topic": "t"},
         {"type": "kafka", "connection": "kafka", "topic": "t", "value": {"format": "avro", "registry": "token"}},
         {"type": "files", "path": "p", "connection": "s3"},
+        {"type": "delta", "path": "p", "connection": "s3"},
         {
             "type": "kafka",
             "bootstrap": "b:1",

@@ -23,6 +23,7 @@ from tests.kafka.topics import WAIT_S, Cluster
 from tests.unit.connectors.certificates import Issued, issue
 
 USER = "reader"
+_SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Secured:
 
 @contextmanager
 def secured(passwords: dict[str, str]) -> Iterator[Secured]:
-    """Run one for the length of the block; ``passwords`` are for PLAIN and SCRAM-SHA-512."""
+    """Run one for the length of the block; ``passwords`` are those of ``USER``, by mechanism: PLAIN, and any of SCRAM."""
     (port,) = free_ports(1)
     issued = issue("127.0.0.1")
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -73,17 +74,20 @@ def secured(passwords: dict[str, str]) -> Iterator[Secured]:
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": _one_line(issued.certificate + issued.ca),
         "ssl.keystore.key": _one_line(issued.key),
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": ",".join(passwords),
         "listener.name.secured.plain.sasl.jaas.config": f'{plain} required user_{USER}="{passwords["PLAIN"]}";',
-        "listener.name.secured.scram-sha-512.sasl.jaas.config": f"{scram} required;",
+        **{
+            f"listener.name.secured.{name.lower()}.sasl.jaas.config": f"{scram} required;" for name in passwords if name in _SCRAM
+        },
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
     with running(lines, listeners={"SECURED": ("SASL_SSL", port)}) as broker:
         found = Secured(broker, f"127.0.0.1:{port}", issued, passwords)
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
-        change = UserScramCredentialUpsertion(USER, info, passwords["SCRAM-SHA-512"].encode())
-        found.cluster.admin.alter_user_scram_credentials([change])[USER].result(WAIT_S)
+        for name in passwords.keys() & _SCRAM.keys():
+            info = ScramCredentialInfo(_SCRAM[name], 4_096)
+            change = UserScramCredentialUpsertion(USER, info, passwords[name].encode())
+            found.cluster.admin.alter_user_scram_credentials([change])[USER].result(WAIT_S)
         yield found
 
 

@@ -1,4 +1,7 @@
-"""Brokers that are cut off, slow, or half open: nothing is lost or repeated, reading ends in bounded time. A proxy stands before a real one."""
+"""Brokers that are cut off, slow, or half open: nothing is lost or repeated, reading ends in bounded time. A proxy stands before a real one.
+
+At the reader, where patience is short, and through a whole service, which says so in its status.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from slackwater import Client
 
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.port import Wanted
@@ -13,9 +17,10 @@ from engine.connectors.kafka.ranges import Topic
 from engine.connectors.postgres import Connection
 from engine.errors import SourceUnavailable
 from tests.faults.proxy import Proxy, proxy_before
-from tests.faults.service import until
+from tests.faults.service import service, until
 from tests.kafka.broker import Broker, why_not
 from tests.kafka.test_reading import NOW_MS, Source
+from tests.kafka.test_service import ORDERS, PARTITIONS, PATIENT, TOTALS, connector, found, orders, totals
 from tests.kafka.topics import Cluster, Sent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
@@ -112,3 +117,38 @@ def test_a_broker_that_is_away_is_given_up_in_time_and_read_when_it_is_back(
         proxy.restore()
         proxy.cut()
     assert read_all(topic) == list(range(COUNT))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_service_reads_on_past_a_slow_and_a_half_open_broker_and_its_status_tells(cluster: tuple[Cluster, Proxy]) -> None:
+    kafka, proxy = cluster
+    topic = kafka.topic(PARTITIONS)
+    kafka.send(topic, orders(0, 1_000))
+    with service(PATIENT) as running, Client(running.url, timeout=30) as client:
+
+        def error() -> dict[str, str]:
+            return client.query("totals").status().raw["error"] or {}
+
+        client.stream("orders").register({**ORDERS, "connector": connector(kafka, topic)})
+        client.queries.put(TOTALS)
+        until("what was there is counted", lambda: found(client) == totals(range(1_000)), 240)
+        proxy.slow(0.3)
+        try:
+            kafka.send(topic, orders(1_000, COUNT))
+            until("what comes slowly is counted", lambda: found(client) == totals(range(COUNT)), 240)
+        finally:
+            proxy.slow(0.0)
+        proxy.swallow()
+        try:
+            until("the status tells that nothing comes from the broker", lambda: error().get("code") == "source_unavailable", 180)
+            assert "broker" in error()["detail"]
+            assert found(client) == totals(range(COUNT)), "results are read meanwhile"
+        finally:
+            proxy.restore()
+            proxy.cut()
+        kafka.send(topic, orders(COUNT, COUNT + 500))
+        until("what came behind it is counted once", lambda: found(client) == totals(range(COUNT + 500)), 240)
+        until("the trouble is over", lambda: error() == {}, 60)
+        status = client.query("totals").status()
+    assert (status["state"], [each for each in status["counters"] if each["reason"] == "records_lost"]) == ("running", [])

@@ -77,6 +77,21 @@ def test_columns_are_of_key_value_headers_and_the_record_itself(connection: Conn
     assert (second["k"], second["trace"], second["raw"], second["_ts"]) == ("b", None, None, NOW_MS)
 
 
+def test_a_column_may_hold_all_headers_the_last_of_each_name(connection: Connection, mock: Cluster) -> None:
+    source = Source(
+        connection, mock, columns={"v": "bigint", "all": "map<string,bytes>"},
+        connector={"value": {"format": "json"}, "record_columns": {"all": "headers"}},
+    )  # fmt: skip
+    headers = [("trace", b"no"), ("raw", b"\xff\x00"), ("trace", b"yes"), ("none", None), ("", b"unnamed")]
+    sent = [Sent(b'{"v": 1}', timestamp_ms=NOW_MS, headers=headers), Sent(b'{"v": 2}', timestamp_ms=NOW_MS)]
+    mock.send(source.topic, [*sent, Sent(b'{"v": 3}', timestamp_ms=NOW_MS, headers=[("a", b"1")])])
+    source.check()
+    assert source.rejects() == []
+    found = [{each["key"]: each["value"] for each in row["all"]} for row in source.rows()]
+    assert found == [{"trace": b"yes", "raw": b"\xff\x00", "none": None, "": b"unnamed"}, {}, {"a": b"1"}]
+    assert [len(row["all"]) for row in source.rows()] == [4, 0, 1]
+
+
 def test_where_a_topic_ends_is_not_known_before_the_first_look(connection: Connection, mock: Cluster) -> None:
     source = Source(connection, mock, columns={"k": "string"}, connector={"value": {"format": "json"}})
     mock.send(source.topic, [Sent(b'{"k": "a"}')])

@@ -11,6 +11,11 @@ import psycopg
 import pytest
 from slackwater import Client, ServiceError
 
+from engine.connectors.connections.checking import check
+from engine.connectors.connections.keys import SecretKeys
+from engine.connectors.connections.kinds import read_connection
+from engine.connectors.connections.stored import sealed
+from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.connector_kinds import control_of, open_feed
 from engine.connectors.feeds import ReadRequest, Split
 from engine.definition.relations import StreamDefinition
@@ -25,7 +30,11 @@ from tests.secrets_seen import check_unseen, look
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 
-PASSWORDS = {"PLAIN": "pw-Zx81MARKERplain", "SCRAM-SHA-512": "pw-Zx81MARKERscram"}
+PASSWORDS = {
+    "PLAIN": "pw-Zx81MARKERplain",
+    "SCRAM-SHA-256": "pw-Zx81MARKERscram2",
+    "SCRAM-SHA-512": "pw-Zx81MARKERscram5",
+}
 WRONG = "pw-Zx81MARKERwrong"
 KEY = "key-Zx81MARKERk1-0123456789abcdef"
 SECRETS = (*PASSWORDS.values(), WRONG, KEY)
@@ -67,7 +76,7 @@ def test_a_secured_broker_is_read_and_its_secrets_are_seen_nowhere(broker: Secur
         for mechanism in topics:
             name = mechanism.lower().replace("-", "_")
             until(
-                f"{name} is read", lambda name=name: sum(row["n"] for row in client.table(f"n_{name}").each_row()) == 1_000, 120
+                f"{name} is read", lambda name=name: sum(row["n"] for row in client.table(f"n_{name}").each_row()) == 1_000, 240
             )
             seen[f"status {name}"] = json.dumps(client.query(f"n_{name}").status().raw)
 
@@ -87,6 +96,19 @@ def test_a_secured_broker_is_read_and_its_secrets_are_seen_nowhere(broker: Secur
         assert "scram_sha_512" in seen["database"], "what was stored is among it"
         seen["pickles"] = pickled(dsn_of(running), topics["PLAIN"])
     check_unseen(SECRETS, seen, users=(USER,))
+
+
+def test_each_mechanism_proves_its_password_and_a_wrong_one_is_told(broker: Secured) -> None:
+    keys = SecretKeys(KEY)
+    around = Surroundings(keys)
+    for mechanism in PASSWORDS:
+        right, wrong = (
+            check(sealed("c", read_connection(broker.connection(mechanism, password)), keys), around, 30)
+            for password in (None, WRONG)
+        )
+        assert (right.outcome, right.reason) == ("reached", None), right
+        assert (wrong.outcome, wrong.reason) == ("not_reached", "authentication"), wrong
+        assert WRONG not in wrong.detail
 
 
 def total(name: str) -> dict[str, Any]:

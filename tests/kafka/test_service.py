@@ -35,7 +35,7 @@ TOTALS = {
 }
 
 
-def connector(broker: Broker, topic: str) -> dict[str, Any]:
+def connector(broker: Broker | Cluster, topic: str) -> dict[str, Any]:
     return {
         "type": "kafka",
         "bootstrap": broker.bootstrap,

@@ -14,6 +14,7 @@ from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
 from app.metric_list import METRICS
 from app.settings import ENV_PREFIX, NESTING, Settings
 from engine.connectors.connections.secret import VARIABLES
+from engine.definition.durations import parse_duration
 from tests.conftest import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -56,6 +57,51 @@ def test_every_variable_is_a_setting(page: str) -> None:
         assert head in Settings.model_fields, variable
         field = Settings.model_fields[head]
         assert not tail or tail in field.annotation.model_fields, variable  # type: ignore[union-attr]
+
+
+READMES = [ROOT / name / "README.md" for name in ("app", "engine", "deploy", "client")]
+UNITS = {"s": 1_000, "minute": 60_000, "hours": 3_600_000, "days": 86_400_000, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+"""Of times in milliseconds, of sizes in bytes."""
+
+DEFAULT = re.compile(
+    rf"`{ENV_PREFIX}(?P<name>[A-Z0-9_]+)` \((?P<value>\d[\d,]*)(?: (?P<unit>{'|'.join(UNITS)})|(?P<word>[a-z]+))?[;)]"
+)
+"""A setting with its default behind it."""
+
+LEAST_DEFAULTS = 15
+"""So many there are at least, or none is found any more."""
+
+
+def test_a_default_that_a_page_says_is_that_of_the_setting() -> None:
+    told = [(path, found) for path in (*PAGES, *READMES) for found in DEFAULT.finditer(path.read_text())]
+    assert len(told) >= LEAST_DEFAULTS
+    for path, found in told:
+        model: Any = Settings
+        *heads, last = found["name"].lower().split(NESTING)
+        for head in heads:
+            model = model.model_fields[head].annotation
+        default = model.model_fields[last].get_default(call_default_factory=True)
+        if found["word"] is not None:
+            assert default == found["value"] + found["word"], (path, found[0])
+            continue
+        said = int(found["value"].replace(",", "")) * UNITS.get(found["unit"], 1)
+        in_base = parse_duration(default) if isinstance(default, str) else default * (1_000 if last.endswith("_s") else 1)
+        assert in_base == said, (path, found[0], default)
+
+
+TWICE = {
+    "memory of a light query": (r"light query (?:takes|\|) (\d to \d) MB", ("performance.md", "operations/sizing.md")),
+    "memory of a follower": (r"nothing to do \| (\d+ KiB)", ("performance.md", "operations/sizing.md")),
+}
+"""Figures that whoever plans a machine wants beside others, and whoever wants to know how fast it is, too."""
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_figure_that_stands_on_two_pages_is_the_same(name: str) -> None:
+    pattern, pages = TWICE[name]
+    found = [re.findall(pattern, (ROOT / "docs" / page).read_text()) for page in pages]
+    assert all(len(each) == 1 for each in found), found
+    assert len({each[0] for each in found}) == 1, found
 
 
 def test_every_metric_is_one(page: str) -> None:

@@ -26,6 +26,7 @@ from app.store.relation_edits import delete_source, put_source
 from app.store.relations import get_relation
 from app.store.sql.functions import drop_function, register_function
 from app.store.sql.sessions import facts_of
+from app.store.stored import opened
 from app.store.tables import query, relation, sql_type
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.control import Site
@@ -186,6 +187,8 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
         made = create_query(connection, definition)
     _note_statement(connection, definition.name, text)
     _note_facts(connection, sql)
+    if made.edit is not None and made.edit.kind is EditKind.NO_OP and not made.is_anew:
+        definition = opened(QueryDefinition, made.row.definition)  # what is stored, which may be written otherwise
     return _created(connection, definition, f"query {definition.name} {_became(made, sql)}", sql, action.notes)
 
 

@@ -96,7 +96,7 @@ def test_what_does_not_come_to_rest_is_waited_for_no_longer_and_the_log_says_why
     changes: queue.SimpleQueue[None] = queue.SimpleQueue()
     handle = Leaving()
     handle.comes_to_rest = False
-    host = QueryHost(lambda _order: handle, 1.0, lambda: changes.put(None))
+    host = QueryHost(lambda _order: handle, 1.0, lambda _query: changes.put(None))
     query_id = uuid4()
 
     def reaches(kind: HandleKind, *, is_leaving: bool) -> None:

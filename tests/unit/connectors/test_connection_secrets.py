@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from engine.connectors.connections.certificates import CertificateUnreadable
@@ -197,6 +199,17 @@ def test_kafka_speaks_the_protocol_of_what_is_given(more: dict[str, Any], protoc
     found = used({"type": "kafka", "bootstrap": "127.0.0.1:9092", **more})
     assert isinstance(found.definition, KafkaConnection)
     assert librdkafka_options(found.definition, found.reader)["security.protocol"] == protocol
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_librdkafka_is_told_which_mechanism_proves_the_password(mechanism: str) -> None:
+    found = used({**SCRAM, "sasl": {**SCRAM["sasl"], "mechanism": mechanism}})
+    assert isinstance(found.definition, KafkaConnection)
+    options = librdkafka_options(found.definition, found.reader)
+    assert (options["sasl.mechanisms"], options["sasl.password"]) == (mechanism, SECRET)
+    AdminClient({**options, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})  # it refuses mechanisms that it does not know
+    with pytest.raises(KafkaException, match="Unsupported"):
+        AdminClient({**options, "sasl.mechanisms": mechanism + "-1"})
 
 
 def test_librdkafka_takes_the_options_of_oauthbearer() -> None:

@@ -1,0 +1,93 @@
+"""Which shared carriers a fleet opens, and that nobody waits for one that somebody else needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from engine.spark import fleet as fleets
+from engine.spark.fleet import FEW, Fleet
+from engine.spark.runner import RunningQuery
+
+DEADLINE_S = 60.0
+
+
+class Carrier:
+    """Takes whoever joins, and starts when it may."""
+
+    made: list[Carrier]
+    may_start: threading.Event
+
+    def __init__(self, _spark: Any, _dsn: str, _name: str, *, pool: int, on_end: Any) -> None:
+        self.pool, self.on_end = pool, on_end
+        self.members: list[Any] = []
+        self.is_over = False
+        self.made.append(self)
+
+    def start(self) -> None:
+        assert not self.members
+        assert self.may_start.wait(DEADLINE_S)
+
+    def join(self, member: Any) -> bool:
+        if not self.is_over:
+            self.members.append(member)
+        return not self.is_over
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    monkeypatch.setattr(Carrier, "made", [], raising=False)
+    monkeypatch.setattr(Carrier, "may_start", threading.Event(), raising=False)
+    monkeypatch.setattr(fleets, "Carrier", Carrier)
+    monkeypatch.setattr(RunningQuery, "opened", lambda *_: SimpleNamespace(carrier=None))
+    Carrier.may_start.set()
+    return Fleet(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), "", lambda: True)  # type: ignore[arg-type]
+
+
+def launch(fleet: Fleet, number: int = 1) -> list[Any]:
+    any_plan: Any = None
+    return [fleet.launch(any_plan, SimpleNamespace(query_id=uuid4()), any_plan) for _ in range(number)]  # type: ignore[arg-type]
+
+
+def until_there_are(number: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while len(Carrier.made) < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_fleet_that_is_ready_has_a_carrier_for_its_first_query(fleet: Fleet) -> None:
+    fleet.make_ready()
+    fleet.make_ready()
+    Carrier.may_start.clear()
+    (first,) = launch(fleet)
+    assert (len(Carrier.made), first.carrier) == (1, Carrier.made[0])
+
+
+def test_who_launches_does_not_wait_for_another_carrier_and_rides_in_it_once_it_runs(fleet: Fleet) -> None:
+    launch(fleet, FEW - 1)
+    assert len(Carrier.made) == 1
+    Carrier.may_start.clear()
+    launch(fleet, 2)
+    until_there_are(2)
+    (early,) = launch(fleet)
+    assert early.carrier is Carrier.made[0]
+    Carrier.may_start.set()
+    deadline = time.monotonic() + DEADLINE_S
+    while launch(fleet)[0].carrier is not Carrier.made[1]:
+        assert time.monotonic() < deadline
+    launch(fleet, 3 * FEW)
+    assert len(Carrier.made) == 2
+    assert abs(len(Carrier.made[0].members) - len(Carrier.made[1].members)) <= 1
+
+
+def test_of_a_carrier_that_has_ended_nobody_becomes_a_member(fleet: Fleet) -> None:
+    launch(fleet)
+    Carrier.made[0].is_over = True
+    (next_one,) = launch(fleet)
+    assert (len(Carrier.made), next_one.carrier) == (2, Carrier.made[1])
