@@ -23,7 +23,8 @@ tears down.
 Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease and its state
 but runs nothing; ``stopped`` and ``failed`` have given the lease back. Who is stopped in the midst of a round of a shared carrier leaves a
 worker behind that may still write files (``HandleReport.is_leaving``). That delays no stop and no launch, for nothing of it counts; but the
-lease stays, so that nobody removes the query's files before it is over. Only a driver that drains gives it back: its workers end with it.
+lease stays, so that nobody removes the query's files before it is over, or before no more is to be expected (``REST_STALLS``). Only a driver
+that drains gives it back: its workers end with it.
 
 ==  =================  ==========================================================  ==========================================
  #  from               when (the first that matches)                               then

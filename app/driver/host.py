@@ -110,6 +110,14 @@ class QueryHost:
             age_ms = None if hosted.since is None else int((time.monotonic() - hosted.since) * 1000)
             return HandleReport(hosted.kind, hosted.order.epoch, age_ms, hosted.error, is_leaving)
 
+    def ended(self) -> set[UUID]:
+        """Notice which running queries have ended by themselves since they were looked at, and return them: they tell nobody."""
+        with self._lock:
+            running = [hosted for hosted in self._hosted.values() if hosted.kind is HandleKind.RUNNING]
+        for hosted in running:
+            self._look_after(hosted)
+        return {hosted.order.query_id for hosted in running if hosted.kind is HandleKind.DEAD}
+
     def phase(self, query_id: UUID) -> str | None:
         """Say how far a launch is, or a running query that has committed nothing yet; None otherwise."""
         with self._lock:

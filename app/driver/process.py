@@ -158,7 +158,10 @@ class DriverProcess:
         self._rung.put(None)
 
     def _ring(self, query_id: str | None) -> None:
-        self._rung.put(None if query_id is None else UUID(query_id))
+        heard: UUID | None = None
+        with suppress(ValueError):  # anybody may notify: what names no query may mean any
+            heard = None if query_id is None else UUID(query_id)
+        self._rung.put(heard)
 
     def _heard(self) -> set[UUID] | None:
         """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all.
@@ -225,12 +228,15 @@ class DriverProcess:
             heard: the queries to look at, perhaps none; None: all.
         """
         begun = time.monotonic()
-        if not heard:
-            self._watch()
+        self._watch()
+        if heard is not None:
+            heard |= self._host.ended()
         try:
             connection = self._connect()
             if self._beat(connection):
                 heard = None
+            if self._phase != "draining":
+                self._delivering.keep(connection)
             if heard is None or heard:
                 self._look(connection, heard, begun)
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout) as error:
@@ -249,8 +255,6 @@ class DriverProcess:
         if heard is None or not self._leases.knows(heard):
             claimed = self._claim(connection)
             heard = None if heard is None else {*heard, *claimed}
-        if self._phase != "draining":
-            self._delivering.keep(connection)
         poll_s = self._settings.poll_ms / 1000
         pause_s = min(poll_s, LONGEST_PAUSE_S)
         if self._leases.is_trusted:

@@ -22,7 +22,7 @@ from app.store.transitions import LeasedQuery
 MAX_STEPS = 6
 # What may go to another driver: neither half started nor half stopped.
 _MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
-# Where a query stays until somebody wishes otherwise, or its handle says something; for both the driver is rung.
+# Where a query stays until somebody wishes otherwise, of which the driver is rung, or its handle ends, for which it looks (``QueryHost.ended``).
 _AT_REST = (State.RUNNING, State.PAUSED, State.STOPPED, State.FAILED)
 _NOBODY = Wish(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)

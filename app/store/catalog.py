@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -12,6 +13,7 @@ import psycopg
 from app.domain.access import scope_in_force
 from app.domain.scopes import Scope, names_in
 from app.store.stored import opened
+from engine.definition.names import NAME_PATTERN
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.types import Schema
@@ -151,7 +153,7 @@ def load_catalog_for(connection: psycopg.Connection[Any], definition: QueryDefin
 
     So creating and launching a query cost the same beside thousands of others.
     """
-    names = [name for _, name in names_in(definition)]
+    names = [name for _, name in names_in(definition) if re.fullmatch(NAME_PATTERN, name)]  # no other is anybody's
     around = connection.execute(_AROUND, (names,)).fetchall()
     return StoredCatalog(map(_Row._make, around), scope_in_force(), rest=lambda: _all(connection))
 

@@ -40,14 +40,14 @@ class Doorbell:
         self._bell: int | None = None
 
     def wait(self, seconds: float) -> None:
-        """Wait until it rings, so long at most."""
+        """Wait until it rings, so long at most. The first time not at all: who rang before there was anybody to hear it is to be looked for."""
         if self._bell is None:
             try:
                 # Also for writing: where the last writer is gone, a pipe would have an end to tell again and again.
                 self._bell = os.open(self._folder / _NAME, os.O_RDWR | os.O_NONBLOCK)
             except FileNotFoundError:
                 time.sleep(seconds)
-                return
+            return
         waiting = select.poll()
         waiting.register(self._bell, select.POLLIN)
         if waiting.poll(seconds * 1_000):

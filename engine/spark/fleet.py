@@ -101,9 +101,17 @@ class Fleet:
         self._open(least=1)
 
     def _share(self, member: RunningQuery) -> None:
-        """Let a query ride with others."""
-        while not self._joined(member):
+        """Let a query ride with others.
+
+        Raises:
+            InternalError: shared carriers end as soon as they begin.
+        """
+        for _ in range(MOST_BARREN):
+            if self._joined(member):
+                return
             self._open(least=1)
+        if not self._joined(member):
+            raise InternalError("shared carriers end before a query has joined them; driver.log has the reason")
 
     def _joined(self, member: RunningQuery) -> bool:
         """Let a query join the shared carrier with the fewest members; returns whether there is one."""

@@ -183,7 +183,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
-            self._silence.wait(self._look, is_told=not self._members)
+            self._silence.wait(self._look, is_told=lambda: not self._members)
         return start
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

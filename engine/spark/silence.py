@@ -35,16 +35,16 @@ class Silence:
         """Note that something has come."""
         self._broken_at = self._clock()
 
-    def wait(self, is_over: Callable[[], bool], *, is_told: bool = False) -> None:
+    def wait(self, is_over: Callable[[], bool], is_told: Callable[[], bool] = lambda: False) -> None:
         """Look again and again until something has come, or patience ends.
 
         Args:
             is_over: looks.
-            is_told: whatever may come ends a sleep.
+            is_told: whether whatever may come ends a sleep; asked before each.
         """
         deadline = self._clock() + PATIENCE_S
         while (now := self._clock()) < deadline:
-            self._sleep(deadline - now if is_told else SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
+            self._sleep(deadline - now if is_told() else SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
             if is_over():
                 self.broken()
                 return

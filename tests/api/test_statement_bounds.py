@@ -71,8 +71,7 @@ async def test_what_a_statement_cannot_ask_for_is_said(
 ) -> None:
     await run(client, ORDERS + TOTALS)
     answer = await client.post(PATH, json={"sql": sql})
-    assert cure in problem(answer, answer.status_code, code)["detail"]
-    assert answer.status_code in (400, 422)
+    assert cure in problem(answer, 422, code)["detail"]
 
 
 async def test_relations_that_share_a_topic_agree_on_its_retention(client: httpx.AsyncClient, problem: Problem) -> None:
@@ -81,4 +80,4 @@ async def test_relations_that_share_a_topic_agree_on_its_retention(client: httpx
         "PARTITIONS=1", "PARTITIONS=1, FEED='orders', LOG_RETENTION='1 DAY'"
     )
     answer = await client.post(PATH, json={"sql": other})
-    assert "for ever" in problem(answer, answer.status_code, "retention_differs")["detail"]
+    assert "for ever" in problem(answer, 409, "retention_differs")["detail"]

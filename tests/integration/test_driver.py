@@ -71,6 +71,23 @@ def test_stop_pause_and_resume_follow_the_wish(dsn: str, tmp_path: Path, control
         assert [run["end_reason"] for run in control.runs(query)] == ["paused", "stopped"]
 
 
+def test_wishes_and_ends_are_heard_of_without_looking_at_all_queries(dsn: str, tmp_path: Path, control: Control) -> None:
+    """All would be looked at after ten minutes only: nothing here waits for that."""
+    with driver(dsn, fast_settings(tmp_path, poll_ms=600_000)):
+        first = control.add()
+        control.reaches(first, "running")
+        control.want(first, "paused")
+        control.reaches(first, "paused")
+        mortal = control.add(dies_after=3)
+        assert control.reaches(mortal, "failed")["error"]["code"] == "data_invalid"
+        control.execute("NOTIFY slackwater_wish")
+        control.execute("NOTIFY slackwater_wish, 'no query'")
+        control.want(first, "running")
+        control.reaches(first, "running", epoch=2)
+        control.delete(first)
+        until("it is gone", lambda: not control.rows("SELECT FROM slackwater.query WHERE id = %s", first))
+
+
 def test_a_restart_takes_the_next_epoch_and_an_edit_the_next_generation(dsn: str, tmp_path: Path, control: Control) -> None:
     query = control.add()
     with driver(dsn, fast_settings(tmp_path)):

@@ -170,7 +170,8 @@ _UNREADABLE: Final[Any] = typer.BadParameter.__mro__[2]
 
 def _refuse_unread(error: Any) -> int:
     """Say in JSON why a command line cannot be read; return the exit code."""
-    path = "slackwater" if error.ctx is None else error.ctx.command_path
+    context = getattr(error, "ctx", None)  # not every error of the library has one
+    path = "slackwater" if context is None else context.command_path
     detail = error.format_message() or "Missing command."  # where a group is called alone, typer prints its help and says nothing
     failure = Failure("", detail, f"{path} --help says what it takes", error.exit_code)
     show(Output(as_json=True).err, failure, as_json=True)

@@ -103,7 +103,7 @@ class DeltaDeliverer:
     def _failure(self, error: Exception) -> TargetUnavailable | DeliveryStopped:
         """Return how an error is told; it is no cause, for what the library says of a request is not for logs."""
         told = self._place.told(error)
-        if _BROKEN_RULE in told:
+        if _BROKEN_RULE in str(error):
             detail = f"the table has a rule that a row breaks: {told}; drop the rule, or name another path"
             return DeliveryStopped("delivery_refused", detail)
         if self._place.is_refused(error):

@@ -27,6 +27,9 @@ CONNECT_S: Final = 5
 TRIES: Final = 2
 _TOLD_CHARS: Final = 300
 _NOT_ALLOWED: Final = "403 Forbidden"
+_MAY_PASS: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "ExpiredToken", "InvalidToken")
+"""Codes of S3 that come with it where a key was exchanged, or a clock is wrong: the next try reads the secrets anew."""
+
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -51,8 +54,9 @@ class DeltaPlace:
         return self.hidden(" ".join(_COLOUR.sub("", str(error)).replace("↳", ":").split()))[:_TOLD_CHARS]
 
     def is_refused(self, error: Exception) -> bool:
-        """Whether it is a bucket that does not allow what was asked."""
-        return self.options is not None and _NOT_ALLOWED in str(error)
+        """Whether it is a bucket that does not allow what was asked, and will not by itself."""
+        said = str(error)
+        return self.options is not None and _NOT_ALLOWED in said and not any(code in said for code in _MAY_PASS)
 
 
 def place_of(definition: DeltaDelivery, site: DeliverySite) -> DeltaPlace:

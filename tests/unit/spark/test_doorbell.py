@@ -30,6 +30,14 @@ def test_a_ring_ends_the_wait_whether_it_comes_before_or_meanwhile(tmp_path: Pat
     assert not waiting.is_alive()
 
 
+def test_who_rang_before_anybody_could_hear_it_is_looked_for(tmp_path: Path) -> None:
+    hang(tmp_path)
+    ring(tmp_path)
+    first = waits(Doorbell(tmp_path))
+    first.join(60)
+    assert not first.is_alive()
+
+
 def test_all_rings_that_were_not_heard_are_one(tmp_path: Path) -> None:
     hang(tmp_path)
     bell = Doorbell(tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from engine.spark.silence import LONG_S, PATIENCE_S, RECENT_S, SHORT_S, Silence
 
 
@@ -59,3 +61,13 @@ def test_what_is_found_without_waiting_breaks_the_silence_too() -> None:
     waiting.broken()
     waiting.wait(lambda: False)
     assert set(time.slept) == {SHORT_S}
+
+
+def test_who_is_not_told_any_more_looks_again_and_again() -> None:
+    time = MadeUpTime()
+    silence(time).wait(lambda: False, lambda: not time.slept)
+    assert time.slept[0] == PATIENCE_S
+    time.slept.clear()
+    silence(time).wait(lambda: False, lambda: len(time.slept) > 0)
+    assert time.slept[0] == SHORT_S
+    assert time.slept[1] == pytest.approx(PATIENCE_S - SHORT_S)
