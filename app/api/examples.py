@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+CARRIER: dict[str, Any] = {
+    "kind": "shared",
+    "is_waiting": False,
+    "moves": 0,
+    "cpu_share": 0.021,
+    "largest_batch": 412,
+    "max_rows": None,
+    "put_off": 0,
+}
+
 _AT = "2025-11-21T08:00:00Z"
 
 STREAM_DEFINITION: dict[str, Any] = {
@@ -263,15 +273,7 @@ STATUS: dict[str, Any] = {
         }
     ],
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
-    "carrier": {
-        "kind": "shared",
-        "is_waiting": False,
-        "moves": 0,
-        "cpu_share": 0.021,
-        "largest_batch": 412,
-        "max_rows": None,
-        "put_off": 0,
-    },
+    "carrier": CARRIER,
     "limited_by": "input",
     "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
     "delivery": {

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from app.api.examples import CARRIER
 from app.api.schemas import Answer, QueryState
 from app.api.status_schemas import Carrier
 
@@ -80,15 +81,7 @@ DRIVERS: Final[dict[str, Any]] = {
                     "state": "running",
                     "internal": False,
                     "committed_at": "2025-11-21T08:29:58Z",
-                    "carrier": {
-                        "kind": "shared",
-                        "is_waiting": False,
-                        "moves": 0,
-                        "cpu_share": 0.021,
-                        "largest_batch": 412,
-                        "max_rows": None,
-                        "put_off": 0,
-                    },
+                    "carrier": CARRIER,
                 }
             ],
         }
