@@ -164,7 +164,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     if wish != stored.desired_state:
         values["desired_state"] = wish
     if edit.kind is not EditKind.NO_OP or is_anew:
-        values |= {"definition": stored_form(definition), "generation": query.c.generation + 1}
+        values["generation"] = query.c.generation + 1
     if edit.kind is not EditKind.NO_OP:
         values |= redefined(stored_form(definition))
     if is_anew:
