@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from engine.errors import InternalError
 from engine.spark import fleet as fleets
-from engine.spark.fleet import FEW, Fleet
+from engine.spark.fleet import FEW, MOST_BARREN, Fleet
 from engine.spark.runner import RunningQuery
 
 DEADLINE_S = 60.0
@@ -22,6 +23,7 @@ class Carrier:
 
     made: list[Carrier]
     may_start: threading.Event
+    dies = False
 
     def __init__(self, _spark: Any, _dsn: str, _name: str, *, pool: int, on_end: Any) -> None:
         self.pool, self.on_end = pool, on_end
@@ -32,6 +34,7 @@ class Carrier:
     def start(self) -> None:
         assert not self.members
         assert self.may_start.wait(DEADLINE_S)
+        self.is_over = self.dies
 
     def join(self, member: Any) -> bool:
         if not self.is_over:
@@ -93,3 +96,10 @@ def test_of_a_carrier_that_has_ended_nobody_becomes_a_member(fleet: Fleet) -> No
     Carrier.made[0].is_over = True
     (next_one,) = launch(fleet)
     assert (len(Carrier.made), next_one.carrier) == (2, Carrier.made[1])
+
+
+def test_a_launch_is_told_where_carriers_end_as_soon_as_they_begin(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Carrier, "dies", True)
+    with pytest.raises(InternalError, match=r"driver\.log has the reason"):
+        launch(fleet)
+    assert len(Carrier.made) == MOST_BARREN
