@@ -110,13 +110,13 @@ def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[s
     after, busy_s = _cpu(service), time.monotonic() - clock
     load = (time.process_time() - own) / busy_s
     memory = memory_by_role(service.pid)
-    progress.tell("latencies are measured")
+    latencies = sorted(each for lane in observed.values() for each in lane.latencies(since_ms))
+    progress.tell(f"latency p50 / p99: {quantile(latencies, 0.5):.2f} / {quantile(latencies, 0.99):.2f} s")
     starts, stops = _visits(service, url, lanes, options.visits)
     progress.tell("visits are over")
     at_rest, clock = _cpu(service), time.monotonic()
     time.sleep(REST_S)
     rested, rest_s = _cpu(service), time.monotonic() - clock
-    latencies = sorted(each for lane in observed.values() for each in lane.latencies(since_ms))
     progress.tell("rested")
     more = {role: (size - empty.get(role, 0.0)) / number for role, size in memory.items()}
     return {
