@@ -62,6 +62,11 @@ class Planned:
         if self.groups is None and self.planner is not None and self.start is not None and self.end is not None:
             self.groups = self.planner.groups(self.start, self.end)
 
+    def plan_anew(self) -> None:
+        """Let the next look say where its batch ends, as far as it is read by then; what is cut stays, for that is large."""
+        if self.groups is None:
+            self.end = None
+
     @property
     def weight_bytes(self) -> int:
         """About how much that is; what failed reads nothing."""

@@ -4,8 +4,9 @@ Who the members are stands in files of the carrier's folder, which the driver wr
 ``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs; who joins rings (``engine.spark.doorbell``).
 ``<number>.looked`` says that a first look found nothing.
 
-A round takes a bounded amount together (``ROUND_BYTES``): who has waited longest, and beside it the smallest first. The batches of the others,
-as they are planned, are for the rounds behind it, in which again all take part who have news by then. So who has little waits for little.
+A round takes a bounded amount together (``ROUND_BYTES``), of so many members at most (``ROUND_MEMBERS``): who has waited longest, and beside it
+small batches before large ones, in the order of waiting. The others are for the rounds behind it, beside who has news by then. So who has little
+waits for little.
 What a round emits is bounded together, too (``ROUND_EMITTED``). That is known only when it is made: whose turn comes behind it is put off,
 boards anew from its last commit, and is among the first in the next round.
 
@@ -52,6 +53,10 @@ FOLDER_OPTION: Final = "members"
 ROUND_BYTES: Final = 16 << 20
 """About so much is read in one round of several members, twice what one of them takes at most. That takes half a second to a second: each waits
 for the others, and the driver holds what comes of all."""
+
+ROUND_MEMBERS: Final = 32
+"""So many have a batch in one round at most: as many as share a transaction (``committing.TOGETHER``). Results are committed when all of a round
+is done, so of a hundred members each would wait for a hundred; in turns they wait for some thirty."""
 
 ROUND_EMITTED: Final = 64 << 20
 """When the batches of a round have emitted so much, those whose turn has not come are put off to the next round: as much as one member may emit
@@ -205,7 +210,11 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _round_parts(self) -> list[RoundPart]:
         if not (self._is_bounded or self._is_alone):
-            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next.
+            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next,
+            # nor what has come for who was left over by the last.
+            for number in self._pending[:ROUND_MEMBERS]:
+                if (planned := self._members.get(number)) is not None:
+                    planned.plan_anew()
             self._look()
         chosen = self._taken()
         taken = [number for number in self._pending if number in chosen]
@@ -219,9 +228,12 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RoundPart(tuple(parts), False)]
 
     def _taken(self) -> set[int]:
-        """Say whose batches are in this round: who waits longest, and beside it the smallest first, as much as a round takes."""
-        weights = {}
+        """Say whose batches are in this round: who waits longest, and beside it the small ones first, as many as a round takes."""
+        share = ROUND_BYTES // ROUND_MEMBERS  # batches of less count as equally small
+        weights, small = dict[int, int](), 0
         for number in self._pending:
+            if small == ROUND_MEMBERS:
+                break
             if (planned := self._members.get(number)) is not None:
                 if not planned.failure:
                     try:
@@ -229,9 +241,11 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     except Exception as error:  # noqa: BLE001 - told to the member
                         planned.failure = carried(error)
                 weights[number] = 0 if planned.failure else planned.weight_bytes
+                small += weights[number] < share
         left, taken = ROUND_BYTES, set[int]()
-        for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=weights.__getitem__)]:
-            if taken and weights[number] > left:
+        # Sorting keeps the order of waiting among those that count as equal.
+        for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=lambda number: weights[number] // share)]:
+            if taken and (weights[number] > left or len(taken) == ROUND_MEMBERS):
                 break
             taken.add(number)
             left -= weights[number]

@@ -227,6 +227,27 @@ def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds:
     assert sorted(rounds.round()) == [2, 3]
 
 
+def test_so_many_members_are_in_a_round_in_the_order_of_waiting(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_MEMBERS", 3)
+    for number in range(1, 8):
+        rounds.join(number, a_feed(f"feed{number}", p0=10 * number))
+    assert [*rounds.round()] == [1, 2, 3]
+    rounds.feeds["feed1"].length[0] = 20
+    assert [*rounds.round()] == [4, 5, 6]
+    assert [*rounds.round()] == [7, 1], "who comes again stands behind those who wait"
+    assert rounds.round() == {}
+
+
+def test_who_waits_for_a_round_reads_what_comes_meanwhile_with_it(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.rounds.ROUND_MEMBERS", 1)
+    rounds.join(1, a_feed("first", p0=10))
+    rounds.join(2, late := a_feed("late", p0=10))
+    assert [*rounds.round()] == [1]
+    late.length[0] = 25
+    ((part,),) = (each.parts for each in rounds.parts())
+    assert (part.member, part.group and part.group.splits[-1][1].end) == (2, 25)
+
+
 def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
     rounds.join(1, a_feed("first", p0=900))
