@@ -135,6 +135,22 @@ async def test_a_broker_that_is_away_is_told_of_at_once(client: httpx.AsyncClien
     assert [(each["pointer"], each["code"]) for each in checked["problems"]] == [("/into/connector", "target_unavailable")]
 
 
+async def test_a_connection_to_something_else_is_refused_where_it_is_named(
+    client: httpx.AsyncClient, stored: None, problem: Problem
+) -> None:
+    for body in ({"type": "kafka", "bootstrap": "127.0.0.1:1"}, {"type": "registry", "urls": ["http://127.0.0.1:1"]}):
+        assert (await client.put(f"/v1/connections/some_{body['type']}", json=body)).status_code == 201
+    registered = {"format": "avro", "registry": "some_kafka"}
+    for pointer, more in (
+        ("connection", {"connection": "some_registry"}),
+        ("value/registry", {"value": registered}),
+        ("key/registry", {"key": registered, "value": {"format": "json", "has_key": False}}),
+    ):
+        named = {"type": "kafka", "connection": "some_kafka", "topic": "t", **more}
+        answer = await client.put("/v1/queries/copies", json=into(named))
+        problem(answer, 422, "connection_of_another_type", f"/into/connector/{pointer}")
+
+
 @pytest.mark.parametrize(
     ("connector", "is_new"),
     [({**FILES, "every": "1s"}, False), ({**FILES, "path": "elsewhere"}, True), ({**FILES, "start": "latest"}, True)],

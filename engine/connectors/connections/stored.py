@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 
@@ -23,10 +23,23 @@ from engine.errors import SourceUnavailable, UserError
 _FIND: Final = "SELECT type, definition, secrets FROM slackwater.connection WHERE name = %s"
 
 
-class ConnectionMissing(UserError):
+class WrongConnection(UserError):
+    """What is named is no connection, or not one that can be used there."""
+
+
+class ConnectionMissing(WrongConnection):
     """There is no connection of that name."""
 
     code = "connection_missing"
+
+
+class ConnectionOfAnotherType(WrongConnection):
+    """There is one, to something else."""
+
+    code = "connection_of_another_type"
+
+
+C = TypeVar("C", bound=AnyConnection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,18 @@ class Resolved:
     name: str
     definition: AnyConnection
     reader: SecretReader
+
+    def of_kind(self, kind: type[C]) -> C:
+        """Return its definition, which is of this kind.
+
+        Raises:
+            ConnectionOfAnotherType: it is not.
+        """
+        if isinstance(self.definition, kind):
+            return self.definition
+        wanted = next(name for name, model in KINDS.items() if model is kind)
+        detail = f"the connection '{self.name}' is one of type {self.definition.type}; name one of type {wanted}"
+        raise ConnectionOfAnotherType(detail)
 
 
 def sealed(name: str, definition: AnyConnection, keys: SecretKeys | None) -> Stored:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.connectors.connections.s3 import S3Connection, obstore_options
-from engine.connectors.connections.stored import ConnectionMissing, Resolved, load
+from engine.connectors.connections.stored import Resolved, WrongConnection, load
 from engine.connectors.connections.surroundings import SecretMissing
 from engine.connectors.deliveries import DeliverySite, TargetUnavailable
 from engine.connectors.delivery_root import directory_of
@@ -70,7 +70,7 @@ def place_of(definition: DeltaDelivery, site: DeliverySite) -> DeltaPlace:
         directory = directory_of(definition.path, site.root)
         return DeltaPlace(str(directory), directory)
     resolved = resolved_of(definition.connection, site)
-    bucket = _bucket(resolved)
+    bucket = resolved.of_kind(S3Connection)
     try:
         options = _options(bucket, resolved)
     except SecretMissing as error:
@@ -88,24 +88,17 @@ def resolved_of(name: str, site: DeliverySite) -> Resolved:
     try:
         with connect(site.dsn, "slackwater-delivery") as connection:
             resolved = load(connection, name, site.surroundings)
-    except ConnectionMissing as error:
-        raise refused("connection_missing", str(error)) from error
+        resolved.of_kind(S3Connection)
+    except WrongConnection as error:
+        raise refused(error.code, str(error)) from error
     except SourceUnavailable as error:
         raise TargetUnavailable(str(error)) from error
-    _bucket(resolved)
     return resolved
 
 
 def refused(code: str, detail: str) -> DefinitionInvalid:
     """Return the refusal of a connection."""
     return DefinitionInvalid([Problem("/into/connector/connection", code, detail)])
-
-
-def _bucket(resolved: Resolved) -> S3Connection:
-    if not isinstance(resolved.definition, S3Connection):
-        detail = f"the connection '{resolved.name}' is one of type {resolved.definition.type}; name one of type s3"
-        raise refused("connection_of_another_type", detail)
-    return resolved.definition
 
 
 def _options(bucket: S3Connection, resolved: Resolved) -> dict[str, str]:

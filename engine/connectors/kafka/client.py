@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # the package 
 
 from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
-from engine.connectors.connections.stored import ConnectionMissing, Resolved, Stored, load, resolved
+from engine.connectors.connections.stored import Resolved, Stored, WrongConnection, load, resolved
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetch_size import MOST_BYTES, FetchSize
@@ -285,7 +285,7 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
     try:
         with shared_connection(dsn) as connection:
             return load(connection, place.connection, surroundings)
-    except ConnectionMissing as error:
+    except WrongConnection as error:
         raise SourceUnavailable(str(error)) from error
     except psycopg.Error as error:
         raise SourceUnavailable(f"the connection '{place.connection}' cannot be looked up: {error}") from error
@@ -310,11 +310,10 @@ def _clients(dsn: str, place: KafkaPlace) -> _Clients:
 
 
 def _options(connection: Resolved) -> dict[str, str]:
-    definition = connection.definition
-    if not isinstance(definition, KafkaConnection):
-        raise SourceUnavailable(f"the connection '{connection.name}' is one of type {definition.type}; name one of type kafka")
     try:
-        return librdkafka_options(definition, connection.reader)
+        return librdkafka_options(connection.of_kind(KafkaConnection), connection.reader)
+    except WrongConnection as error:
+        raise SourceUnavailable(str(error)) from error
     except (SecretMissing, CertificateUnreadable) as error:
         raise SourceUnavailable(f"connection '{connection.name}': {connection.reader.without_secrets(str(error))}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import polars as pl
 import psycopg
@@ -12,7 +12,7 @@ import psycopg
 from engine.connectors.canonical import canonicalise
 from engine.connectors.connections.kafka import KafkaConnection
 from engine.connectors.connections.registry import RegistryConnection
-from engine.connectors.connections.stored import ConnectionMissing, load
+from engine.connectors.connections.stored import WrongConnection, load
 from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.control import Clash, Site
 from engine.connectors.dropped_feeds import drop_feed
@@ -121,9 +121,12 @@ def _told(place: KafkaPlace) -> Iterator[None]:
         raise SourceUnavailable(str(error)) from error
 
 
+_Kind: TypeAlias = type[KafkaConnection] | type[RegistryConnection]
+
+
 def _check_connections(dsn: str, place: KafkaPlace) -> None:
     """Refuse what names a connection that is not there, or one of another type."""
-    named: list[tuple[str, str | None, type]] = [("/connector/connection", place.connection, KafkaConnection)]
+    named: list[tuple[str, str | None, _Kind]] = [("/connector/connection", place.connection, KafkaConnection)]
     named += [
         (f"/connector/{side}/registry", said.registry, RegistryConnection)
         for side, said in (("key", place.key), ("value", place.value))
@@ -134,18 +137,14 @@ def _check_connections(dsn: str, place: KafkaPlace) -> None:
             _check_connection(dsn, pointer, name, kind)
 
 
-def _check_connection(dsn: str, pointer: str, name: str, kind: type) -> None:
+def _check_connection(dsn: str, pointer: str, name: str, kind: _Kind) -> None:
     try:
         with shared_connection(dsn) as connection:
-            found = load(connection, name, Surroundings.of())
-    except ConnectionMissing as error:
-        raise _refused(Problem(pointer, "connection_missing", str(error))) from error
+            load(connection, name, Surroundings.of()).of_kind(kind)
+    except WrongConnection as error:
+        raise _refused(Problem(pointer, error.code, str(error))) from error
     except psycopg.Error as error:
         raise SourceUnavailable(f"the connection '{name}' cannot be looked up: {error}") from error
-    if not isinstance(found.definition, kind):
-        wanted = "kafka" if kind is KafkaConnection else "registry"
-        detail = f"the connection '{name}' is one of type {found.definition.type}; name one of type {wanted}"
-        raise _refused(Problem(pointer, "connection_of_another_type", detail))
 
 
 def _check_record_columns(place: KafkaPlace, relation: RelationSchema) -> None:

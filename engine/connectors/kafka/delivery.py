@@ -21,7 +21,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
-from engine.connectors.connections.stored import ConnectionMissing, Resolved, load
+from engine.connectors.connections.registry import RegistryConnection
+from engine.connectors.connections.stored import Resolved, WrongConnection, load
 from engine.connectors.connections.surroundings import SecretMissing
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.connectors.formats.port import FormatInvalid
@@ -340,19 +341,25 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliv
 
 
 def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[str, Any], Resolved, SchemaStore]:
-    """Look connections up; raises ``ConnectionMissing``, ``FormatInvalid``, ``SourceUnavailable``."""
-    registries = {side.registry for side in (definition.key, definition.value) if side is not None and side.registry is not None}
+    """Look connections up; raises ``DefinitionInvalid``, ``FormatInvalid``, ``SourceUnavailable``."""
+    sides = (("key", definition.key), ("value", definition.value))
+    registries = {side.registry: place for place, side in sides if side is not None and side.registry is not None}
     if len(registries) > 1:
         raise FormatInvalid("registry: key and value name two registries; name one")
     with connect(site.dsn, "slackwater-delivery") as connection:
-        resolved = load(connection, definition.connection, site.surroundings)
-        registry = load(connection, registries.pop(), site.surroundings) if registries else None
-    if not isinstance(resolved.definition, KafkaConnection):
-        raise FormatInvalid(
-            f"the connection '{definition.connection}' is one of type {resolved.definition.type}; name one of type kafka"
-        )
+
+        def found(place: str, name: str, kind: type[KafkaConnection] | type[RegistryConnection]) -> Resolved:
+            try:
+                resolved = load(connection, name, site.surroundings)
+                resolved.of_kind(kind)
+            except WrongConnection as error:
+                raise _refused(f"/into/connector/{place}", error.code, error) from error
+            return resolved
+
+        resolved = found("connection", definition.connection, KafkaConnection)
+        registry = next((found(f"{side}/registry", name, RegistryConnection) for name, side in registries.items()), None)
     try:
-        options: dict[str, Any] = librdkafka_options(resolved.definition, resolved.reader)
+        options: dict[str, Any] = librdkafka_options(resolved.of_kind(KafkaConnection), resolved.reader)
         store = NO_REGISTRY if registry is None else Registry(settings_of(registry, 5.0, 10.0))
     except (SecretMissing, CertificateUnreadable) as error:
         raise SourceUnavailable(f"connection '{definition.connection}': {resolved.reader.without_secrets(str(error))}") from error
@@ -366,8 +373,6 @@ def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:
         Records(definition, result, store)
         admin = AdminClient({**_QUIET, **options}, logger=silent_logger())
         there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]
-    except ConnectionMissing as error:
-        raise _refused("/into/connector/connection", "connection_missing", error) from error
     except SourceUnavailable as error:
         raise TargetUnavailable(str(error)) from error
     except FormatInvalid as error:

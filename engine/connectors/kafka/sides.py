@@ -10,7 +10,7 @@ from typing import Final, Literal, cast, get_args
 import polars as pl
 
 from engine.connectors.connections.certificates import CertificateUnreadable
-from engine.connectors.connections.stored import ConnectionMissing, load
+from engine.connectors.connections.stored import WrongConnection, load
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
@@ -146,8 +146,7 @@ def store_of(dsn: str, name: str | None) -> SchemaStore:
     """Return the registry of a stored connection, one for each process.
 
     Raises:
-        SourceUnavailable: the connection is not there, or a secret cannot be read here.
-        FormatInvalid: it is of another kind.
+        SourceUnavailable: the connection is not there, or is of another type, or a secret cannot be read here.
     """
     if name is None:
         return NO_REGISTRY
@@ -159,7 +158,7 @@ def store_of(dsn: str, name: str | None) -> SchemaStore:
         with shared_connection(dsn) as connection:
             resolved = load(connection, name, Surroundings.of())
         registry = Registry(settings_of(resolved, ANSWER_S, QUESTION_S))
-    except ConnectionMissing as error:
+    except WrongConnection as error:
         raise SourceUnavailable(str(error)) from error
     except (SecretMissing, CertificateUnreadable) as error:
         raise SourceUnavailable(f"connection '{name}': {error}") from error

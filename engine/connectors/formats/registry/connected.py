@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from engine.connectors.connections.registry import RegistryConnection, httpx_options
 from engine.connectors.connections.stored import Resolved
-from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.settings import RegistrySettings
 
 
@@ -17,15 +16,10 @@ def settings_of(resolved: Resolved, timeout_seconds: float, deadline_seconds: fl
         deadline_seconds: of one question.
 
     Raises:
-        FormatInvalid: the connection is of another kind.
+        ConnectionOfAnotherType: it is not one to a registry.
         SecretMissing, CertificateUnreadable: see ``httpx_options``.
     """
-    definition = resolved.definition
-    if not isinstance(definition, RegistryConnection):
-        raise FormatInvalid(
-            f"the connection '{resolved.name}' is one of type {definition.type}, and `registry` names one of type registry"
-        )
-    options = httpx_options(definition, resolved.reader)
+    options = httpx_options(resolved.of_kind(RegistryConnection), resolved.reader)
     return RegistrySettings(
         options.urls,
         headers=tuple(options.headers.items()),

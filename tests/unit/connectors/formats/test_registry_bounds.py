@@ -14,9 +14,8 @@ from pydantic import SecretStr
 
 from engine.connectors.connections.postgres import PostgresConnection
 from engine.connectors.connections.registry import RegistryConnection
-from engine.connectors.connections.stored import Resolved
+from engine.connectors.connections.stored import ConnectionOfAnotherType, Resolved
 from engine.connectors.connections.surroundings import SecretReader, Surroundings
-from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.connected import settings_of
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
@@ -147,5 +146,5 @@ def test_a_connection_of_another_kind_is_refused() -> None:
     other = PostgresConnection(
         type="postgres", host="db", database="d", username="u", password=SecretStr("env:SLACKWATER_SECRET_X")
     )
-    with pytest.raises(FormatInvalid, match="type postgres"):
+    with pytest.raises(ConnectionOfAnotherType, match="type postgres"):
         settings_of(Resolved("shop", other, SecretReader(Surroundings())), 1, 1)
