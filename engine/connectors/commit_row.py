@@ -78,9 +78,9 @@ class CommitRow:
             detail["lateness"] = summed(detail["lateness"], report.get("lateness", {}))
         return CommitRow(position, detail)
 
-    def stream_time(self, plan: Plan) -> int | None:
+    def stream_time(self, plan: Plan, names: ReportedNames) -> int | None:
         """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
-        clocks, names = self.detail.get("clocks", {}), ReportedNames(plan)
+        clocks = self.detail.get("clocks", {})
         for stage in reversed(plan.stages):
             for operator in reversed(stage.operators):
                 name = names.of(stage.index, operator.name or "")

@@ -299,11 +299,11 @@ class Sink:
         counters = counters_of(batch, self._plan)
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
-        emitted = _Emitted(changes, again, counters, before.stream_time(self._plan))
+        emitted = _Emitted(changes, again, counters, before.stream_time(self._plan, self._names))
         rows = self._write_changes(cursor, batch, emitted, feed, written)
         self._form.write_open(cursor, batch.opened, [*changes, *again])
         after = before.advanced(batch.progress, batch.stats, rows, self._names)
-        stream_time_ms = after.stream_time(self._plan)
+        stream_time_ms = after.stream_time(self._plan, self._names)
         if stream_time_ms is not None:
             self._form.expire(cursor, stream_time_ms)
         if batch.late:

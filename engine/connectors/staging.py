@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.abc import AdaptContext
 from psycopg.adapt import PyFormat
 
+from engine.connectors.array_params import BigintArray, BooleanArray, TextArray, array_of, texts_of
 from engine.connectors.column_names import bound_column, stored_name
 from engine.connectors.copying import copy_frame
 from engine.connectors.nested_json import json_texts
@@ -70,7 +71,7 @@ def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> Sta
     values = Evaluation([(text, _as_text(name, kind)) for (name, kind), text in zip(output.columns.items(), own, strict=True)])
     texts = frame_of([*values.of(rows), rows.get_column(RESULT_TIME), rows.get_column(IS_DELETED)])
     if is_inline(rows.height, int(rows.estimated_size())):
-        params = {f"stage_{place}": _texts(column) for place, column in enumerate(texts.iter_columns())}
+        params = {f"stage_{place}": _param(column) for place, column in enumerate(texts.iter_columns())}
         return Staged(_inline_source(output), params, is_inline=True)
     return Staged(_source(output, _copied(cursor, texts, own, role)), {}, is_inline=False)
 
@@ -103,9 +104,11 @@ def _remembered(build: Callable[..., sql.Composed], output: Output, *given: str)
 def _inline_source(output: Output) -> sql.Composed:
     """Return the source whose rows are parameters: a function that gives them, with a parameter for each column."""
     own = _text_columns(output)
-    *arrays, times, deleted = (sql.Placeholder(f"stage_{place}", PyFormat.BINARY) for place in range(len(own) + 2))
-    given = [sql.SQL("{}::text[]").format(array) for array in arrays]
-    given.append(sql.SQL("{}::text[]::bigint[], {}::text[]::boolean[]").format(times, deleted))
+    kinds = [*(_param_type(kind) for _, kind in output.columns.items()), "bigint", "boolean"]
+    given = [
+        sql.SQL("{}::{}[]").format(sql.Placeholder(f"stage_{place}", PyFormat.BINARY), sql.SQL(kind))
+        for place, kind in enumerate(kinds)
+    ]
     names = sql.SQL(", ").join(map(sql.Identifier, [*own, RESULT_TIME, IS_DELETED]))
     return _source(output, sql.SQL("unnest({}) AS _staged ({})").format(sql.SQL(", ").join(given), names))
 
@@ -133,14 +136,19 @@ def _copied(cursor: Cursor, texts: pl.DataFrame, own: Sequence[str], role: str) 
     return stage
 
 
-def _texts(column: pl.Series) -> list[str | None]:
-    """Return values as COPY would read them from what ``copy_frame`` writes."""
-    if column.dtype == pl.String:
-        return column.to_list()
-    if column.dtype.is_integer() or column.dtype == pl.Boolean:
-        return [None if value is None else str(value) for value in column.to_list()]
+def _param_type(kind: ColumnType) -> str:
+    """Return as what values are parameters."""
+    if kind.polars.is_integer():
+        return "bigint"
+    return "boolean" if kind.polars == pl.Boolean else "text"
+
+
+def _param(column: pl.Series) -> BooleanArray | BigintArray | TextArray:
+    """Return values as a parameter; of other types as the texts that COPY would read from what ``copy_frame`` writes."""
+    if column.dtype.is_integer() or column.dtype in (pl.Boolean, pl.String):
+        return array_of(column)
     lines = column.to_frame().write_csv(include_header=False).splitlines()
-    return [line or None for line in lines]
+    return texts_of([line or None for line in lines])
 
 
 def copy_rows(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, schema: Schema) -> None:
