@@ -119,6 +119,13 @@ class Members:
             for feed in self.feeds[:busy]:
                 append_batches(connection, feed, [(0, encode_batch(frame, times[0]))])
 
+    def rounds(self, busy: int) -> int:
+        """Do as many as it takes until so many members have had a batch; returns their number."""
+        batches = 0
+        while batches < busy:
+            batches += self.round()
+        return batches
+
     def round(self) -> int:
         """Do one; returns how many members had a batch in it."""
         end = self.took("plan", lambda: self.reader.latestOffset(self.offset, None))  # type: ignore[arg-type]
@@ -170,7 +177,7 @@ def main(arguments: Sequence[str]) -> int:
         members = Members(dsn, folder, options.queries + options.resting, options.per_second)
         for _ in range(WARM_ROUNDS):
             members.append(options.queries)
-            members.round()
+            members.rounds(options.queries)
         members.spent = {}
         members.profiles = {part: cProfile.Profile(time.thread_time) for part in options.profile}
         before, clock, batches = _postgres_s(postgres), 0.0, 0
@@ -178,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
         for _ in range(options.rounds):
             members.append(options.queries)
             before, began = _postgres_s(postgres), time.monotonic()
-            batches += members.round()
+            batches += members.rounds(options.queries)
             clock, server_s = clock + time.monotonic() - began, server_s + _postgres_s(postgres) - before
         busy = dict(members.spent)
         members.spent, members.looks = {}, 0
