@@ -15,11 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from uuid import uuid4
 
 import structlog
@@ -27,30 +26,19 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import PACKET_DDL, Packet, unpack
 from engine.connectors.sink_link import SinkLink
 from engine.spark.cluster import is_cluster
-from engine.spark.committing import Committing, MemberBatch, commit_round
+from engine.spark.committing import MemberBatch, commit_round
 from engine.spark.doorbell import hang, ring
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.flight import Flight
 from engine.spark.leftovers import remember_callback, sweep
+from engine.spark.member import Member, Ride
 from engine.spark.reports import spark_phases
 from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
-from engine.spark.source_spec import SourceSpec
-from engine.spark.stages import StageWork
 from engine.spark.stopping import stop_stream
-
-SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
-"""Of the batch of one member of a shared carrier: the others wait for it."""
-
-SHARED_EMITTED: Final = 64 << 20
-"""About as much as one member's batch may emit there, eight times what it reads: the driver holds that of a whole round."""
-
-OWN_EMITTED: Final = 1 << 30
-"""The same of each task of a query in a carrier of its own, four times what its batch reads at most."""
 
 LOCK_S: Final = 20.0
 """How long a commit of a shared carrier waits for a lock that somebody else holds on a member's tables: the others wait as long."""
@@ -64,55 +52,8 @@ END_S: Final = 120.0
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Ride(Enum):
-    """How a query is carried: with others; alone with large batches; alone with batches as if it shared, since it may end its worker."""
-
-    SHARED = "shared"
-    OWN = "own"
-    TRIAL = "trial"
-
-
 _STARTING = threading.Lock()
 """Streams start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
-
-
-class Member(Committing, Protocol):
-    """A query, as its carrier sees it."""
-
-    def board(self, link: SinkLink, aside: BlobFolder | None, ride: Ride, cores: int) -> SourceSpec:
-        """Say what to plan and to do from the last commit on.
-
-        Args:
-            link: over which its batches are committed.
-            aside: where large blobs go.
-            ride: how it is carried.
-            cores: see ``SourceSpec``.
-        """
-
-    def stages(self, batch_id: int) -> Sequence[StageWork]:
-        """Return what its stages do in a batch."""
-
-    @property
-    def is_overlapped(self) -> bool:
-        """Whether a batch may be read while the one before it is committed."""
-
-    @property
-    def parallel(self) -> int:
-        """How many tasks of Spark do a stage of a large batch."""
-
-    @property
-    def is_resized(self) -> bool:
-        """Whether its next batch shall have another bound than it boarded with."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it has neither failed nor been stopped."""
-
-    def put_off(self) -> None:
-        """Take note that its batch was not begun, since its round had emitted enough: it then boards anew."""
-
-    def goes_on_after(self, error: BaseException) -> bool:
-        """Whether a batch that failed is to be tried again with less input: it then boards anew."""
 
 
 class Carrier:

@@ -123,6 +123,20 @@ def _bytecode(place: Path, name: str, source: bytes) -> bytes:
     return compiled.read_bytes()
 
 
+def surroundings_of(context: SparkContext, scratch: Path | None) -> Surroundings | None:
+    """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own.
+
+    Args:
+        context: the driver's.
+        scratch: directory of the launch, beside its state; None: the state is in no directory.
+    """
+    if not is_cluster(context.master):
+        return None
+    surroundings = Surroundings.of_driver(scratch)
+    require_fit_workers(context, surroundings)
+    return surroundings
+
+
 def require_fit_workers(context: SparkContext, surroundings: Surroundings) -> None:
     """Wait for executors and let some of their workers compare themselves with the driver.
 

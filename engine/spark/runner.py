@@ -29,20 +29,19 @@ from engine.errors import EmissionTooLarge, EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
 from engine.plan.result_feeds import result_feed
-from engine.spark.batch_size import BatchSize
-from engine.spark.carrier import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Carrier, Ride
+from engine.spark.carrier import Carrier
 from engine.spark.checkpoint import begin_run, forget_planned, planned_batch, time_since_planned
-from engine.spark.cluster import is_cluster, require_fit_workers
+from engine.spark.cluster import surroundings_of
 from engine.spark.cursors import start_positions
-from engine.spark.effort import BatchEffort, Effort
 from engine.spark.failures import decoded
 from engine.spark.launch_state import Launch, LaunchState, open_state
+from engine.spark.measured import Measured
+from engine.spark.member import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Ride
 from engine.spark.run_options import BatchProgress, CommittedBatch, RunOptions
 from engine.spark.source_spec import Clock, SourceSpec
 from engine.spark.stages import StageWork, StatePlace, WorkPlace
 from engine.spark.surroundings import Surroundings
 from engine.spark.watch import Ended, WorkBounds, take_note
-from engine.spark.weight import Weight
 
 REST_STALLS: Final = 3
 """Who stands still in a round is ended after one such time, and the round with it. One that still goes on is at work for others, who make
@@ -107,11 +106,9 @@ class RunningQuery:
         self.on_settled: Callable[[], None] | None = None
         self.on_failed: Callable[[RunningQuery, BaseException], None] | None = None
         self.is_settled = True
-        self._weight = Weight()
-        self._effort = Effort(time.monotonic())
+        self._measured = Measured()
         self._ride = Ride.SHARED
         self._moves = -1
-        self._size = BatchSize()
         self._is_resized = False
         self._is_put_off, self._times_put_off = False, 0
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
@@ -150,7 +147,7 @@ class RunningQuery:
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        surroundings = _surroundings(spark, run if launch.elsewhere is None else None)
+        surroundings = surroundings_of(spark.sparkContext, run if launch.elsewhere is None else None)
         return cls(plan, launch, state, dsn, options, run, surroundings, parallel)
 
     @classmethod
@@ -185,7 +182,7 @@ class RunningQuery:
             plan.inputs,
             plan.tasks,
             self._cursor,
-            self._size.within(self._limit),
+            self._measured.size.within(self._limit),
             cores,
             Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None,
             plan.release,
@@ -214,7 +211,7 @@ class RunningQuery:
     def _bounds(self) -> WorkBounds:
         """What it may take where it is."""
         bounds = self._options.bounds.alone if self._ride is Ride.OWN else self._options.bounds
-        return replace(bounds, emitted_bytes=None if self._size.is_least else self._most_emitted)
+        return replace(bounds, emitted_bytes=None if self._measured.size.is_least else self._most_emitted)
 
     @property
     def is_overlapped(self) -> bool:
@@ -269,13 +266,12 @@ class RunningQuery:
         """Take note of a batch that is committed; see ``Committing.note_committed``."""
         self._next_batch += 1
         self._cursor = done.cursor or self._cursor
-        # What was cut for what it emits says nothing of a backlog.
-        is_full = self._size.rows is None and bool((done.cursor or {}).get("is_full"))
-        self._is_resized = self._size.after(done.rows, done.emitted_bytes, self._limit, self._most_emitted)
+        spent = draft.spent
+        is_heavy = self._measured.after(done, spent, together, phases_ms)
+        self._is_resized = self._measured.resized(done, self._limit, self._most_emitted)
         is_first, self._has_committed = not self._has_committed, True
         if is_first and self._options.on_first_commit is not None:
             self._options.on_first_commit()
-        spent = draft.spent
         commit_ms = spent.wall_ns // together // 1_000_000
         self._progress = BatchProgress(draft.batch_id, done.rows, commit_ms + sum(phases_ms.values()))
         self._log.debug("batch_committed", batch_id=draft.batch_id, rows=done.rows)
@@ -286,27 +282,21 @@ class RunningQuery:
                     self._plan.query, self._launch.epoch, draft.batch_id, done.rows, ended_ns - spent.wall_ns, ended_ns
                 )
             )
-        self._effort.after(BatchEffort(done.part_ms, done.process_ms, commit_ms, done.busiest), phases_ms, time.monotonic())
         if self.on_weight is not None:
-            work_ms = spent.cpu_ns // together // 1_000_000 + done.cpu_ms
-            self.on_weight(self, self._weight.after(done.rows, work_ms, time.monotonic(), is_full=is_full))
+            self.on_weight(self, is_heavy)
         self.is_settled = True
         if (told := self.on_settled) is not None:
             told()
 
     def _carried(self) -> dict[str, Any]:
         """Return what is noted with a commit of how the query is carried, and why so."""
-        share, heaviest = self._weight.measured(time.monotonic())
         return {
             "is_shared": self._ride is Ride.SHARED,
             "is_trial": self._ride is Ride.TRIAL,
-            "is_waiting": self._ride is Ride.SHARED and self._weight.is_heavy,
+            "is_waiting": self._ride is Ride.SHARED and self._measured.is_heavy,
             "moves": self._moves,
-            "cpu_share": round(share, 4),
-            "largest_batch": heaviest,
-            "max_rows": self._size.rows,
             "put_off": self._times_put_off,
-            "shares": self._effort.measured(time.monotonic()),
+            **self._measured.told(),
         }
 
     @property
@@ -329,9 +319,9 @@ class RunningQuery:
         return ended is not None and ended.reason == "memory" and self._is_made_smaller(is_for_good=True)
 
     def _is_made_smaller(self, *, is_for_good: bool) -> bool:
-        is_smaller = self._size.refused(self._limit, is_for_good=is_for_good)
+        is_smaller = self._measured.size.refused(self._limit, is_for_good=is_for_good)
         if is_smaller:
-            self._log.info("batch_made_smaller", batch_id=self._next_batch, max_rows=self._size.rows)
+            self._log.info("batch_made_smaller", batch_id=self._next_batch, max_rows=self._measured.size.rows)
         return is_smaller
 
     def fail(self, error: BaseException | None) -> None:
@@ -368,7 +358,7 @@ class RunningQuery:
 
     def is_light(self) -> bool:
         """Whether it has had little to do for a while."""
-        return not self._weight.after(0, 0, time.monotonic())
+        return self._measured.is_light()
 
     @property
     def query_id(self) -> UUID:
@@ -443,20 +433,6 @@ class RunningQuery:
     def progress(self) -> BatchProgress | None:
         """Return the newest batch that was committed, None before the first."""
         return self._progress
-
-
-def _surroundings(spark: SparkSession, scratch: Path | None) -> Surroundings | None:
-    """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own.
-
-    Args:
-        spark: the driver's session.
-        scratch: directory of the launch, beside its state; None: the state is in no directory.
-    """
-    if not is_cluster(spark.sparkContext.master):
-        return None
-    surroundings = Surroundings.of_driver(scratch)
-    require_fit_workers(spark.sparkContext, surroundings)
-    return surroundings
 
 
 def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:

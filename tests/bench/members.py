@@ -44,10 +44,10 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.plan.result_feeds import change_feed
-from engine.spark.carrier import Ride
 from engine.spark.committing import MemberBatch, commit_round
 from engine.spark.cursors import new_cursor, start_positions
 from engine.spark.launch_state import Launch, LaunchState
+from engine.spark.member import Ride
 from engine.spark.rounds import RoundPart, RoundReader
 from engine.spark.run_options import RunOptions
 from engine.spark.runner import RunningQuery

@@ -26,10 +26,10 @@ from engine.errors import BufferFull, DataInvalid, EpochFenced, ResultLocked, Si
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.result_feeds import change_feed
-from engine.spark.carrier import Ride
 from engine.spark.committing import MemberBatch, commit_round
 from engine.spark.cursors import new_cursor
 from engine.spark.launch_state import Launch, LaunchState
+from engine.spark.member import Ride
 from engine.spark.run_options import RunOptions
 from engine.spark.runner import RunningQuery
 from tests.derived_log import caused, derived_rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.spark.carrier import SHARED_LIMIT
+from engine.spark.member import SHARED_LIMIT
 from engine.spark.weight import HEAVY_ROWS, LIGHT_AFTER_S, WINDOW_S, Weight
 
 
