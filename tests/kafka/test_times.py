@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from engine.connectors.feeds import Limit
-from engine.connectors.kafka.reader import CHUNK_RECORDS
+from engine.connectors.kafka.chunks import CHUNK_RECORDS
 from engine.connectors.postgres import Connection
 from tests.faults.service import until
 from tests.kafka.test_reading import ALL, NOW_MS, Source

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-import numpy as np
 import polars as pl
 
 from engine.connectors.admission import NO_TS, Chunk
-from engine.connectors.canonical import MAX_EVENT_TIME_MS
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.records import RecordReader
+from engine.connectors.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times
 from engine.connectors.kafka.definition import HEADER, KafkaPlace
 from engine.connectors.kafka.epochs import epoch_before
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
@@ -33,9 +32,6 @@ from engine.connectors.postgres import shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.errors import EngineError, FormatUnfit, RecordsReplaced, SourceUnavailable, TopicReplaced
 from engine.plan.model import Feed, RelationSchema
-
-CHUNK_RECORDS: Final = 8_192
-"""The grain in which admission lets event times advance together; chunks end at multiples of it, wherever reading begins."""
 
 AHEAD: Final = 1.5
 """Partitions are looked at for so many batches together: all of each would be many batches where there are many partitions. Where one partition
@@ -69,23 +65,6 @@ class KafkaSplit(Split):
     kept: tuple[Reference, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _DatedChunk:
-    """A chunk whose event times are known.
-
-    Attributes:
-        end: the offset behind it.
-        dated: its event times.
-        rows: how many records are inside.
-        size_bytes: of their keys, values and headers.
-    """
-
-    end: int
-    dated: Dated
-    rows: int
-    size_bytes: int
-
-
 @dataclass(slots=True)
 class _Seen:
     """What one process has found of a topic.
@@ -103,7 +82,7 @@ class _Seen:
     lows: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     noted: tuple[dict[int, int], dict[int, int]] | None = None
-    dated: dict[tuple[int, int], _DatedChunk] = field(default_factory=dict)
+    dated: dict[tuple[int, int], DatedChunk] = field(default_factory=dict)
     keeper: Keeper = field(default_factory=Keeper)
     split_from: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
@@ -189,7 +168,7 @@ class KafkaReader(UsualAnswers):
                     known.end, known.rows, known.size_bytes, NO_TS if known.dated.max_ts is None else known.dated.max_ts
                 )
             else:
-                stop = _chunk_end(start, end)
+                stop = chunk_end(start, end)
                 chunk = Chunk(stop, stop - start, (stop - start) * RECORD_BYTES, None)
             found.append(chunk)
             rows, size, start = rows + chunk.rows, size + chunk.size_bytes, chunk.end_offset
@@ -338,25 +317,25 @@ class KafkaReader(UsualAnswers):
             return _Changes(records, readers, self.place.record_columns, partition).times(self.relations)
         now_ms = time.time_ns() // 1_000_000
         skews = [relation.max_future_skew_ms for relation in self.relations if relation.event_time is None]
-        found = [_within(records, None if skew is None else now_ms + skew) for skew in dict.fromkeys(skews)]
+        found = [own_times(records, None if skew is None else now_ms + skew) for skew in dict.fromkeys(skews)]
         whole = [relation for relation in self.relations if relation.event_time is not None]
         for relation, dating in zip(whole, dating_relations(whole), strict=True):
             reader = self._topic_reader(dating, relation)
             found.append(date_records(records, reader, dating, self.place.record_columns, partition, now_ms))
         return Dated.joined(found)
 
-    def _dated(self, partition: int, start: int, end: int, wanted: int = DATED_AT_ONCE) -> _DatedChunk:
+    def _dated(self, partition: int, start: int, end: int, wanted: int = DATED_AT_ONCE) -> DatedChunk:
         """Return the chunk at ``start`` with its event times. With it the next ones are read, up to so many as are wanted."""
         known = self._seen.dated.get((partition, start))
-        return self._date(partition, start, end, wanted) if known is None or known.end < _chunk_end(start, end) else known
+        return self._date(partition, start, end, wanted) if known is None or known.end < chunk_end(start, end) else known
 
-    def _date(self, partition: int, start: int, end: int, wanted: int) -> _DatedChunk:
+    def _date(self, partition: int, start: int, end: int, wanted: int) -> DatedChunk:
         """Read and date the chunks from ``start`` on, as many as are read at once, and at least one; keep what was read; returns the first.
 
         Where a batch was cut inside of a chunk, those behind it are known, and only its rest is dated again.
         """
         seen = self._seen
-        stop, least = min((start // CHUNK_RECORDS + min(wanted, DATED_AT_ONCE)) * CHUNK_RECORDS, end), _chunk_end(start, end)
+        stop, least = min((start // CHUNK_RECORDS + min(wanted, DATED_AT_ONCE)) * CHUNK_RECORDS, end), chunk_end(start, end)
         stop = next((each for each in range(least, stop, CHUNK_RECORDS) if (partition, each) in seen.dated), stop)
         parts: list[tuple[RangePart, Dated]] = []
         size = 0
@@ -372,10 +351,10 @@ class KafkaReader(UsualAnswers):
                 seen.keeper.keep(partition, *part)
         if len(seen.dated) >= KEPT_CHUNKS:
             seen.dated.clear()
-        found = seen.dated[partition, start] = _chunk(parts, start, least)
+        found = seen.dated[partition, start] = chunk_of(parts, start, least)
         while least < stop:
-            least, first = _chunk_end(least, stop), least
-            seen.dated[partition, first] = _chunk(parts, first, least)
+            least, first = chunk_end(least, stop), least
+            seen.dated[partition, first] = chunk_of(parts, first, least)
         return found
 
     def _forget_dated(self, partition: int, before: int) -> None:
@@ -407,25 +386,3 @@ class _Changes:
         """Return the event times that move the partition's head: of every change that could be read."""
         now_ms = time.time_ns() // 1_000_000
         return Dated.joined([date_changes(self.raw(each)[0], each, now_ms) for each in relations])
-
-
-def _chunk_end(start: int, end: int) -> int:
-    return min((start // CHUNK_RECORDS + 1) * CHUNK_RECORDS, end)
-
-
-def _chunk(parts: Sequence[tuple[RangePart, Dated]], start: int, end: int) -> _DatedChunk:
-    """Cut a chunk out of what was read and dated."""
-    records = [part.records.within(start, end) for part, _ in parts if part.start < end and part.stop > start]
-    times = []
-    for part, dated in parts:
-        if part.start < end and part.stop > start:
-            first, last = np.searchsorted(dated.offsets, [start, end])
-            times.append(Dated(dated.offsets[first:last], dated.times[first:last]))
-    return _DatedChunk(end, Dated.joined(times), sum(map(len, records)), sum(each.size_bytes for each in records))
-
-
-def _within(records: Fetched, bound_ms: int | None) -> Dated:
-    """Return the records' own times, without those that are refused as out of range or too far ahead."""
-    last = MAX_EVENT_TIME_MS if bound_ms is None else min(MAX_EVENT_TIME_MS, bound_ms)
-    good = (records.timestamps >= 0) & (records.timestamps <= last)
-    return Dated(records.offsets[good], records.timestamps[good])
