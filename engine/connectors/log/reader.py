@@ -16,7 +16,7 @@ from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswe
 from engine.connectors.fetched import LogSplit
 from engine.connectors.incarnation import cut_off
 from engine.connectors.log import storage as log
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import SMALL_BLOB_BYTES, Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
@@ -147,7 +147,9 @@ class LogReader(UsualAnswers):
         place = self.fetchable(split)
         if request.fetched is not None and (found := request.fetched.batches.get(place)) is not None:
             parts = (log.cut_batch(base, payload, split.start, split.end) for base, payload in found)
-            yield from shape(_pieces(part for part in parts if part[1].height), split, self.feed, request, LOGGED)
+            is_small = sum(len(payload) for _, payload in found) <= SMALL_BLOB_BYTES
+            pieces = _pieces((part for part in parts if part[1].height), is_small=is_small)
+            yield from shape(pieces, split, self.feed, request, LOGGED)
             self._check_heads(request.fetched.heads.get(place.feed, ()), split.partition, split.start, split.end)
             return
         with shared_connection(self.dsn) as connection:
@@ -254,7 +256,7 @@ def _coalesce(batches: list[tuple[int, int, int, int]], start: int, limit: Limit
     return chunks
 
 
-def _pieces(batches: Iterator[tuple[int, pl.DataFrame]]) -> Iterator[Piece]:
+def _pieces(batches: Iterator[tuple[int, pl.DataFrame]], *, is_small: bool = False) -> Iterator[Piece]:
     waiting: list[tuple[int, pl.DataFrame]] = []
     rows = size = 0
     for base, frame in batches:
@@ -262,13 +264,13 @@ def _pieces(batches: Iterator[tuple[int, pl.DataFrame]]) -> Iterator[Piece]:
         rows += frame.height
         size += int(frame.estimated_size())
         if rows >= PIECE_ROWS or size >= PIECE_BYTES:
-            yield _piece(waiting, rows)
+            yield _piece(waiting, rows, is_small=is_small)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _piece(waiting, rows)
+        yield _piece(waiting, rows, is_small=is_small)
 
 
-def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int) -> Piece:
+def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int, *, is_small: bool) -> Piece:
     """Put neighbours with the same columns together; relations that share the feed may have posted different ones."""
     runs: list[list[tuple[int, pl.DataFrame]]] = []
     for base, frame in batches:
@@ -278,7 +280,11 @@ def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int) -> Piece:
             runs.append([(base, frame)])
     frames = [_with_offsets(run) for run in runs]
     return Piece(
-        rows, lambda relation, member: _for_relation(frames, relation, member), lambda: _times_of(frames), are_accepted=False
+        rows,
+        lambda relation, member: _for_relation(frames, relation, member),
+        lambda: _times_of(frames),
+        are_accepted=False,
+        is_small=is_small,
     )
 
 
