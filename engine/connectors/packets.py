@@ -78,6 +78,9 @@ SMALL_BLOB_BYTES = 64 * 1024
 """Decoding: pyarrow maps without copying, Polars has the lower fixed cost (15 against 55 µs)."""
 
 
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
+
 @dataclass(frozen=True, slots=True)
 class Packet:
     """One row of ``PACKET_SCHEMA``.
@@ -171,7 +174,7 @@ def decode_frame(blob: bytes) -> pl.DataFrame:
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
     """Write the blob of a ``progress``, ``stats`` or ``tick`` packet."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _JSON.encode(value).encode()
 
 
 def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:

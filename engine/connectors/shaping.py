@@ -244,16 +244,23 @@ def _progress(feed: Feed, split: Split, seen: _Seen) -> dict[str, object]:
 
 
 def _readings(inputs: Sequence[Input]) -> list[_Reading]:
-    by_relation: dict[RelationSchema, list[Input]] = {}
+    found: list[tuple[RelationSchema, list[Input]]] = []
     for source_input in inputs:
-        by_relation.setdefault(source_input.relation, []).append(source_input)
+        own = source_input.relation
+        readers = next(
+            (readers for relation, readers in found if relation == own), None
+        )  # a hash costs more than comparing a few
+        if readers is None:
+            found.append((own, [source_input]))
+        else:
+            readers.append(source_input)
     return [
         _Reading(
             relation,
             _compile(relation.where, relation.columns),
             tuple((one, _compile(one.where, relation.readable)) for one in readers),
         )
-        for relation, readers in by_relation.items()
+        for relation, readers in found
     ]
 
 

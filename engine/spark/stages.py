@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -157,8 +156,8 @@ class StageWork:
             batch_id: counted per checkpoint, over all launches.
             fetched: asked of the database behind the batch before; None: nothing.
         """
-        work = copy(self)
-        work._batch_id, work._fetched = batch_id, fetched  # noqa: SLF001 - its own
+        work = StageWork(self._plan, self._stage.index, self._place, self._at)
+        work._batch_id, work._fetched = batch_id, fetched
         return work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -291,8 +290,10 @@ class StageWork:
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)
         packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
-        packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
-        packets += [replace(packet, kind="opened") for packet in self._changes(ordinal, emission.opened, now_ms)]
+        aside: list[tuple[PacketKind, pl.DataFrame]] = [("replayed", emission.replayed), ("opened", emission.opened)]
+        for kind, frame in aside:
+            if frame.height:
+                packets += [replace(packet, kind=kind) for packet in self._changes(ordinal, frame, now_ms)]
         if emission.is_active and self._plan.idle_after_ms is not None and not is_last:
             # T10: a task of the next stage is silent only while all tasks of this one are.
             source = emitted_by(self._stage.index)

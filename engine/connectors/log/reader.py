@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -59,6 +60,9 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
 ) AND base_offset < %(end)s AND base_offset + rows > %(start)s
 ORDER BY base_offset
 """
+_UNSEEN: Final = {"_arrival"}
+"""What nobody minds: no relation has a column of that name."""
+
 _PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
 
 
@@ -289,24 +293,42 @@ def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int, *, is_small: bool
 
 
 def _times_of(frames: list[pl.DataFrame]) -> tuple[I64, I64]:
-    offsets, times = (np.concatenate([frame.get_column(name).to_numpy() for frame in frames]) for name in ("_offset", "_ts"))
-    return offsets, times
+    return _joined(frames, "_offset"), _joined(frames, "_ts")
+
+
+def _joined(frames: list[pl.DataFrame], name: str) -> I64:
+    parts: list[I64] = [frame.get_column(name).to_numpy() for frame in frames]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _with_offsets(run: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
+    if len(run) == 1:
+        base, frame = run[0]
+        return with_series(frame, pl.int_range(base, base + frame.height, eager=True).alias("_offset"))
     offsets = np.concatenate([np.arange(base, base + frame.height, dtype=np.int64) for base, frame in run])
-    frame = run[0][1] if len(run) == 1 else pl.concat([frame for _, frame in run])
-    return with_series(frame, pl.Series("_offset", offsets))
+    return with_series(pl.concat([frame for _, frame in run]), pl.Series("_offset", offsets))
 
 
 def _for_relation(
     frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     wanted = ["_ts", "_offset", "_op", *relation.columns.names]
-    chosen = [only(frame, *(name for name in wanted if name in frame.columns)) for frame in frames]
-    types = relation.columns.polars()
-    is_settled = all(types.get(name, dtype) == dtype for name, dtype in chosen[0].schema.items())
-    if len(chosen) == 1 and is_settled:
+    chosen = [_chosen(frame, wanted) for frame in frames]
+    if len(chosen) == 1 and _is_settled(chosen[0], relation):
         return chosen[0], empty_rejects()
     settled = [settle(frame, relation, member, is_judged=True) for frame in chosen]
     return pl.concat([raw.select(wanted) for raw, _ in settled]), pl.concat([rejects for _, rejects in settled])
+
+
+def _chosen(frame: pl.DataFrame, wanted: Sequence[str]) -> pl.DataFrame:
+    """Return a frame without the columns of other relations that share the feed."""
+    there = frame.columns
+    if {*there}.difference(wanted) <= _UNSEEN:
+        return frame
+    return only(frame, *(name for name in wanted if name in there))
+
+
+def _is_settled(frame: pl.DataFrame, relation: RelationSchema) -> bool:
+    """Say whether the columns that are there have their declared types."""
+    there = {*frame.columns}
+    return all(frame.get_column(name).dtype == kind.polars for name, kind in relation.columns.items() if name in there)
