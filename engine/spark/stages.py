@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -156,7 +157,7 @@ class StageWork:
             batch_id: counted per checkpoint, over all launches.
             fetched: asked of the database behind the batch before; None: nothing.
         """
-        work = StageWork(self._plan, self._stage.index, self._place, self._at)
+        work = copy(self)
         work._batch_id, work._fetched = batch_id, fetched
         return work
 
