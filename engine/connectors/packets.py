@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine.errors import ExternalError
+from engine.errors import ExternalError, InvariantBroken
 
 PacketKind = Literal[
     "data",
@@ -178,7 +178,14 @@ def encode_json(value: Mapping[str, Any]) -> bytes:
 
 
 def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
-    """Put packets into one record batch of exactly ``PACKET_SCHEMA``."""
+    """Put packets into one record batch of exactly ``PACKET_SCHEMA``.
+
+    Raises:
+        InvariantBroken: one of them carries a frame.
+    """
+    packets = list(packets)
+    if any(packet.frame is not None for packet in packets):
+        raise InvariantBroken("a packet that stays in its process is to cross Spark's border")
     rows = [_VALUES(packet) for packet in packets]
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in PACKET_SCHEMA]
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, PACKET_SCHEMA, strict=True)]

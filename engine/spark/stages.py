@@ -158,7 +158,7 @@ class StageWork:
             fetched: asked of the database behind the batch before; None: nothing.
         """
         work = copy(self)
-        work._batch_id, work._fetched = batch_id, fetched
+        work._batch_id, work._fetched = batch_id, fetched  # noqa: SLF001 - its own
         return work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
