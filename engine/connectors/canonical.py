@@ -354,7 +354,7 @@ def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = 
 
 
 def _blank_deletes(frame: pl.DataFrame, relation: RelationSchema) -> pl.DataFrame:
-    if not (frame["_op"] == OP_DELETE).any():
+    if frame["_op"].max() != OP_DELETE:
         return frame
     kept = {*relation.key, relation.event_time}
     blanked = [name for name in relation.columns.names if name not in kept]

@@ -61,12 +61,16 @@ class ReadRequest:
         now_ms: the batch's wall clock (T5).
         tasks: number of the query's tasks.
         fetched: what was asked of the database beforehand; None: nothing.
+        is_here: who works with the packets does so in this process: small ones may carry their frame itself.
+        is_hashed_anew: there is one task, which hashes keys anew: of a hash only that there is one counts.
     """
 
     inputs: Sequence[Input]
     now_ms: int
     tasks: int
     fetched: Fetched | None = None
+    is_here: bool = False
+    is_hashed_anew: bool = False
 
 
 class FeedReader(Protocol):

@@ -18,7 +18,7 @@ from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
 from engine.core.change_positions import position_columns
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.core.frames import HEAD, Counters, only, with_series
+from engine.core.frames import HEAD, Counters, frame_of, with_series
 from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.definition.expressions import Scalar, compile_scalar
@@ -44,12 +44,14 @@ class Piece:
         times: gives the offsets and event times that move the partition's head (``engine.core.order``), in the order of offsets, whatever
             becomes of the records.
         are_accepted: where every record is accepted, the event times of what is accepted are these too.
+        is_small: whoever keeps some of its records may keep in memory all that they were decoded from.
     """
 
     rows: int
     parse: Parse
     times: Times
     are_accepted: bool = True
+    is_small: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,10 @@ def _shape_piece(
         placed = with_series(accepted, pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
         for source_input, where in reading.inputs:
             yield from _uncomputed(accepted, source_input, split, request)
-            frame = _for_input(placed, source_input, where)
+            frame = _for_input(placed, source_input, where, is_hashed_anew=request.is_hashed_anew)
             if frame.height:
-                yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
+                route = Route(source_input.index, split.partition, request.now_ms, request.is_here and piece.is_small)
+                yield from data_packets(frame, request.tasks, route)
 
 
 def _accepted_times(judged: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
@@ -167,7 +170,9 @@ def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
     return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation.readable))
 
 
-def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None) -> pl.DataFrame:
+def _for_input(
+    accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None, *, is_hashed_anew: bool = False
+) -> pl.DataFrame:
     if where is not None:
         accepted = _with_event_time(accepted).filter((pl.col("_op") == OP_UPSERT) & where)
     if isinstance(source_input.start, int):
@@ -175,10 +180,13 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
     if source_input.computed:
         accepted = _with_event_time(accepted)
         accepted = accepted.with_columns(_scalar(each.text, source_input).expr.alias(each.name) for each in source_input.computed)
-    hashed = with_series(accepted, key_hash(accepted, source_input.hash_key).alias("_key_hash"))
-    heads = [HEAD] if HEAD in hashed.columns else []
-    own = source_input.schema.names
-    return only(hashed, "_key_hash", "_ts", "_offset", "_op", *heads, *own, *position_columns(hashed.columns))
+    key = source_input.hash_key
+    if is_hashed_anew and not any(accepted.get_column(name).null_count() for name in key):
+        key = ()
+    there = accepted.columns
+    heads = [HEAD] if HEAD in there else []
+    names = ["_ts", "_offset", "_op", *heads, *source_input.schema.names, *position_columns(there)]
+    return frame_of([key_hash(accepted, key), *map(accepted.get_column, names)])
 
 
 def _with_event_time(accepted: pl.DataFrame) -> pl.DataFrame:
@@ -236,16 +244,23 @@ def _progress(feed: Feed, split: Split, seen: _Seen) -> dict[str, object]:
 
 
 def _readings(inputs: Sequence[Input]) -> list[_Reading]:
-    by_relation: dict[RelationSchema, list[Input]] = {}
+    found: list[tuple[RelationSchema, list[Input]]] = []
     for source_input in inputs:
-        by_relation.setdefault(source_input.relation, []).append(source_input)
+        own = source_input.relation
+        readers = next(
+            (readers for relation, readers in found if relation == own), None
+        )  # a hash costs more than comparing a few
+        if readers is None:
+            found.append((own, [source_input]))
+        else:
+            readers.append(source_input)
     return [
         _Reading(
             relation,
             _compile(relation.where, relation.columns),
             tuple((one, _compile(one.where, relation.readable)) for one in readers),
         )
-        for relation, readers in by_relation.items()
+        for relation, readers in found
     ]
 
 

@@ -36,6 +36,8 @@ MOST_PAUSE_S: Final = 0.05
 COMMIT_S: Final = 600.0
 """A commit that takes longer waits for something that does not come."""
 
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
 Cursor = Mapping[str, Any]
 """Where a batch ends, as ``engine.spark.source`` has it: ``feeds`` (feed → partition → next offset), ``now_ms``, and more."""
 
@@ -76,7 +78,7 @@ class TaskState:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> TaskState:
-        return cls(secrets.token_hex(8), json.dumps(manifest, separators=(",", ":")))
+        return cls(secrets.token_hex(8), _JSON.encode(manifest))
 
     def encoded(self) -> bytes:
         """Return it as the blob of a packet."""

@@ -20,7 +20,7 @@ import os
 import traceback
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -437,7 +437,7 @@ def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> It
         effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
         found = iter([*packets, effort])
     for packet in found:
-        yield replace(packet, member=part.member)
+        yield packet.of_member(part.member)
 
 
 def _reader(spec: bytes) -> PacketReader:

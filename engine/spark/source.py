@@ -10,6 +10,7 @@ from uuid import UUID
 from engine.connectors.feeds import ReadRequest
 from engine.connectors.fetched import Fetched, LogSplit
 from engine.connectors.packets import BATCH_ID, BEFORE_ALL_STAGES, Packet, encode_json
+from engine.plan.model import Input
 from engine.spark.cursors import FeedInputs, feeds_of
 from engine.spark.source_spec import SourceSpec, SplitGroup
 from engine.spark.watch import each_at_work, watch
@@ -84,8 +85,13 @@ class PacketReader:
             yield self._counted(group)
         for index, split in group.splits:
             reader, inputs = self._feeds[index]
-            packets = reader.read(split, ReadRequest(inputs, group.now_ms, self._spec.tasks, fetched))
+            packets = reader.read(split, self._request(inputs, group, fetched))
             yield from self._told(packets, group, index)
+
+    def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
+        stages = self._spec.stages if group.is_whole else ()
+        is_hashed_anew = bool(stages) and all(stage.is_hashed_anew for stage in stages)
+        return ReadRequest(inputs, group.now_ms, self._spec.tasks, fetched, bool(stages), is_hashed_anew)
 
     def _counted(self, group: SplitGroup) -> Packet:
         """Return the packet that counts the batch's cuts inside one event time (P2)."""

@@ -29,10 +29,10 @@ from engine.connectors.packets import (
     Route,
     blob_of,
     data_packets,
-    decode_frame,
     emitted_by,
     encode_frame,
     encode_json,
+    frame_in,
     packet_batches,
     packets_in,
 )
@@ -41,7 +41,7 @@ from engine.connectors.slicing import slices
 from engine.connectors.task_states import TaskState, await_batch, load_changed
 from engine.core.emission import Emitted, emitting_at_most
 from engine.core.frames import Emission
-from engine.core.hashing import KeyHash
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.order import UPSTREAM, Slice
 from engine.core.progress import Reading
 from engine.core.task import Replays, build_task
@@ -145,6 +145,11 @@ class StageWork:
         """Whose stage it is."""
         return self._place.query_id
 
+    @property
+    def is_hashed_anew(self) -> bool:
+        """Whether one task does it all, by hashes of its own."""
+        return self._plan.tasks == 1 and KeyHash(self._plan.hash_seed) != UNSEEDED
+
     def of_batch(self, batch_id: int, fetched: Fetched | None = None) -> StageWork:
         """Return the work for one batch.
 
@@ -210,7 +215,7 @@ class StageWork:
             case "data":
                 batch.slices.append(self._slice(packet))
             case "replay":
-                batch.replayed_records.append(decode_frame(blob_of(packet)))
+                batch.replayed_records.append(frame_in(packet))
             case _:
                 batch.replayed_slices.append(self._slice(packet))
         batch.now_ms = max(batch.now_ms or 0, packet.now_ms)
@@ -223,8 +228,8 @@ class StageWork:
 
     def _slice(self, packet: Packet) -> Slice:
         if packet.input < 0:
-            return Slice(UPSTREAM, "", packet.partition, decode_frame(blob_of(packet)))
-        return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, decode_frame(blob_of(packet)))
+            return Slice(UPSTREAM, "", packet.partition, frame_in(packet))
+        return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, frame_in(packet))
 
     def _work(self, ordinal: int, built: Built, batch: _Batch) -> list[Packet]:
         assert batch.now_ms is not None  # noqa: S101 - only such batches are due
@@ -286,8 +291,10 @@ class StageWork:
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)
         packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
-        packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
-        packets += [replace(packet, kind="opened") for packet in self._changes(ordinal, emission.opened, now_ms)]
+        aside: list[tuple[PacketKind, pl.DataFrame]] = [("replayed", emission.replayed), ("opened", emission.opened)]
+        for kind, frame in aside:
+            if frame.height:
+                packets += [replace(packet, kind=kind) for packet in self._changes(ordinal, frame, now_ms)]
         if emission.is_active and self._plan.idle_after_ms is not None and not is_last:
             # T10: a task of the next stage is silent only while all tasks of this one are.
             source = emitted_by(self._stage.index)

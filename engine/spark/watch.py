@@ -133,8 +133,7 @@ class Watch:
     @contextmanager
     def at_work(self, bounds: WorkBounds, run: Path | None, batch_id: int | None) -> Iterator[None]:
         """Say what is at work in the block. Inside of another such block it is progress of that one, which the kernel does not hear of."""
-        if (outer := self._work) is not None:
-            self._work = _Work(outer.bounds, outer.run, outer.batch_id)
+        if self.progress():
             yield
             return
         self._begin(_Work(bounds, run, batch_id))
@@ -143,6 +142,13 @@ class Watch:
         finally:
             self._work = None
             _let_cpu_run(0)
+
+    def progress(self) -> bool:
+        """Say that what is at work has come further; returns whether anything is."""
+        if (work := self._work) is None:
+            return False
+        self._work = _Work(work.bounds, work.run, work.batch_id)
+        return True
 
     def _begin(self, work: _Work) -> None:
         self._work = work
@@ -194,9 +200,13 @@ class Watch:
 
 def each_at_work(packets: Iterator[T], bounds: WorkBounds, run: Path | None, batch_id: int | None) -> Iterator[T]:
     """Yield what comes, at work while it is made: not while whoever wants it does something else."""
+    own = watch()
     while True:
-        with watch().at_work(bounds, run, batch_id):
+        if own.progress():
             found = next(packets, None)
+        else:
+            with own.at_work(bounds, run, batch_id):
+                found = next(packets, None)
         if found is None:
             return
         yield found
@@ -273,4 +283,7 @@ _watches: dict[int, Watch] = {}
 
 def watch() -> Watch:
     """Return this process's."""
-    return _watches.setdefault(os.getpid(), Watch())
+    process = os.getpid()
+    if (found := _watches.get(process)) is None:
+        found = _watches.setdefault(process, Watch())
+    return found

@@ -6,8 +6,8 @@ no checksum.
 
 from __future__ import annotations
 
+import secrets
 import time
-import uuid
 import zlib
 from typing import Final
 
@@ -16,7 +16,7 @@ _CHECKSUM_AT: Final = len("000000000000-00000000-")
 
 def new_id(content: bytes | memoryview) -> str:
     """Return an id for a segment that nobody has used."""
-    return f"{int(time.time()):012d}-{uuid.uuid4().hex[:8]}-{zlib.crc32(content):08x}"
+    return f"{int(time.time()):012d}-{secrets.token_hex(4)}-{zlib.crc32(content):08x}"
 
 
 def checksum_of(segment_id: str) -> str | None:

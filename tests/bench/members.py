@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -107,6 +107,7 @@ class Members:
         begin_state(connection, identity, 1, layout, cursor, {})
         run = launch.directory / "run"
         run.mkdir(parents=True)
+        plan = replace(plan, hash_seed=layout.hash_seed)
         return RunningQuery(plan, launch, LaunchState(0, cursor, layout), self.dsn, RunOptions(), run)
 
     def append(self, busy: int) -> None:

@@ -13,7 +13,7 @@ from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.fetched import Fetched, LogSplit, fetch
 from engine.connectors.log import storage as log
 from engine.connectors.log.reader import LogReader
-from engine.connectors.packets import Packet
+from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.task_states import TaskState, write_states
 from engine.errors import RecordsRemoved, SourceUnavailable
 from tests.integration.test_log import FEED, input_of, post
@@ -51,6 +51,10 @@ def test_a_split_that_was_fetched_is_read_as_one_that_was_not(
     plain = read(reader, split, None)
     conn.execute("DELETE FROM log.batch")
     assert read(reader, split, fetched) == plain
+    request = ReadRequest((input_of(),), NOW_MS, 1, fetched, is_here=True)
+    (here,) = [packet for packet in reader.read(split, request) if packet.kind == "data"]
+    assert here.frame is not None, "who works with it right here gets it as it is"
+    assert here.frame.equals(decode_frame(plain[0].blob))
 
 
 def test_a_large_split_is_read_in_its_turn(conn: Connection, reader: LogReader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswe
 from engine.connectors.fetched import LogSplit
 from engine.connectors.incarnation import cut_off
 from engine.connectors.log import storage as log
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import SMALL_BLOB_BYTES, Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
@@ -59,6 +60,9 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
 ) AND base_offset < %(end)s AND base_offset + rows > %(start)s
 ORDER BY base_offset
 """
+_UNSEEN: Final = {"_arrival"}
+"""What nobody minds: no relation has a column of that name."""
+
 _PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
 
 
@@ -147,7 +151,9 @@ class LogReader(UsualAnswers):
         place = self.fetchable(split)
         if request.fetched is not None and (found := request.fetched.batches.get(place)) is not None:
             parts = (log.cut_batch(base, payload, split.start, split.end) for base, payload in found)
-            yield from shape(_pieces(part for part in parts if part[1].height), split, self.feed, request, LOGGED)
+            is_small = sum(len(payload) for _, payload in found) <= SMALL_BLOB_BYTES
+            pieces = _pieces((part for part in parts if part[1].height), is_small=is_small)
+            yield from shape(pieces, split, self.feed, request, LOGGED)
             self._check_heads(request.fetched.heads.get(place.feed, ()), split.partition, split.start, split.end)
             return
         with shared_connection(self.dsn) as connection:
@@ -254,7 +260,7 @@ def _coalesce(batches: list[tuple[int, int, int, int]], start: int, limit: Limit
     return chunks
 
 
-def _pieces(batches: Iterator[tuple[int, pl.DataFrame]]) -> Iterator[Piece]:
+def _pieces(batches: Iterator[tuple[int, pl.DataFrame]], *, is_small: bool = False) -> Iterator[Piece]:
     waiting: list[tuple[int, pl.DataFrame]] = []
     rows = size = 0
     for base, frame in batches:
@@ -262,13 +268,13 @@ def _pieces(batches: Iterator[tuple[int, pl.DataFrame]]) -> Iterator[Piece]:
         rows += frame.height
         size += int(frame.estimated_size())
         if rows >= PIECE_ROWS or size >= PIECE_BYTES:
-            yield _piece(waiting, rows)
+            yield _piece(waiting, rows, is_small=is_small)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _piece(waiting, rows)
+        yield _piece(waiting, rows, is_small=is_small)
 
 
-def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int) -> Piece:
+def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int, *, is_small: bool) -> Piece:
     """Put neighbours with the same columns together; relations that share the feed may have posted different ones."""
     runs: list[list[tuple[int, pl.DataFrame]]] = []
     for base, frame in batches:
@@ -278,29 +284,51 @@ def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int) -> Piece:
             runs.append([(base, frame)])
     frames = [_with_offsets(run) for run in runs]
     return Piece(
-        rows, lambda relation, member: _for_relation(frames, relation, member), lambda: _times_of(frames), are_accepted=False
+        rows,
+        lambda relation, member: _for_relation(frames, relation, member),
+        lambda: _times_of(frames),
+        are_accepted=False,
+        is_small=is_small,
     )
 
 
 def _times_of(frames: list[pl.DataFrame]) -> tuple[I64, I64]:
-    offsets, times = (np.concatenate([frame.get_column(name).to_numpy() for frame in frames]) for name in ("_offset", "_ts"))
-    return offsets, times
+    return _joined(frames, "_offset"), _joined(frames, "_ts")
+
+
+def _joined(frames: list[pl.DataFrame], name: str) -> I64:
+    parts: list[I64] = [frame.get_column(name).to_numpy() for frame in frames]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _with_offsets(run: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
+    if len(run) == 1:
+        base, frame = run[0]
+        return with_series(frame, pl.int_range(base, base + frame.height, eager=True).alias("_offset"))
     offsets = np.concatenate([np.arange(base, base + frame.height, dtype=np.int64) for base, frame in run])
-    frame = run[0][1] if len(run) == 1 else pl.concat([frame for _, frame in run])
-    return with_series(frame, pl.Series("_offset", offsets))
+    return with_series(pl.concat([frame for _, frame in run]), pl.Series("_offset", offsets))
 
 
 def _for_relation(
     frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     wanted = ["_ts", "_offset", "_op", *relation.columns.names]
-    chosen = [only(frame, *(name for name in wanted if name in frame.columns)) for frame in frames]
-    types = relation.columns.polars()
-    is_settled = all(types.get(name, dtype) == dtype for name, dtype in chosen[0].schema.items())
-    if len(chosen) == 1 and is_settled:
+    chosen = [_chosen(frame, wanted) for frame in frames]
+    if len(chosen) == 1 and _is_settled(chosen[0], relation):
         return chosen[0], empty_rejects()
     settled = [settle(frame, relation, member, is_judged=True) for frame in chosen]
     return pl.concat([raw.select(wanted) for raw, _ in settled]), pl.concat([rejects for _, rejects in settled])
+
+
+def _chosen(frame: pl.DataFrame, wanted: Sequence[str]) -> pl.DataFrame:
+    """Return a frame without the columns of other relations that share the feed."""
+    there = frame.columns
+    if {*there}.difference(wanted) <= _UNSEEN:
+        return frame
+    return only(frame, *(name for name in wanted if name in there))
+
+
+def _is_settled(frame: pl.DataFrame, relation: RelationSchema) -> bool:
+    """Say whether the columns that are there have their declared types."""
+    there = {*frame.columns}
+    return all(frame.get_column(name).dtype == kind.polars for name, kind in relation.columns.items() if name in there)

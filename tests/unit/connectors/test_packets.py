@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -13,11 +15,13 @@ from engine.connectors.packets import (
     data_packets,
     decode_frame,
     encode_frame,
+    frame_in,
     packet_batch,
     packet_batches,
     split_by_ordinal,
     unpack,
 )
+from engine.errors import InvariantBroken
 
 
 def frame(rows: int) -> pl.DataFrame:
@@ -54,6 +58,29 @@ def test_data_packets_describe_their_records() -> None:
         (1, "data", 1, 3, 4, 9),
     ]
     assert [(p.first_offset, p.min_ts, p.max_ts) for p in packets] == [(100, 0, 4), (101, 0, 4)]
+
+
+def test_what_stays_in_its_process_carries_the_frame_and_is_described_the_same() -> None:
+    encoded, here = (data_packets(frame(10), 2, Route(1, 3, 9, is_here)) for is_here in (False, True))
+    assert [replace(packet, blob=b"") for packet in encoded] == here
+    for packet, other in zip(here, encoded, strict=True):
+        assert packet.frame is not None
+        assert other.frame is None
+        assert frame_in(packet).equals(frame_in(other))
+
+
+def test_a_frame_never_crosses_the_border_unseen() -> None:
+    (packet,) = data_packets(frame(10), 1, Route(1, 3, 9, is_here=True))
+    with pytest.raises(InvariantBroken, match="stays in its process"):
+        packet_batch([packet])
+
+
+def test_a_packet_becomes_a_members_with_all_it_has() -> None:
+    (packet,) = data_packets(frame(3), 1, Route(1, 3, 9))
+    for given in (packet, replace(packet, file="f"), replace(packet, frame=frame(3))):
+        own = given.of_member(5)
+        assert own == replace(given, member=5)
+        assert own.frame is given.frame
 
 
 def test_packets_survive_arrow_and_the_two_schemas_agree() -> None:
