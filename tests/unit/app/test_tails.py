@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -161,6 +161,22 @@ async def test_all_logs_that_are_due_are_looked_at_together() -> None:
         for place, tail in enumerate(tails):
             assert (await taken_from(tail, 0)).texts == [f"of {place}"]
     assert {log.looks for log in logs} == {logs[0].looks}
+
+
+async def test_between_two_looks_is_a_pause_however_often_the_bell_rings() -> None:
+    log, bell = Log(is_long=False), Bell("")
+    log.rings = uuid4()
+    lookout = Lookout(log, log, bell, pause_s=600.0)  # type: ignore[arg-type]
+    lookout.add(Tail(log, [0]))
+    task = asyncio.create_task(lookout.run())
+    while not log.looks:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        bell.ring(str(log.rings))
+        await asyncio.sleep(0)
+    assert log.looks == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_log_with_much_that_is_new_keeps_nobody_waiting() -> None:
