@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 from contextlib import suppress
@@ -12,6 +13,9 @@ from fastapi import FastAPI
 STARTUP_FAILURE = 3
 """Exit code, as uvicorn's own."""
 
+YOUNG_OBJECTS = 10_000
+"""So many more objects than before begin a collection of garbage, not Python's 700: what a few requests make is freed without one."""
+
 
 class Server(uvicorn.Server):
     """Lets every event stream and long poll end when the service stops: none of them would by itself within the grace."""
@@ -19,6 +23,13 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See ``uvicorn.Server``. What is there now stays for good: no collection looks at its 400,000 objects again."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See ``uvicorn.Server``."""

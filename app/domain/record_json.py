@@ -64,13 +64,11 @@ def _few_keyed(
     frame: pl.DataFrame, columns: Schema, key: Sequence[str], *, has_text_numbers: bool
 ) -> tuple[list[str], list[str]]:
     """Do the same without a query plan."""
-    members = {
-        name: [
-            f"{json.dumps(name)}:{text}"
-            for text in _few_values(frame.get_column(name), declared, has_text_numbers=has_text_numbers)
-        ]
-        for name, declared in columns.items()
-    }
+    members = {}
+    for name, declared in columns.items():
+        begin = f"{json.dumps(name)}:"
+        texts = _few_values(frame.get_column(name), declared, has_text_numbers=has_text_numbers)
+        members[name] = [begin + text for text in texts]
     keys, rows = (
         [f"{{{','.join(row)}}}" for row in zip(*(members[name] for name in names), strict=True)] for names in (key, columns.names)
     )

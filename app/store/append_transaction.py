@@ -343,6 +343,8 @@ def _batches(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch
 
 
 def _counts(origins: pl.Series) -> tuple[tuple[int, int], ...]:
+    if origins[0] == origins[-1]:  # they rise: all are of one item
+        return ((origins[0], len(origins)),)
     items, counts = np.unique(origins.to_numpy(), return_counts=True)
     return tuple(zip(items.tolist(), counts.tolist(), strict=True))
 

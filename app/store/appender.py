@@ -25,6 +25,7 @@ from app.errors import Unavailable
 from app.store.append_targets import Target, TargetCache
 from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
 from app.store.gates import MOST_REGISTRY_LOOKUPS
+from app.store.gathering import Gathering
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
 from app.store.shared_appends import SharedAppends
 from app.telemetry import Metrics
@@ -91,6 +92,7 @@ class Appender:
         self._waiting: dict[int, list[_Waiting]] = {}
         self._writers: dict[int, asyncio.Task[None]] = {}
         self._tasks = asyncio.TaskGroup()
+        self._gathering = Gathering()
         self._shared = SharedAppends(pool, self._tasks)
         self._is_open = False
         self._begun = 0
@@ -187,6 +189,7 @@ class Appender:
         """Write groups until nobody waits. Between the last look and the end there is no await, so nobody is forgotten."""
         try:
             while queue := self._waiting[feed_id]:
+                await self._gathering.turn(feed_id)
                 await self._write_group(_take(queue))
         finally:
             del self._writers[feed_id]

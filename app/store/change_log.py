@@ -54,29 +54,17 @@ Heads = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """Something that can be followed, with its place.
-
-    Attributes:
-        offset: in what is followed.
-        json: what the client gets.
-    """
-
-    partition: int
-    offset: int
-    json: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of one partition ``[start, end)``.
+    """A stretch of one partition ``[start, end)``. Two lists, not a list of objects: a tail keeps thousands of changes.
 
     Attributes:
-        items: those of the relation; a shared feed also holds others.
+        offsets: of what can be followed, rising; in a shared feed those of the relation.
+        texts: what the client gets of each.
         end: where the next stretch begins.
     """
 
-    items: Sequence[Item]
+    offsets: Sequence[int]
+    texts: Sequence[str]
     end: int
 
 
@@ -160,32 +148,33 @@ async def read_stretch(
 ) -> Stretch:
     """Return the relation's changes in ``[start, end)``."""
     frame = await read_frame(connection, followed, partition, start, end)
-    return Stretch(encode_changes(followed, partition, frame, has_text_numbers=has_text_numbers), end)
+    return encode_changes(followed, partition, frame, end, has_text_numbers=has_text_numbers)
 
 
-def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, has_text_numbers: bool) -> list[Item]:
-    """Return changes as clients get them. A stream's records have the op ``append``; a deleted row is null."""
+def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, end: int, *, has_text_numbers: bool) -> Stretch:
+    """Return changes as clients get them, up to ``end``. A stream's records have the op ``append``; a deleted row is null."""
     if frame.is_empty():
-        return []
+        return Stretch([], [], end)
     keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
     offsets, times, ops, marks = (frame.get_column(name).to_list() for name in ("_offset", "_ts", "_op", REPLAYED))
     if followed.is_derived:
         places = list(zip(*(frame.get_column(name).to_list() for name in PLACE_COLUMNS), strict=True))
     else:
         places = [(partition, offset) for offset in offsets]
-    return _items(followed, partition, zip(offsets, times, ops, marks, places, keys, rows, strict=True))
+    return Stretch(offsets, _written(followed, zip(offsets, times, ops, marks, places, keys, rows, strict=True)), end)
 
 
 def few_changes(
     followed: Followed, rows: Sequence[tuple[Any, ...]], start: int, end: int, *, has_text_numbers: bool
-) -> list[Item] | None:
+) -> Stretch | None:
     """Return what ``encode_changes`` makes of what ``READ_SEQUENCE_SQL`` gives, where that is little and has nothing special.
 
     A frame of changes costs more than their text. None: make it.
     """
     if followed.part is not None or sum(row[1] for row in rows) > FEW_ROWS:
         return None
-    items: list[Item] = []
+    numbers: list[int] = []
+    written: list[str] = []
     for sequence, count, partition, base, payload in rows:
         frame = decode_frame(payload)
         present = set(frame.columns)
@@ -198,30 +187,26 @@ def few_changes(
         times, ops = (frame.get_column(name).to_list() for name in ("_ts", "_op"))
         offsets, own = range(sequence + first, sequence + last), range(base + first, base + last)
         places = zip(repeat(partition, len(own)), own, strict=True)
-        items += _items(followed, 0, zip(offsets, times, ops, repeat(False, len(own)), places, keys, texts, strict=True))
-    return items
+        numbers += offsets
+        written += _written(followed, zip(offsets, times, ops, repeat(False, len(own)), places, keys, texts, strict=True))
+    return Stretch(numbers, written, end)
 
 
-def _items(
-    followed: Followed, partition: int, changes: Iterable[tuple[int, int, int, bool, tuple[int, int], str, str]]
-) -> list[Item]:
+def _written(followed: Followed, changes: Iterable[tuple[int, int, int, bool, tuple[int, int], str, str]]) -> list[str]:
     """Write changes: offset, event time, op, whether it is replayed, where it is kept, and the texts of its key and its row."""
     upsert = "append" if followed.kind == "stream" else "upsert"
     part = "" if followed.part is None else f'"part":{json.dumps(followed.part)},'
-    items = []
+    is_numbered = followed.is_derived
+    texts = []
     for offset, ts, op, is_replayed, own, key, row in changes:
-        number = f'"sequence":{offset},{part}' if followed.is_derived else ""
+        number = f'"sequence":{offset},{part}' if is_numbered else ""
         # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
         is_delete = op != OP_UPSERT
-        items.append(
-            Item(
-                partition,
-                offset,
-                f'{{"op":"{"delete" if is_delete else upsert}","partition":{own[0]},"offset":{own[1]},{number}'
-                f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}{_MARK if is_replayed else ""}}}',
-            )
+        texts.append(
+            f'{{"op":"{"delete" if is_delete else upsert}","partition":{own[0]},"offset":{own[1]},{number}'
+            f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}{_MARK if is_replayed else ""}}}'
         )
-    return items
+    return texts
 
 
 def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:

@@ -152,9 +152,9 @@ def _news(
     def read() -> Stretch:
         few = few_changes(followed, blocks, start, end, has_text_numbers=has_text_numbers)
         if few is not None:
-            return Stretch(few, end)
+            return few
         frame = numbered_frame(followed, blocks, start, end)
-        return Stretch(encode_changes(followed, 0, frame, has_text_numbers=has_text_numbers), end)
+        return encode_changes(followed, 0, frame, end, has_text_numbers=has_text_numbers)
 
     return News(found, read, start)
 

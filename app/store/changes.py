@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -19,7 +19,7 @@ import psycopg
 from app.domain.change_cursors import ChangeCursor
 from app.errors import Unavailable
 from app.store import change_log, change_news
-from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Heads, Item, Stretch
+from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Heads, Stretch
 from app.store.change_news import News
 from app.store.followed import Followed
 from app.store.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
@@ -36,8 +36,7 @@ Start = Literal["snapshot", "earliest", "latest"]
 EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
 
 
-@dataclass(frozen=True, slots=True)
-class PushEvent:
+class PushEvent(NamedTuple):
     """What a follower gets.
 
     Attributes:
@@ -187,7 +186,7 @@ class ChangeFollower:
                 return events or None
             cut = _cut(found, limit - len(events), room)
             events += self._events(partition, cut)
-            room = 0 if len(cut.items) < len(found.items) else room - _size(cut.items)
+            room = 0 if len(cut.texts) < len(found.texts) else room - _size(cut)
         self._news = None
         self.is_caught_up = len(events) < limit and room > 0
         return events
@@ -216,7 +215,10 @@ class ChangeFollower:
 
     def _events(self, partition: int, stretch: Stretch) -> list[PushEvent]:
         before, behind = self.cursor.around(partition)
-        events = [PushEvent("change", f"{before}{item.offset + 1}{behind}", item.json) for item in stretch.items]
+        events = [
+            PushEvent("change", f"{before}{offset + 1}{behind}", text)
+            for offset, text in zip(stretch.offsets, stretch.texts, strict=True)
+        ]
         self.cursor = self.cursor.at(partition, stretch.end)
         return events
 
@@ -247,10 +249,8 @@ class ChangeFollower:
         end = await change_log.stretch_end(connection, self._followed, 0, start, rows)
         frame = await change_log.read_frame(connection, self._followed, 0, start, end)
         known = await up_to(connection, self._followed, frame, self.cursor)
-        items: Sequence[Item] = change_log.encode_changes(
-            self._followed, 0, known, has_text_numbers=self._source.has_text_numbers
-        )
-        return self._events(0, Stretch(items, end))
+        changes = change_log.encode_changes(self._followed, 0, known, end, has_text_numbers=self._source.has_text_numbers)
+        return self._events(0, changes)
 
     async def _rows(self, connection: Connection, output: Output, limit: int, room: int) -> list[PushEvent]:
         rows, is_last = await read_rows(
@@ -289,7 +289,7 @@ async def _read_step(source: ChangeSource, cursor: ChangeCursor, limit: int, roo
             found = await source.stretch(connection, partition, offset, min(next_offset, offset + rows))
             cut = _cut(found, limit - items, room)
             stretches.append((partition, cut))
-            offset, items, room = cut.end, items + len(cut.items), room - _size(cut.items)
+            offset, items, room = cut.end, items + len(cut.texts), room - _size(cut)
             # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
             rows = STRETCH_ROWS
         is_all = is_all and offset >= next_offset
@@ -311,14 +311,16 @@ def _replaced(followed: Followed) -> CursorExpired:
 def _cut(stretch: Stretch, items: int, room: int) -> Stretch:
     """Return the stretch up to so many items, or up to the one with which the room is full."""
     count = 0
-    while count < min(items, len(stretch.items)) and room > 0:
-        room -= len(stretch.items[count].json)
+    while count < min(items, len(stretch.texts)) and room > 0:
+        room -= len(stretch.texts[count])
         count += 1
-    return stretch if count == len(stretch.items) else Stretch(stretch.items[:count], stretch.items[count - 1].offset + 1)
+    if count == len(stretch.texts):
+        return stretch
+    return Stretch(stretch.offsets[:count], stretch.texts[:count], stretch.offsets[count - 1] + 1)
 
 
-def _size(items: Sequence[Item]) -> int:
-    return sum(len(item.json) for item in items)
+def _size(stretch: Stretch) -> int:
+    return sum(map(len, stretch.texts))
 
 
 async def begin(tails: Tails, source: ChangeSource, start: Start | ChangeCursor) -> Begun:

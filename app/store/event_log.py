@@ -10,7 +10,7 @@ from uuid import UUID
 from psycopg.rows import dict_row
 
 from app.errors import Gone, Unavailable
-from app.store.change_log import STRETCH_ROWS, Connection, Heads, Item, Stretch
+from app.store.change_log import STRETCH_ROWS, Connection, Heads, Stretch
 from app.store.change_news import News
 from app.store.changes import PushEvent
 from app.store.tail import Tail
@@ -78,13 +78,13 @@ class EventSource:
         params = {"query": self.query_id, "incarnation": self.incarnation}
         return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, params)).fetchall()]
 
-    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:  # noqa: ARG002 - of the port
         """See ``Source``."""
         params = {"query": self.query_id, "start": start, "end": end, "limit": STRETCH_ROWS}
         async with connection.cursor(row_factory=dict_row) as cursor:
             rows = await (await cursor.execute(_EVENTS_SQL, params)).fetchall()
-        items = [Item(partition, row["id"], self.encode(row)) for row in rows]
-        return Stretch(items, items[-1].offset + 1 if len(items) == STRETCH_ROWS else end)
+        ids = [row["id"] for row in rows]
+        return Stretch(ids, [self.encode(row) for row in rows], ids[-1] + 1 if len(ids) == STRETCH_ROWS else end)
 
 
 class EventFollower:
@@ -125,10 +125,13 @@ class EventFollower:
                         f"there is no event {self._next - 1}, the last is {end - 1}: begin anew without an id",
                     )
                 stretch = await self._source.stretch(connection, 0, self._next, end)
-        if not stretch.items and self._tail.is_gone:
+        if not stretch.offsets and self._tail.is_gone:
             raise Gone("query_gone", "the query was deleted, or the database was put back; nothing comes any more")
         self._next = max(self._next, stretch.end)
-        return [PushEvent("event", self._source.event_id(item.offset), item.json) for item in stretch.items]
+        return [
+            PushEvent("event", self._source.event_id(number), text)
+            for number, text in zip(stretch.offsets, stretch.texts, strict=True)
+        ]
 
     async def wait(self, seconds: float) -> None:
         """Wait until there may be something, at most so long."""

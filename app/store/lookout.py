@@ -29,6 +29,10 @@ LOOK_AGAIN_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 0.25
 """Of a log that is appended to without ringing: sources, to which a notification per append would cost more than it is worth."""
 
+PAUSE_SECONDS: Final = 0.025
+"""From one look to the next, unless a log has more than one look brings: commits of many queries follow each other within milliseconds, and what
+a look costs hardly depends on how many logs it finds something new in."""
+
 RETRY_SECONDS: Final = 1.0
 Pool = psycopg_pool.AsyncConnectionPool[Connection]
 log = structlog.stdlib.get_logger(__name__)
@@ -61,12 +65,15 @@ class Lookout:
         looks: lends a connection in autocommit mode for each look.
         pool: lends one whose transactions see one moment, for what is much.
         bell: tells of commits.
+        pause_s: from one look to the next; what has come after a longer silence is looked for at once.
     """
 
-    def __init__(self, looks: Pool, pool: Pool, bell: Bell) -> None:
+    def __init__(self, looks: Pool, pool: Pool, bell: Bell, pause_s: float = PAUSE_SECONDS) -> None:
         self._looks = looks
         self._pool = pool
         self._bell = bell
+        self._pause_s = pause_s
+        self._looks_again_at = 0.0
         self._watched: dict[Tail, _Watched] = {}
         self._woken = asyncio.Event()
 
@@ -90,6 +97,10 @@ class Lookout:
             if not due:
                 await self._rest()
                 continue
+            if (pause_s := self._looks_again_at - time.monotonic()) > 0:
+                await asyncio.sleep(pause_s)
+                continue
+            self._looks_again_at = time.monotonic() + self._pause_s
             try:
                 await self._look(due)
             except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
@@ -171,6 +182,7 @@ class Lookout:
         try:
             if await watched.tail.take_in(connection, heads):
                 watched.set()
+                self._looks_again_at = 0.0
         except psycopg.OperationalError:
             self._put_last(watched.tail)
             raise

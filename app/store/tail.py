@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.errors import Unavailable
-from app.store.change_log import Connection, Heads, Item, Stretch
+from app.store.change_log import Connection, Heads, Stretch
 from app.store.change_news import News
 
 KEPT_ITEMS = 20_000
@@ -51,10 +51,10 @@ class Source(Protocol):
 
 def taken(stretch: Stretch, offset: int, limit: int) -> Stretch:
     """Return the first items of a stretch from ``offset`` on."""
-    first = bisect_left(stretch.items, offset, key=lambda item: item.offset)
-    found = stretch.items[first : first + limit]
-    is_all = first + len(found) == len(stretch.items)
-    return Stretch(found, stretch.end if is_all else found[-1].offset + 1)
+    first = bisect_left(stretch.offsets, offset)
+    found, texts = stretch.offsets[first : first + limit], stretch.texts[first : first + limit]
+    is_all = first + len(found) == len(stretch.offsets)
+    return Stretch(found, texts, stretch.end if is_all else found[-1] + 1)
 
 
 class Tail:
@@ -68,7 +68,8 @@ class Tail:
 
     def __init__(self, source: Source, ends: Sequence[int]) -> None:
         self.source = source
-        self._items: list[list[Item]] = [[] for _ in ends]
+        self._offsets: list[list[int]] = [[] for _ in ends]
+        self._texts: list[list[str]] = [[] for _ in ends]
         self._begins = list(ends)
         self._ends = list(ends)
         self._chars = 0
@@ -81,7 +82,7 @@ class Tail:
         """Return items from ``offset`` on; None where they are not kept here (any more)."""
         if partition >= len(self._ends) or not self._begins[partition] <= offset <= self._ends[partition]:
             return None
-        return taken(Stretch(self._items[partition], self._ends[partition]), offset, limit)
+        return taken(Stretch(self._offsets[partition], self._texts[partition], self._ends[partition]), offset, limit)
 
     async def wait(self, seconds: float) -> None:
         """Wait until something is new or over, at most so long.
@@ -153,21 +154,26 @@ class Tail:
         return is_more
 
     def _skip(self, partition: int, offset: int) -> None:
-        self._chars -= sum(len(item.json) for item in self._items[partition])
-        self._items[partition] = []
+        self._chars -= _chars(self._texts[partition])
+        self._offsets[partition], self._texts[partition] = [], []
         self._begins[partition] = self._ends[partition] = offset
 
     def _keep(self, partition: int, stretch: Stretch) -> None:
-        kept = self._items[partition]
-        kept.extend(stretch.items)
-        self._chars += sum(len(item.json) for item in stretch.items)
+        offsets, texts = self._offsets[partition], self._texts[partition]
+        offsets.extend(stretch.offsets)
+        texts.extend(stretch.texts)
+        self._chars += _chars(stretch.texts)
         self._ends[partition] = stretch.end
-        surplus = max(len(kept) - KEPT_ITEMS, 0)
-        chars = self._chars - sum(len(item.json) for item in kept[:surplus])
-        while chars > KEPT_CHARS and surplus < len(kept):
-            chars -= len(kept[surplus].json)
+        surplus = max(len(texts) - KEPT_ITEMS, 0)
+        chars = self._chars - _chars(texts[:surplus])
+        while chars > KEPT_CHARS and surplus < len(texts):
+            chars -= len(texts[surplus])
             surplus += 1
         if surplus:
-            self._begins[partition] = kept[surplus - 1].offset + 1
-            del kept[:surplus]
+            self._begins[partition] = offsets[surplus - 1] + 1
+            del offsets[:surplus], texts[:surplus]
             self._chars = chars
+
+
+def _chars(texts: Sequence[str]) -> int:
+    return sum(map(len, texts))

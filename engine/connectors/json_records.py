@@ -253,6 +253,9 @@ def _read_slowly(
     lines: list[bytes], first: int, relation: RelationSchema, unknown: Unknown, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     reader = JsonReader(relation.columns.types, known_names(relation) if unknown == "ignore" else None)
+    together = _read_flat(lines, reader) if unknown == "reject" else None
+    if together is not None:
+        return parse_objects(together, np.arange(first, first + len(lines), dtype=np.int64), relation, unknown, member)
     records: list[Any] = []
     offsets: list[int] = []
     malformed: list[tuple[int, str, str, str]] = []
@@ -265,6 +268,22 @@ def _read_slowly(
                 malformed.append((index, "malformed_json", str(error), line[:1024].decode("utf-8", "replace")))
     raw, refused = parse_objects(records, np.array(offsets, dtype=np.int64), relation, unknown, member)
     return raw, pl.concat([reject_rows(malformed), refused]).sort("offset") if malformed else refused
+
+
+def _read_flat(lines: list[bytes], reader: JsonReader) -> list[Any] | None:
+    """Read flat objects, one a line, as one array; None where a line is anything else: each is read by itself then.
+
+    All braces are at the ends of lines, so none is inside of a line, and no text goes on behind an end of line: JSON allows none in it. So
+    each line is one object, and a third of the time is enough.
+    """
+    text = b",\n".join(lines)
+    if not text.count(b"{") == text.count(b"}") == len(lines) == text.count(b"},\n{") + 1 or text[:1] + text[-1:] != b"{}":
+        return None
+    try:
+        records: list[Any] = reader.read(b"[" + text + b"]")
+    except (ValueError, RecursionError):
+        return None
+    return records
 
 
 def _read_fast(
@@ -380,6 +399,8 @@ def _stack(
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """Put pieces together. Where their columns came as different types, all are brought to the declared ones first."""
     frames = [frame for frame in frames if frame.height]
+    if len(frames) == 1:
+        return frames[0], []
     if len({tuple(frame.schema.items()) for frame in frames}) <= 1:
         return (pl.concat(frames) if frames else pl.DataFrame()), []
     settled = [settle(frame, relation, member) for frame in frames]

@@ -42,8 +42,8 @@ def block(sequence: int, rows: int, **more: Any) -> Block:
 @pytest.mark.parametrize(("start", "end"), [(10, 20), (12, 17), (10, 11), (19, 20), (12, 13)])
 def test_few_changes_are_written_like_many(start: int, end: int) -> None:
     blocks = [block(10, 3), block(13, 7)]
-    wanted = encode_changes(FOLLOWED, 0, numbered_frame(FOLLOWED, blocks, start, end), has_text_numbers=True)
-    assert [item.offset for item in wanted] == list(range(start, end))
+    wanted = encode_changes(FOLLOWED, 0, numbered_frame(FOLLOWED, blocks, start, end), end, has_text_numbers=True)
+    assert (wanted.offsets, wanted.end) == (list(range(start, end)), end)
     assert few_changes(FOLLOWED, blocks, start, end, has_text_numbers=True) == wanted
 
 

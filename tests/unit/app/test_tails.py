@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from app.errors import Unavailable
 from app.store.bell import Bell
-from app.store.change_log import Item, Stretch
+from app.store.change_log import Stretch
 from app.store.change_news import News
 from app.store.lookout import Lookout
 from app.store.tail import KEPT_CHARS, KEPT_ITEMS, Tail
@@ -27,7 +27,7 @@ class Log:
     rings: UUID | None = None
 
     def __init__(self, *, is_long: bool = True) -> None:
-        self.items: list[Item] = []
+        self.texts: list[str] = []
         self.is_gone = False
         self.fault: Exception | None = None
         self.unreadable: Exception | None = None
@@ -37,8 +37,7 @@ class Log:
         self.looks = 0
 
     def append(self, *texts: str) -> None:
-        for text in texts:
-            self.items.append(Item(0, len(self.items), text))
+        self.texts += texts
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
@@ -55,15 +54,15 @@ class Log:
         return [News(source.heads(), source.little(*end)) for source, end in zip(sources, ends, strict=True)]
 
     def little(self, end: int) -> Callable[[], Stretch] | None:
-        if self.is_long or self.is_gone or end == len(self.items):
+        if self.is_long or self.is_gone or end == len(self.texts):
             return None
-        return lambda: self._stretch(end, len(self.items))
+        return lambda: self._stretch(end, len(self.texts))
 
     def heads(self) -> list[tuple[int, int]]:
         self.looks += 1
         if self.fault is not None:
             raise self.fault
-        return [] if self.is_gone else [(0, len(self.items))]
+        return [] if self.is_gone else [(0, len(self.texts))]
 
     async def stretch(self, connection: Any, partition: int, start: int, end: int) -> Stretch:
         return self._stretch(start, end)
@@ -72,13 +71,13 @@ class Log:
         if self.unreadable is not None:
             raise self.unreadable
         end = end if self.most is None else min(end, start + self.most)
-        self.read.append(self.items[start].json)
-        return Stretch(self.items[start:end], end)
+        self.read.append(self.texts[start])
+        return Stretch(range(start, end), self.texts[start:end], end)
 
 
 @asynccontextmanager
 async def running(*logs: Log) -> AsyncIterator[list[Tail]]:
-    tails = [Tail(log, [len(log.items)]) for log in logs]
+    tails = [Tail(log, [len(log.texts)]) for log in logs]
     lookout = Lookout(logs[0], logs[0], Bell(""))  # type: ignore[arg-type]
     for tail in tails:
         lookout.add(tail)
@@ -89,7 +88,7 @@ async def running(*logs: Log) -> AsyncIterator[list[Tail]]:
 
 
 async def taken_from(tail: Tail, offset: int, limit: int = 100_000) -> Stretch:
-    while (stretch := tail.take(0, offset, limit)) is not None and not stretch.items:
+    while (stretch := tail.take(0, offset, limit)) is not None and not stretch.texts:
         await tail.wait(5)
     assert stretch is not None
     return stretch
@@ -101,10 +100,10 @@ async def test_what_comes_is_taken_by_offset_and_limit(is_long: bool) -> None:
     log.append("old")
     async with running(log) as (tail,):
         log.append("a", "b", "c")
-        assert [item.json for item in (await taken_from(tail, 1)).items] == ["a", "b", "c"]
+        assert (await taken_from(tail, 1)).texts == ["a", "b", "c"]
         some = tail.take(0, 2, 1)
         assert some is not None
-        assert ([item.json for item in some.items], some.end) == (["b"], 3)
+        assert (some.texts, some.end) == (["b"], 3)
         assert tail.take(0, 0, 9) is None
         assert tail.take(0, 5, 9) is None
 
@@ -118,10 +117,10 @@ async def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> 
         assert tail.take(0, 0, 9) is None
         assert tail.take(0, 1, 9) is not None
         log.append(*["y"] * (KEPT_ITEMS + 1_000))
-        while tail.take(0, len(log.items), 1) is None:
+        while tail.take(0, len(log.texts), 1) is None:
             await tail.wait(5)
         assert tail.take(0, 3, 1) is None
-        assert len((await taken_from(tail, len(log.items) - KEPT_ITEMS)).items) == KEPT_ITEMS
+        assert len((await taken_from(tail, len(log.texts) - KEPT_ITEMS)).texts) == KEPT_ITEMS
 
 
 @pytest.mark.parametrize("is_long", [True, False])
@@ -160,8 +159,24 @@ async def test_all_logs_that_are_due_are_looked_at_together() -> None:
         for place, log in enumerate(logs):
             log.append(f"of {place}")
         for place, tail in enumerate(tails):
-            assert [item.json for item in (await taken_from(tail, 0)).items] == [f"of {place}"]
+            assert (await taken_from(tail, 0)).texts == [f"of {place}"]
     assert {log.looks for log in logs} == {logs[0].looks}
+
+
+async def test_between_two_looks_is_a_pause_however_often_the_bell_rings() -> None:
+    log, bell = Log(is_long=False), Bell("")
+    log.rings = uuid4()
+    lookout = Lookout(log, log, bell, pause_s=600.0)  # type: ignore[arg-type]
+    lookout.add(Tail(log, [0]))
+    task = asyncio.create_task(lookout.run())
+    while not log.looks:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        bell.ring(str(log.rings))
+        await asyncio.sleep(0)
+    assert log.looks == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_log_with_much_that_is_new_keeps_nobody_waiting() -> None:
@@ -172,8 +187,8 @@ async def test_a_log_with_much_that_is_new_keeps_nobody_waiting() -> None:
     async with running(long, short) as (tail, other):
         long.append(*["long"] * 1_000)
         short.append("short")
-        assert [item.json for item in (await taken_from(other, 0)).items] == ["short"]
-        while len((await taken_from(tail, 0)).items) < 1_000:
+        assert (await taken_from(other, 0)).texts == ["short"]
+        while len((await taken_from(tail, 0)).texts) < 1_000:
             await tail.wait(5)
     assert read.index("short") <= 1
     assert read.count("long") == 100
@@ -188,13 +203,13 @@ async def test_what_cannot_be_read_ends_its_own_followers_alone(fault: Exception
         for log in (good, bad, better):
             log.append("new")
         for each in (tail, other):
-            assert [item.json for item in (await taken_from(each, 0)).items] == ["new"]
+            assert (await taken_from(each, 0)).texts == ["new"]
         with pytest.raises(type(fault)):
             await _failed(broken)
         for log in (good, better):
             log.append("newer")
         for each in (tail, other):
-            assert [item.json for item in (await taken_from(each, 1)).items] == ["newer"]
+            assert (await taken_from(each, 1)).texts == ["newer"]
 
 
 async def test_a_log_whose_reading_takes_too_long_lets_the_others_go_first() -> None:
@@ -203,9 +218,9 @@ async def test_a_log_whose_reading_takes_too_long_lets_the_others_go_first() -> 
     async with running(slow, quick) as (tail, other):
         slow.append("slow")
         quick.append("quick")
-        assert [item.json for item in (await taken_from(other, 0)).items] == ["quick"]
+        assert (await taken_from(other, 0)).texts == ["quick"]
         slow.unreadable = None
-        assert [item.json for item in (await taken_from(tail, 0)).items] == ["slow"]
+        assert (await taken_from(tail, 0)).texts == ["slow"]
 
 
 async def _failed(tail: Tail) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.connectors.canonical import TYPED_FILE, canonicalise
+from engine.connectors.json_layout import Unknown
 from engine.connectors.json_records import FEW_ALIKE, FEW_LINES, PIECE_LINES, parse_lines
 from engine.plan.model import RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation
@@ -39,9 +40,9 @@ OTHERS = [
 ]
 
 
-def judged(lines: list[bytes], declared: RelationSchema, place: int) -> Any:
+def judged(lines: list[bytes], declared: RelationSchema, place: int, unknown: Unknown = "ignore") -> Any:
     """Return what the record in that place becomes: its values, or the reason why it is refused."""
-    raw, rejects, _ = parse_lines(b"\n".join(lines) + b"\n", declared, "ignore")
+    raw, rejects, _ = parse_lines(b"\n".join(lines) + b"\n", declared, unknown)
     found = dict(rejects.select("offset", "reason").iter_rows())
     if raw.height:
         accepted, refused = canonicalise(raw, declared, NOW_MS, TYPED_FILE)
@@ -61,6 +62,30 @@ def test_a_record_among_many_is_judged_as_it_is_alone(kind: str) -> None:
         if text.startswith('{"k":"a","v":'):  # as the others do
             assert judged([*fine[: FEW_ALIKE + 1], line], declared, FEW_ALIKE + 1) == alone, text
         assert judged([*fine, line], declared, len(fine)) == alone, text
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_posted_record_is_judged_beside_flat_ones_as_beside_what_is_read_line_by_line(kind: str) -> None:
+    declared = relation({"k": "string", "v": kind})
+    flat = b'{"k":"b","v":%s}' % GOOD[kind].encode()
+    for text in [shape % value for shape in SHAPES for value in VALUES] + OTHERS:
+        line = text.encode()
+        assert judged([flat, line], declared, 1, "reject") == judged([b"null", line], declared, 1, "reject"), text
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        [b'{"a":1},{"a":2}', b'{"a":"x}', b'{y"}'],
+        [b'{"a":1},{"a":2}', b'{"a":[{}', b"{}]}"],
+        [b'{"a":1},{"a":2}', b'{"a":3', b'"b":4}'],
+        [b'{"a":1}}', b'{"a":[{"b":2}', b'{{"a":3}'],
+    ],
+)
+def test_few_lines_that_make_as_many_records_only_together_are_bad_lines(torn: list[bytes]) -> None:
+    raw, rejects, _ = parse_lines(b"\n".join([*torn, b'{"a":7}']), relation({"a": "bigint"}), "reject")
+    assert rejects["offset"].to_list() == [0, 1, 2]
+    assert raw["a"].to_list() == [7]
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "[1, NaN]", '{"x": {"y": Infinity}}'])
