@@ -23,7 +23,7 @@ from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, frame_of, is_value, with_series, without
 from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
-from engine.core.structures.segment_list import taken
+from engine.core.structures.segment_list import ascending, taken
 from engine.core.structures.sorted_search import distinct, stable_order
 from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
@@ -40,16 +40,18 @@ class Grouping:
         columns: (output column, source column) pairs.
         types: of the columns.
         hashing: of the checkpoint.
+        is_hashed: ``_key_hash`` of the rows already is the hash of their groups.
     """
 
     columns: tuple[tuple[str, str], ...]
     types: tuple[ColumnType, ...]
     hashing: KeyHash
+    is_hashed: bool = False
 
     @staticmethod
-    def of(columns: tuple[tuple[str, str], ...], schema: Schema, hashing: KeyHash) -> Grouping:
+    def of(columns: tuple[tuple[str, str], ...], schema: Schema, hashing: KeyHash, *, is_hashed: bool = False) -> Grouping:
         """Look the source columns up in ``schema``."""
-        return Grouping(columns, tuple(schema[source] for _, source in columns), hashing)
+        return Grouping(columns, tuple(schema[source] for _, source in columns), hashing, is_hashed)
 
     @property
     def sources(self) -> list[str]:
@@ -74,11 +76,12 @@ class Grouping:
         """
         doubles = [source for source, kind in zip(self.sources, self.types, strict=True) if kind.kind == "double"]
         frame = with_one_zero(frame, doubles)
-        hashes = self.hashing.of(frame, self.sources).alias(HASH)
-        has_value, has_key = frame[OP].to_numpy() == 0, is_value(hashes)
-        is_kept = has_key & has_value
-        if is_kept.all():
+        hashes = (frame.get_column(KEY_HASH) if self.is_hashed else self.hashing.of(frame, self.sources)).alias(HASH)
+        ops = frame.get_column(OP).to_numpy()
+        if not (hashes.null_count() or ops.any()):
             return frame, hashes
+        has_value, has_key = ops == 0, is_value(hashes)
+        is_kept = has_key & has_value
         add_counter(counters, operator, "null_key", hashes.null_count())
         add_counter(counters, operator, "null_value", int((~has_value & has_key).sum()))
         kept = pl.Series(is_kept)
@@ -144,6 +147,7 @@ class GroupResults:
             One row per message that shows something, or only the last one of each group, in order: ``MESSAGE``, ``_ts``, ``_op``,
             ``_key_hash`` and the output columns. A delete keeps its group, its aggregates are null.
         """
+        lifted = ascending(lifted, HASH)
         held = self._groups.matching(distinct(lifted[HASH].to_numpy()))
         if self._is_folded:
             lifted, shown, marks = self._last.of(lifted, held)
@@ -157,9 +161,7 @@ class GroupResults:
         """Show every message, and say what is to be counted."""
         chain = lifted
         if held:
-            known = self._merge(pl.concat(held, how="diagonal"))
-            nothing = pl.Series(MESSAGE, [None], dtype=pl.Int64).new_from_index(0, known.height)
-            chain = pl.concat([with_series(known, nothing), lifted], how="diagonal")
+            chain = pl.concat([*held, lifted], how="diagonal")
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)
         values, marks = self._aggregates.running(chain, groups)

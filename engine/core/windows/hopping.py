@@ -103,9 +103,18 @@ class WindowAggregator(Operator):
         state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
             window that has closed stays closed, one that is closed under the new grace closes at the next record.
         store: where partial results live.
+        is_hashed: see ``Grouping``.
     """
 
-    def __init__(self, spec: WindowAggregation, schema_in: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(
+        self,
+        spec: WindowAggregation,
+        schema_in: Schema,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_hashed: bool = False,
+    ) -> None:
         self.name = spec.name
         self._spec = spec
         self._grid = WindowGrid(spec.size_ms, spec.advance_ms, spec.grace_ms)
@@ -117,7 +126,7 @@ class WindowAggregator(Operator):
         self._no_record = empty_frame(schema_in).clear(1)
         values = [name for name, _ in self._aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
-        self._grouping = Grouping.of(spec.group, schema_in, store.hashing)
+        self._grouping = Grouping.of(spec.group, schema_in, store.hashing, is_hashed=is_hashed)
         self._group = [f"g{i}" for i in range(len(spec.group))]
         state = state or {}
         by_window = [NODE, HASH, *self._group]
