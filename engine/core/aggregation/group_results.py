@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,9 +27,6 @@ from engine.core.structures.segment_list import ascending, taken
 from engine.core.structures.sorted_search import distinct, stable_order
 from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
-
-FEW_ROWS: Final = 1_024
-"""Of so many finding out whether they differ costs less than the plan of a query that merges them; of more it would only be done twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +182,7 @@ class GroupResults:
 
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge partials of equal groups; the hash alone could collide. A few that all differ are merged already."""
-        is_few = partials.height <= FEW_ROWS
-        if is_few and self._aggregates.stay_alone(partials) and len(distinct(partials[HASH].to_numpy())) == partials.height:
+        if self._aggregates.are_merged(partials, HASH):
             return self._aggregates.settle(partials)
         grouped = partials.group_by(HASH, *self._grouping.own)
         own = [pl.col(LATEST).max(), *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns)]
