@@ -179,6 +179,16 @@ def taken(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
     return frame[pl.Series(rows.astype(np.uint32))]
 
 
+def taken_or_null(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
+    """Gather rows; nulls for those below 0."""
+    is_missing = rows < 0
+    if frame.is_empty() or is_missing.all():
+        return frame.clear(len(rows))
+    if not is_missing.any():
+        return taken(frame, rows)
+    return frame[pl.Series(np.where(is_missing, 0, rows).astype(np.uint32)).set(pl.Series(is_missing), None)]
+
+
 def ascending(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     """Return the rows in the order of a hash, equal ones as they stand: the frame itself where that is their order."""
     hashes = frame.get_column(column).to_numpy()
