@@ -144,11 +144,11 @@ class GroupResults:
             One row per message that shows something, or only the last one of each group, in order: ``MESSAGE``, ``_ts``, ``_op``,
             ``_key_hash`` and the output columns. A delete keeps its group, its aggregates are null.
         """
-        lifted = ascending(lifted, HASH)
         held = self._groups.matching(distinct(lifted[HASH].to_numpy()))
         if self._is_folded:
             lifted, shown, marks = self._last.of(lifted, held)
         else:
+            lifted = ascending(lifted, HASH)
             shown, marks = self._every_change(lifted, held)
         marks.count(self._name, counters)
         self._groups.append(without(lifted, MESSAGE))
