@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -60,6 +61,9 @@ EXCERPT_CHARS = 4096
 
 WHOLE_CHARS = 1 << 20
 """One that can is kept whole up to here; what is longer is cut, and cannot be replayed any more."""
+
+SHORT_ROWS: Final = 1_024
+"""Columns of one value that have no more rows share one."""
 
 Counters = dict[tuple[str, str], int]
 """(operator or input alias, reason) → how many in this batch. Reasons that did not occur are absent."""
@@ -138,7 +142,7 @@ def empty_frame(schema: Schema) -> pl.DataFrame:
 
 def blanked(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Return the frame with null in these columns of every row that is no value."""
-    if not columns or not (frame[OP] != 0).any():
+    if not columns or not frame.get_column(OP).to_numpy().any():
         return frame
     return frame.with_columns(pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name in columns)
 
@@ -168,7 +172,7 @@ def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 def only(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Return the frame with these columns alone, in this order, at least one: ``select`` without a plan."""
-    return frame_of(map(frame.get_column, names))
+    return frame if frame.columns == [*names] else frame_of(map(frame.get_column, names))
 
 
 def frame_of(columns: Iterable[pl.Series]) -> pl.DataFrame:
@@ -199,8 +203,15 @@ def is_value(column: pl.Series) -> Bools:
 
 
 def constant(value: int, rows: int, name: str, dtype: type[np.int64] | type[np.int8] = np.int64) -> pl.Series:
-    """Return a column that has one value: ``repeat`` without a plan."""
-    return pl.Series(name, np.full(rows, value, dtype))
+    """Return a column that has one value: ``repeat`` without a plan. A short one is a part of one that is made once (3 instead of 9 µs)."""
+    if rows > SHORT_ROWS:
+        return pl.Series(name, np.full(rows, value, dtype))
+    return _short(value, np.dtype(dtype)).head(rows).alias(name)
+
+
+@lru_cache(maxsize=16)
+def _short(value: int, dtype: np.dtype[Any]) -> pl.Series:
+    return pl.Series(np.full(SHORT_ROWS, value, dtype))
 
 
 def add_counter(counters: Counters, operator: str, reason: str, count: int) -> None:

@@ -157,12 +157,12 @@ def summed(known: Mapping[str, Counted], new: Mapping[str, Counted]) -> dict[str
 def _judged(frame: pl.DataFrame, columns: Sequence[str], *, counts_deletes: bool = False) -> I64:
     """Return the event times of the rows that are judged: null values and null keys move no clock (T6, J7)."""
     is_out = [frame.get_column(name).is_null() for name in columns if frame.get_column(name).null_count()]
-    if not counts_deletes and (is_delete := frame.get_column(OP) != 0).any():
-        is_out.append(is_delete)
+    ops = frame.get_column(OP).to_numpy()
     times: I64 = frame.get_column(TS).to_numpy()
-    if not is_out:
+    if not is_out and (counts_deletes or not ops.any()):
         return times
-    kept: I64 = times[~np.logical_or.reduce([each.to_numpy() for each in is_out])]
+    is_left_out = [each.to_numpy() for each in is_out]
+    kept: I64 = times[~np.logical_or.reduce(is_left_out if counts_deletes else [*is_left_out, ops != 0])]
     return kept
 
 

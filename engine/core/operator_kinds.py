@@ -65,6 +65,11 @@ class Site:
         """Return an input of the plan."""
         return next(item for item in self.plan.inputs if item.index == index)
 
+    def is_hashed(self, spec: Spec, columns: Sequence[str]) -> bool:
+        """Say whether the rows that come to an operator still have the hash that chose the task, and that is the hash of these columns."""
+        before = self.stage.operators[: self.stage.operators.index(spec)]
+        return task_key(self.stage, self.plan) == tuple(columns) and all(each.keeps_hash for each in before)
+
     def side(self, index: int) -> Schema:
         """Return the columns of another input that the operator reads."""
         return input_schema(self.stage, self.input(index))
@@ -101,15 +106,17 @@ def _kind(spec: type[S], build: Build[S], move: Move[S] | None) -> OperatorKind:
     return OperatorKind(spec, build, move)
 
 
-def _windows(spec: type[W], build: Callable[[W, Schema, State | None, SegmentStore], Operator], move: Move[W]) -> OperatorKind:
+def _windows(spec: type[W], build: Callable[..., Operator], move: Move[W]) -> OperatorKind:
     """Return the entry of windows: open ones that are kept for reading beside final ones have a state of their own."""
 
     def built(spec: W, site: Site) -> Operator:
+        is_hashed = _is_group_hashed(spec, site)
         if not (spec.is_final and site.plan.output.has_open):
-            return build(spec, site.running, site.state, site.store)
+            return build(spec, site.running, site.state, site.store, is_hashed=is_hashed)
         states = site.state or {}
-        final = build(spec, site.running, states.get("final"), site.store)
-        return OpenWindows(final, build(spec.showing_changes(), site.running, states.get("changes"), site.store))
+        final = build(spec, site.running, states.get("final"), site.store, is_hashed=is_hashed)
+        changes = build(spec.showing_changes(), site.running, states.get("changes"), site.store, is_hashed=is_hashed)
+        return OpenWindows(final, changes)
 
     def moved(spec: W, sources: Sequence[Source], shares: Shares) -> list[State]:
         if not (spec.is_final and shares.has_open):
@@ -123,10 +130,17 @@ def _windows(spec: type[W], build: Callable[[W, Schema, State | None, SegmentSto
 
 def _join_keys(spec: StreamTableJoin, site: Site) -> JoinKeys:
     """Say on which sides the hash that chose the task is the hash of the join key."""
-    table, stage = site.input(spec.table_index), site.stage
-    is_hash_kept = all(each.keeps_hash for each in stage.operators[: stage.operators.index(spec)])
+    table = site.input(spec.table_index)
     is_table_hashed = tuple(f"{table.alias}.{name}" for name in table.hash_key) == spec.table_key
-    return JoinKeys(task_key(stage, site.plan) == spec.stream_key and is_hash_kept, is_table_hashed)
+    return JoinKeys(site.is_hashed(spec, spec.stream_key), is_table_hashed)
+
+
+def _is_group_hashed(spec: RunningAggregation | WindowedAggregation, site: Site) -> bool:
+    return site.is_hashed(spec, [source for _, source in spec.group])
+
+
+def _running(spec: RunningAggregation, site: Site) -> Operator:
+    return RunningAggregator(spec, site.running, site.state, site.store, is_hashed=_is_group_hashed(spec, site))
 
 
 _LIST: Final = (
@@ -162,7 +176,7 @@ _LIST: Final = (
     _windows(WindowAggregation, WindowAggregator, windows.windows),
     _windows(SessionAggregation, SessionAggregator, windows.sessions),
     _windows(SlidingAggregation, SlidingAggregator, windows.sliding),
-    _kind(RunningAggregation, lambda spec, at: RunningAggregator(spec, at.running, at.state, at.store), aggregations.groups),
+    _kind(RunningAggregation, _running, aggregations.groups),
     _kind(TableRegrouping, lambda spec, at: TableRegrouper(spec, at.running, at.state, at.store), aggregations.regrouping),
     _kind(TableAggregation, lambda spec, at: TableAggregator(spec, at.running, at.state, at.store), aggregations.groups),
     _kind(

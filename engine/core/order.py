@@ -83,10 +83,11 @@ class Causes(NamedTuple):
         is_caused = ~(is_first | is_last)
         if not is_caused.all():
             parts = [np.flatnonzero(is_first), np.flatnonzero(is_caused), np.flatnonzero(is_last)]
-            return np.concatenate([part[self._taken(part)._order()] for part in parts])  # noqa: SLF001 - another value of this class
+            return np.concatenate([part[self.taken(part)._order()] for part in parts])  # noqa: SLF001 - another value of this class
         return self._order()
 
-    def _taken(self, rows: I64) -> Causes:
+    def taken(self, rows: I64) -> Causes:
+        """Return those of some rows."""
         return Causes(self.heads[rows], self.lanes[rows], self.places[rows])
 
     def _order(self) -> I64:
@@ -133,6 +134,8 @@ class Ordered:
             is_before: all that the clock causes here stands before the records.
         """
         index = positions - self.first_pos
+        if len(index) and index[0] >= 0 and index[-1] < len(self._order):
+            return self._in_order.taken(index)
         is_caused = (index >= 0) & (index < len(self._order))
         found = np.where(is_caused, index, 0)
         own = self._in_order

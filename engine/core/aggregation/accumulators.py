@@ -148,7 +148,7 @@ class Extreme(Accumulator):
 
     def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
         values = partials[self._name]
-        return Results(_running_greatest(values, codes_of(values), groups, is_max=self._is_max))
+        return Results(values if groups.are_alone else _running_greatest(values, codes_of(values), groups, is_max=self._is_max))
 
 
 class Pick(Accumulator):

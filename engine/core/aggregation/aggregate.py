@@ -28,6 +28,7 @@ from engine.core.aggregation.undoable_lists import UndoableCollection
 from engine.core.evaluation import Evaluation
 from engine.core.frames import TS, Counters, constant
 from engine.core.gaps import GapCounter
+from engine.core.structures.sorted_search import distinct
 from engine.definition.aggregates import ENTRIES, MAX_TOP_K, AggregateFunction, is_undoable, result_type
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
@@ -35,6 +36,9 @@ from engine.definition.operands import Operand, cast
 from engine.definition.types import BIGINT, STRING, ColumnType, Schema
 from engine.errors import InvariantBroken
 from engine.plan.operators.aggregation import AggregateColumn
+
+FEW_ROWS: Final = 1_024
+"""Of so many finding out whether they differ costs less than the plan of a query that merges them; of more it would only be done twice."""
 
 
 class Aggregates:
@@ -107,6 +111,12 @@ class Aggregates:
         return all(each.stays_alone for each in self._accumulators) and not any(
             partials.get_column(name).null_count() for name in self.own(partials.columns, is_added=True)
         )
+
+    def are_merged(self, partials: pl.DataFrame, hashes: str) -> bool:
+        """Whether partials are a few whose groups all differ in their hash, so that merging would give them back."""
+        if partials.height > FEW_ROWS or not self.stay_alone(partials):
+            return False
+        return len(distinct(partials.get_column(hashes).to_numpy())) == partials.height
 
     @property
     def places(self) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,13 +23,10 @@ from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, frame_of, is_value, with_series, without
 from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
-from engine.core.structures.segment_list import taken
+from engine.core.structures.segment_list import ascending, taken
 from engine.core.structures.sorted_search import distinct, stable_order
 from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
-
-FEW_ROWS: Final = 1_024
-"""Of so many finding out whether they differ costs less than the plan of a query that merges them; of more it would only be done twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +37,18 @@ class Grouping:
         columns: (output column, source column) pairs.
         types: of the columns.
         hashing: of the checkpoint.
+        is_hashed: ``_key_hash`` of the rows already is the hash of their groups.
     """
 
     columns: tuple[tuple[str, str], ...]
     types: tuple[ColumnType, ...]
     hashing: KeyHash
+    is_hashed: bool = False
 
     @staticmethod
-    def of(columns: tuple[tuple[str, str], ...], schema: Schema, hashing: KeyHash) -> Grouping:
+    def of(columns: tuple[tuple[str, str], ...], schema: Schema, hashing: KeyHash, *, is_hashed: bool = False) -> Grouping:
         """Look the source columns up in ``schema``."""
-        return Grouping(columns, tuple(schema[source] for _, source in columns), hashing)
+        return Grouping(columns, tuple(schema[source] for _, source in columns), hashing, is_hashed)
 
     @property
     def sources(self) -> list[str]:
@@ -74,11 +73,12 @@ class Grouping:
         """
         doubles = [source for source, kind in zip(self.sources, self.types, strict=True) if kind.kind == "double"]
         frame = with_one_zero(frame, doubles)
-        hashes = self.hashing.of(frame, self.sources).alias(HASH)
-        has_value, has_key = frame[OP].to_numpy() == 0, is_value(hashes)
-        is_kept = has_key & has_value
-        if is_kept.all():
+        hashes = (frame.get_column(KEY_HASH) if self.is_hashed else self.hashing.of(frame, self.sources)).alias(HASH)
+        ops = frame.get_column(OP).to_numpy()
+        if not (hashes.null_count() or ops.any()):
             return frame, hashes
+        has_value, has_key = ops == 0, is_value(hashes)
+        is_kept = has_key & has_value
         add_counter(counters, operator, "null_key", hashes.null_count())
         add_counter(counters, operator, "null_value", int((~has_value & has_key).sum()))
         kept = pl.Series(is_kept)
@@ -148,6 +148,7 @@ class GroupResults:
         if self._is_folded:
             lifted, shown, marks = self._last.of(lifted, held)
         else:
+            lifted = ascending(lifted, HASH)
             shown, marks = self._every_change(lifted, held)
         marks.count(self._name, counters)
         self._groups.append(without(lifted, MESSAGE))
@@ -157,9 +158,7 @@ class GroupResults:
         """Show every message, and say what is to be counted."""
         chain = lifted
         if held:
-            known = self._merge(pl.concat(held, how="diagonal"))
-            nothing = pl.Series(MESSAGE, [None], dtype=pl.Int64).new_from_index(0, known.height)
-            chain = pl.concat([with_series(known, nothing), lifted], how="diagonal")
+            chain = pl.concat([*held, lifted], how="diagonal")
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)
         values, marks = self._aggregates.running(chain, groups)
@@ -183,8 +182,7 @@ class GroupResults:
 
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge partials of equal groups; the hash alone could collide. A few that all differ are merged already."""
-        is_few = partials.height <= FEW_ROWS
-        if is_few and self._aggregates.stay_alone(partials) and len(distinct(partials[HASH].to_numpy())) == partials.height:
+        if self._aggregates.are_merged(partials, HASH):
             return self._aggregates.settle(partials)
         grouped = partials.group_by(HASH, *self._grouping.own)
         own = [pl.col(LATEST).max(), *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns)]

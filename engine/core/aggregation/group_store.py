@@ -13,8 +13,7 @@ import polars as pl
 from engine.core.hashing import U64
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
-from engine.core.structures.segment_list import taken
-from engine.core.structures.sorted_search import stable_order
+from engine.core.structures.segment_list import ascending
 
 HASH: Final = "_hash"
 
@@ -54,11 +53,7 @@ class GroupStore:
     def append(self, rows: pl.DataFrame) -> None:
         """Add rows, in any order, that are newer than all before."""
         if rows.height:
-            self._segments.append(_by_hash(rows), self._merged)
+            self._segments.append(ascending(rows, HASH), self._merged)
 
     def _merged(self, slices: list[pl.DataFrame], is_all: bool) -> pl.DataFrame:
-        return _by_hash(self._merge(pl.concat(slices, how="diagonal"), is_all))
-
-
-def _by_hash(rows: pl.DataFrame) -> pl.DataFrame:
-    return taken(rows, stable_order(rows.get_column(HASH).to_numpy()))
+        return ascending(self._merge(pl.concat(slices, how="diagonal"), is_all), HASH)

@@ -18,6 +18,8 @@ from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import Bools
 from engine.core.frames import OP, TS, constant, is_value, with_series
+from engine.core.structures.segment_list import taken
+from engine.core.structures.sorted_search import stable_order
 
 MESSAGE: Final = "_message"
 """Column of lifted records: the number of the message each belongs to, ascending."""
@@ -73,7 +75,7 @@ class LastChanges:
         rows = with_series(rows, *self._keys(whole), *values)
         if self._having is not None:
             rows = self._judged(rows, self._shown(self._having, lifted, held))
-        return run, rows.sort(MESSAGE), marks
+        return run, taken(rows, stable_order(rows.get_column(MESSAGE).to_numpy())), marks
 
     def _shown(self, having: Having, lifted: pl.DataFrame, held: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """The last change of each group that is shown, with no other values than ``having`` reads."""

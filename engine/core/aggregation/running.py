@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from engine.core.structures.segment_list import taken
-from engine.core.structures.sorted_search import stable_order
+from engine.core.structures.segment_list import ascending
 
 Int64s = NDArray[np.int64]
 
@@ -54,25 +53,32 @@ class Groups:
         return Groups(ids, np.flatnonzero(is_first)[ids] if rows else ids)
 
     @property
+    def are_alone(self) -> bool:
+        """Whether each group has one row: then nothing runs."""
+        return len(self.ids) == 0 or int(self.ids[-1]) + 1 == len(self.ids)
+
+    @property
     def is_last(self) -> NDArray[np.bool_]:
         """Whether each row is the last of its group."""
         return np.append(self.ids[1:] != self.ids[:-1], True)[: len(self.ids)]
 
     def sums(self, values: Int64s) -> Int64s:
         """Sum of each row's group up to and with the row."""
+        if self.are_alone:
+            return values
         totals = np.cumsum(values)
         return totals - np.where(self.firsts > 0, totals[self.firsts - 1], 0)
 
     def maxima(self, codes: Int64s) -> Int64s:
         """Greatest code (0 and above) of each row's group up to and with the row."""
-        if not len(codes):
+        if self.are_alone:
             return codes
         offsets = self.ids * (int(codes.max()) + 1)  # later groups lie above earlier ones, so one running maximum serves all
         return np.maximum.accumulate(codes + offsets) - offsets
 
     def latest(self, times: Int64s) -> Int64s:
         """Greatest time of each row's group up to and with the row."""
-        if not len(times):
+        if self.are_alone:
             return times
         least, greatest = int(times.min()), int(times.max())
         if (greatest - least + 1) * (int(self.ids[-1]) + 1) < _MAX_CODE:
@@ -103,10 +109,14 @@ def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.D
         hashes: column with the hash of each one's group.
         keys: the group's columns: two groups can share a hash.
     """
-    found = taken(frame, stable_order(frame.get_column(hashes).to_numpy()))
-    groups = _groups_of(found, hashes, *keys)
+    found = ascending(frame, hashes)
     own = found.get_column(hashes).to_numpy()
-    if found.height and groups.ids[-1] != np.count_nonzero(own[1:] != own[:-1]):
+    is_other = own[1:] != own[:-1]
+    if is_other.all():
+        alone = np.arange(len(own))
+        return found, Groups(alone, alone)
+    groups = _groups_of(found, hashes, *keys)
+    if groups.ids[-1] != np.count_nonzero(is_other):
         found = frame.sort(hashes, *keys, maintain_order=True)
         groups = _groups_of(found, hashes, *keys)
     return found, groups

@@ -11,7 +11,7 @@ import polars as pl
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_results import Grouping, GroupResults
 from engine.core.aggregation.last_changes import MESSAGE
-from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame, frame_of, only, with_series
+from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame, frame_of, only, values_taken, with_series
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
@@ -26,13 +26,22 @@ class RunningAggregator(Operator):
         schema: the columns of the frames to come.
         state: what ``snapshot`` returned, or None for a new operator.
         store: where partial results live.
+        is_hashed: see ``Grouping``.
     """
 
-    def __init__(self, spec: RunningAggregation, schema: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(
+        self,
+        spec: RunningAggregation,
+        schema: Schema,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_hashed: bool = False,
+    ) -> None:
         state = state or {}
         self.name = spec.name
         self._operator = spec.name
-        self._grouping = Grouping.of(spec.group, schema, store.hashing)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing, is_hashed=is_hashed)
         self._aggregates = Aggregates(spec.aggregates, schema)
         self._results = GroupResults(spec, self._grouping, self._aggregates, state.get("groups"), store)
         self.schema = self._results.schema
@@ -69,6 +78,8 @@ class RunningAggregator(Operator):
         latest = int(records[TS].to_numpy().max())
         self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
         shown = self._results.fold(lifted, counters)
-        rows = shown.get_column(MESSAGE).to_numpy()
-        causes = [pl.Series(name, records.get_column(name).to_numpy()[rows]) for name in (POS, OFFSET)]
+        causes = [records.get_column(name) for name in (POS, OFFSET)]
+        if shown.height < records.height:
+            rows = shown.get_column(MESSAGE).to_numpy()
+            causes = [values_taken(column, rows) for column in causes]
         return OperatorOutput(only(with_series(shown, *causes), *self._nothing.columns), counters=counters)

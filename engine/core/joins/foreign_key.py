@@ -37,12 +37,8 @@ from engine.core.joins.subscriptions import MEMBER, Subscriptions
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.keys import NO_KEY, different_keys
-from engine.core.structures.latest_rows import (
-    LatestBatch,
-    LatestTable,
-    Probed,
-    gather_or_null,
-)
+from engine.core.structures.latest_rows import LatestBatch, LatestTable, Probed
+from engine.core.structures.segment_list import taken_or_null
 from engine.core.structures.sorted_search import stable_order
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
@@ -144,7 +140,7 @@ class ForeignKeySubscriber(Operator):
         payload = [name for name in _carried(self._spec, self.schema) if name not in self._spec.key]
         return (
             frame[causes][[POS, TS, KEY_HASH, OFFSET, *self._spec.key]]
-            .hstack(gather_or_null(frame.select(payload), np.where(is_entering, causes, -1)).get_columns())
+            .hstack(taken_or_null(frame.select(payload), np.where(is_entering, causes, -1)).get_columns())
             .hstack(batch.rows[list(self._foreign_key)][np.where(is_entering, rows, batch.previous[rows])])
             .with_columns(
                 pl.Series(OP, ~is_entering, pl.Int8),
@@ -289,8 +285,8 @@ class ForeignKeyAnswerer(Operator):
             source[[MEMBER, *self._spec.key, generation_column(self._spec.name)]][left]
             .rename({MEMBER: KEY_HASH})
             .hstack(causes)
-            .hstack(gather_or_null(source.select(payload), np.where(is_delete, -1, left)).get_columns())
-            .hstack(gather_or_null(batch.rows.select(self._spec.right_columns), np.where(has_right & ~is_delete, right, -1)))
+            .hstack(taken_or_null(source.select(payload), np.where(is_delete, -1, left)).get_columns())
+            .hstack(taken_or_null(batch.rows.select(self._spec.right_columns), np.where(has_right & ~is_delete, right, -1)))
             .with_columns(pl.Series(TS, times), pl.Series(OP, is_delete, pl.Int8))[empty_frame(self.schema).columns]
         )
 

@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
-from engine.core.frames import POS, TS
+from engine.core.frames import POS, TS, with_series
 from engine.core.ports import SegmentStore
+from engine.core.structures.segment_list import taken
 from engine.core.structures.sorted_search import stable_order
 from engine.core.structures.spans import Span
 from engine.core.structures.waiting import WaitingRows
@@ -116,7 +117,7 @@ class GraceBuffer:
         places = np.concatenate([*through, releases.places[released[is_due]]])
         ordered, is_passing = _in_output_order(frame, rows, places, sum(map(len, through)), old, releases)
         if not is_due.all():
-            self._queue.append(frame[accepted[by_time[~is_due]]])
+            self._queue.append(taken(frame, accepted[by_time[~is_due]]))
         return Due(ordered, is_passing, late, late_clocks)
 
 
@@ -164,13 +165,15 @@ def _in_output_order(
     old_places = [releases.places[np.searchsorted(releases.due_times, part)] for part in times]
     all_times = np.concatenate([*times, frame.get_column(TS).to_numpy()[rows]])
     all_places = np.concatenate([*old_places, places])
+    if not len(all_times):
+        return frame.clear(), np.zeros(0, np.bool_)
     order = _by_time(all_times)
     order = order[stable_order(all_places[order])]
     count = sum(map(len, times))
     is_passing = (order >= count) & (order < count + through)
     if old:
         source = pl.concat([*old, frame], rechunk=True)
-        taken = np.concatenate([np.arange(count), rows + count])[order]
+        chosen = np.concatenate([np.arange(count), rows + count])[order]
     else:
-        source, taken = frame, rows[order]
-    return source[taken].with_columns(pl.Series(POS, releases.positions[all_places[order]])), is_passing
+        source, chosen = frame, rows[order]
+    return with_series(taken(source, chosen), pl.Series(POS, releases.positions[all_places[order]])), is_passing

@@ -23,12 +23,16 @@ from engine.core.frames import (
     empty_frame,
     empty_late,
     late_rows,
+    only,
     values_taken,
+    with_series,
+    without,
 )
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.joins.hold_buffer import BUFFERED_AT, HoldBuffer
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.segment_list import taken, taken_or_null
 from engine.core.structures.spans import Span
 from engine.core.structures.versioned_table import (
     DELETED,
@@ -185,7 +189,7 @@ class StreamTableJoiner(Operator):
             return self._table.open(None)
         name = self._spec.name
         if not self._keys.is_table_hashed:
-            puts = puts.with_columns(self._hashing.of(puts, self._spec.table_key))
+            puts = with_series(puts, self._hashing.of(puts, self._spec.table_key))
         if null_keys := puts.get_column(KEY_HASH).null_count():
             add_counter(counters, name, "table_null_key", null_keys)
             puts = puts.filter(pl.col(KEY_HASH).is_not_null())
@@ -194,7 +198,9 @@ class StreamTableJoiner(Operator):
             add_counter(counters, name, "out_of_order", batch.out_of_order())
         rejected = np.flatnonzero(~batch.accepted)
         add_counter(counters, name, "table_history_expired", len(rejected))
-        late.append(late_rows(puts[rejected], name, "table_history_expired", pl.Series(batch.clocks[rejected])))
+        if len(rejected):
+            clocks = pl.Series(batch.clocks[rejected])
+            late.append(late_rows(taken(puts, rejected), name, "table_history_expired", clocks))
         return batch
 
     def _due(self, frame: pl.DataFrame, moment: Moment, counters: Counters, late: list[pl.DataFrame]) -> pl.DataFrame:
@@ -203,30 +209,30 @@ class StreamTableJoiner(Operator):
         is_delete = frame.get_column(OP).to_numpy() != 0
         if is_delete.any():
             add_counter(counters, name, "null_value", int(is_delete.sum()))
-            frame = frame[np.flatnonzero(~is_delete)]
+            frame = taken(frame, np.flatnonzero(~is_delete))
         is_null_key = self._null_keys(frame)
         if is_null_key is not None:
             add_counter(counters, name, "null_key", int(is_null_key.sum()))
             if self._spec.type == "inner":
-                frame, is_null_key = frame[np.flatnonzero(~is_null_key)], None
-        marked = frame if self._hold is None else frame.with_columns(pl.lit(moment.now_ms, pl.Int64).alias(BUFFERED_AT))
+                frame, is_null_key = taken(frame, np.flatnonzero(~is_null_key)), None
+        marked = frame if self._hold is None else with_series(frame, pl.Series(BUFFERED_AT, np.full(frame.height, moment.now_ms)))
         if self._spec.grace_ms is None:
             is_passing = np.zeros(frame.height, np.bool_) if is_null_key is None else is_null_key
             return self._held(marked, is_passing, moment, counters)
         due = self._buffer.process(marked, is_null_key, moment.position, moment.step_ms)
         reason = _LATE_REASONS[self._spec.late]
         add_counter(counters, name, reason, len(due.late))
-        if self._spec.late != "join":
-            late.append(late_rows(frame[due.late], name, reason, pl.Series(due.late_clocks), WHOLE_CHARS))
+        if self._spec.late != "join" and len(due.late):
+            late.append(late_rows(taken(frame, due.late), name, reason, pl.Series(due.late_clocks), WHOLE_CHARS))
         return self._held(due.frame, due.is_passing, moment, counters)
 
     def _held(self, released: pl.DataFrame, is_passing: Bools, moment: Moment, counters: Counters) -> pl.DataFrame:
         """J9: return what passes in its place, then what the hold lets go at the end of the batch."""
         if self._hold is None:
             return released
-        let_go = self._hold.process(released[np.flatnonzero(~is_passing)], moment)
+        let_go = self._hold.process(taken(released, np.flatnonzero(~is_passing)), moment)
         add_counter(counters, self._spec.name, "hold_expired", let_go.expired)
-        passing = released[np.flatnonzero(is_passing)].drop(BUFFERED_AT)
+        passing = without(taken(released, np.flatnonzero(is_passing)), BUFFERED_AT)
         return pl.concat([passing, let_go.frame], rechunk=True)
 
     def _null_keys(self, frame: pl.DataFrame) -> Bools | None:
@@ -241,7 +247,7 @@ class StreamTableJoiner(Operator):
     def _joined(self, due: pl.DataFrame, batch: TableBatch, counters: Counters, late: list[pl.DataFrame]) -> pl.DataFrame:
         """Look up, count misses by reason, apply the policies of the join."""
         hashed = due.get_column(KEY_HASH) if self._keys.is_stream_hashed else self._hashing.of(due, self._spec.stream_key)
-        hashes = hashed.fill_null(0).to_numpy()
+        hashes = (hashed.fill_null(0) if hashed.null_count() else hashed).to_numpy()
         key = [due.get_column(name) for name in self._spec.stream_key]
         found = batch.lookup(hashes, key, due.get_column(TS).to_numpy(), due.get_column(POS).to_numpy())
         status, rows = found.status, found.rows
@@ -253,10 +259,10 @@ class StreamTableJoiner(Operator):
         is_out = status != MATCHED if self._spec.type == "inner" else self._expired(status)
         if is_out.any():
             if self._spec.type == "left":
-                gone = due[np.flatnonzero(is_out)]
+                gone = taken(due, np.flatnonzero(is_out))
                 late.append(late_rows(gone, self._spec.name, _EXPIRED_REASONS[self._spec.expired], None, WHOLE_CHARS))
             kept = np.flatnonzero(~is_out)
-            due, status, rows = due[kept], status[kept], rows[kept]
+            due, status, rows = taken(due, kept), status[kept], rows[kept]
         return self._assembled(due, Found(status, rows, found.versions))
 
     def _expired(self, status: NDArray[np.int8]) -> Bools:
@@ -266,11 +272,7 @@ class StreamTableJoiner(Operator):
 
     def _assembled(self, due: pl.DataFrame, found: Found) -> pl.DataFrame:
         """Put the table's columns and ``$match`` beside the stream's."""
-        columns = found.versions[list(self._spec.table_columns)]
-        is_missing = found.rows < 0
-        if is_missing.any():
-            rows = pl.Series(np.where(is_missing, 0, found.rows)).set(pl.Series(is_missing), None)
-            columns = columns.select(pl.all().gather(rows)) if columns.width else columns
-        else:
-            columns = columns[found.rows]
-        return due.hstack(columns).with_columns(values_taken(_MATCH, found.status).alias(self._match))
+        columns: list[pl.Series] = []
+        if self._spec.table_columns:
+            columns = taken_or_null(only(found.versions, *self._spec.table_columns), found.rows).get_columns()
+        return due.hstack([*columns, values_taken(_MATCH, found.status).alias(self._match)])

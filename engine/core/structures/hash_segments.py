@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from engine.core.ports import SegmentStore
-from engine.core.structures.segment_list import LAST_HASH, Segment, SegmentList, taken
+from engine.core.structures.segment_list import LAST_HASH, TINY_ROWS, Segment, SegmentList, taken
 from engine.core.structures.sorted_search import U64, expand, runs_of
 from engine.core.structures.steps import merged_in_steps
 
@@ -31,6 +32,13 @@ class HashSegment(Segment):
         """Return which of some hashes (ascending) it can hold."""
         first = np.searchsorted(hashes, np.uint64(self.min_hash), "left")
         return slice(int(first), int(np.searchsorted(hashes, np.uint64(self.max_hash), "right")))
+
+
+class _Asked(NamedTuple):
+    """A segment, and those of the hashes asked for that it can hold."""
+
+    segment: HashSegment
+    hashes: U64
 
 
 def hash_segment(store: SegmentStore, rows: pl.DataFrame, column: str) -> HashSegment:
@@ -67,15 +75,37 @@ class HashSegments:
 
     def matching(self, hashes: U64) -> list[pl.DataFrame]:
         """Return the rows with these hashes (distinct, ascending), older segments first."""
-        found = []
-        for segment in self._segments:
-            asked = hashes[segment.within(hashes)]
-            if len(asked):
-                frame = self._segments.load(segment)
-                there = runs_of(frame.get_column(self._column).to_numpy(), asked)
-                if len(there.keys):
-                    found.append(taken(frame, expand(there.starts, there.stops)))
-        return found
+        found: list[pl.DataFrame | None] = []
+        for is_tiny, asked in groupby(self._asked(hashes), key=lambda each: each.segment.rows <= TINY_ROWS):
+            if is_tiny:
+                found.append(self._among([self._segments.load(each.segment) for each in asked], hashes))
+            else:
+                found.extend(self._within(each) for each in asked)
+        return [part for part in found if part is not None]
+
+    def _asked(self, hashes: U64) -> list[_Asked]:
+        """Return the segments that can hold some of these hashes."""
+        least, greatest = (
+            np.array([getattr(segment, name) for segment in self._segments], np.uint64) for name in ("min_hash", "max_hash")
+        )
+        bounds = zip(
+            np.searchsorted(hashes, least, "left").tolist(), np.searchsorted(hashes, greatest, "right").tolist(), strict=True
+        )
+        found = (_Asked(segment, hashes[first:stop]) for segment, (first, stop) in zip(self._segments, bounds, strict=True))
+        return [each for each in found if len(each.hashes)]
+
+    def _among(self, frames: list[pl.DataFrame], hashes: U64) -> pl.DataFrame | None:
+        """Return the rows with these hashes of a few tiny segments, all of whose rows are looked at together."""
+        own = np.concatenate([frame.get_column(self._column).to_numpy() for frame in frames])
+        places = np.searchsorted(hashes, own)
+        rows = np.flatnonzero(hashes.take(places, mode="clip") == own)
+        return taken(pl.concat(frames, how="diagonal"), rows) if len(rows) else None
+
+    def _within(self, asked: _Asked) -> pl.DataFrame | None:
+        """Return the rows of one segment."""
+        frame = self._segments.load(asked.segment)
+        there = runs_of(frame.get_column(self._column).to_numpy(), asked.hashes)
+        return taken(frame, expand(there.starts, there.stops)) if len(there.keys) else None
 
     def append(self, rows: pl.DataFrame, merge: Callable[[list[pl.DataFrame], bool], pl.DataFrame]) -> None:
         """Add rows that are newer than all before.

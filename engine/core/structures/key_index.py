@@ -45,7 +45,7 @@ class IndexSegment(Segment):
 def index_segment(store: SegmentStore, frame: pl.DataFrame) -> IndexSegment:
     """Save rows in the order of an index and describe them."""
     times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
-    deleted = times.filter(frame.get_column(OP) != 0) if OP in frame.columns else times.clear()
+    deletes = np.flatnonzero(frame.get_column(OP).to_numpy()) if OP in frame.columns else ()
     return IndexSegment(
         segment=store.save(with_directory(frame)),
         rows=frame.height,
@@ -53,7 +53,7 @@ def index_segment(store: SegmentStore, frame: pl.DataFrame) -> IndexSegment:
         max_ts=_int(times.max()),
         min_hash=_int(hashes.item(0)),
         max_hash=_int(hashes.item(-1)),
-        oldest_delete=None if deleted.is_empty() else _int(deleted.min()),
+        oldest_delete=int(times.to_numpy()[deletes].min()) if len(deletes) else None,
     )
 
 
@@ -218,7 +218,7 @@ class KeyIndex:
 
     def _arranged(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Put new rows into the index' order; of those that replace each other only the last."""
-        return self._reduced(frame, lambda own, order: own[order.rows[self._is_newest(order)]], is_merge=False)
+        return self._reduced(frame, lambda own, order: taken(own, order.rows[self._is_newest(order)]), is_merge=False)
 
     def _reduced(
         self, frame: pl.DataFrame, reduce: Callable[[pl.DataFrame, KeyOrder], pl.DataFrame], *, is_merge: bool
@@ -261,7 +261,7 @@ class KeyIndex:
             if is_all and OP in own.columns:
                 ops, times = (own.get_column(name).to_numpy()[order.rows] for name in (OP, TS))
                 is_kept &= ~self._is_forgotten(ops, times, order, horizon)
-            return own[order.rows[is_kept]]
+            return taken(own, order.rows[is_kept])
 
         return self._reduced(frame, kept, is_merge=True)
 

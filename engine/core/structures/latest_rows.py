@@ -326,14 +326,3 @@ def arrival_codes(keys: I64, sequence: I64, first: int, end: int) -> I64:
     """
     codes: I64 = keys * (end - first + 2) + np.clip(sequence - first, -1, end - first) + 1
     return codes
-
-
-def gather_or_null(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
-    """Return these rows of a frame; nulls for -1."""
-    if frame.is_empty():
-        return frame.clear(len(rows))
-    is_missing = rows < 0
-    if not is_missing.any():
-        return frame[rows]
-    places = pl.Series(np.where(is_missing, 0, rows)).set(pl.Series(is_missing), None)
-    return frame.select(pl.all().gather(places))

@@ -20,6 +20,7 @@ import polars as pl
 
 from engine.core.clocks import I64
 from engine.core.ports import SegmentStore
+from engine.core.structures.sorted_search import stable_order
 
 MIN_MERGED: Final = 6
 """Runs that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""
@@ -167,7 +168,7 @@ class SegmentList(Generic[S]):
         merged = [segment for run in runs[start:] for segment in run]
         made: list[S] = []
         for segment in make(merged, start == 0):
-            made.append(replace(segment, is_continued=bool(made)))
+            made.append(segment if segment.is_continued == bool(made) else replace(segment, is_continued=bool(made)))
         self._held = [*self._held[: len(self._held) - len(merged)], *made]
         stays = {segment.segment for segment in made}
         self._released.extend(segment.segment for segment in merged if segment.segment not in stays)
@@ -176,3 +177,19 @@ class SegmentList(Generic[S]):
 def taken(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
     """Gather rows; Polars converts and checks wider indexes first, at half the cost of gathering."""
     return frame[pl.Series(rows.astype(np.uint32))]
+
+
+def taken_or_null(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
+    """Gather rows; nulls for those below 0."""
+    is_missing = rows < 0
+    if frame.is_empty() or is_missing.all():
+        return frame.clear(len(rows))
+    if not is_missing.any():
+        return taken(frame, rows)
+    return frame[pl.Series(np.where(is_missing, 0, rows).astype(np.uint32)).set(pl.Series(is_missing), None)]
+
+
+def ascending(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return the rows in the order of a hash, equal ones as they stand: the frame itself where that is their order."""
+    hashes = frame.get_column(column).to_numpy()
+    return frame if bool((hashes[1:] >= hashes[:-1]).all()) else taken(frame, stable_order(hashes))

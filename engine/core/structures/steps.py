@@ -75,6 +75,11 @@ def merged_in_steps(
     Yields:
         Frames of a run, in order and apart: none is empty, all but the last have at least half a step's rows.
     """
+    if sum(part.height for part in parts) <= step_rows:
+        held = [part for part in parts if part.height]
+        if held and (merged := merge(held)).height:
+            yield merged
+        return
     ready: list[pl.DataFrame] = []
     columns = [[part.get_column(name).to_numpy() for name in order] for part in parts]
     for slices in sliced(parts, cuts(columns, step_rows)):

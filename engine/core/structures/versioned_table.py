@@ -20,10 +20,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, clock_value
-from engine.core.frames import KEY_HASH, OP, POS, TS
+from engine.core.frames import KEY_HASH, OP, POS, TS, only
 from engine.core.ports import SegmentStore
 from engine.core.structures.key_index import FORGOTTEN, KeyIndex, Part
 from engine.core.structures.keys import NO_KEY, Keys
+from engine.core.structures.segment_list import taken
 from engine.core.structures.sorted_search import U64, distinct
 from engine.core.structures.version_search import VersionSearch
 from engine.definition.types import Schema
@@ -117,7 +118,7 @@ class VersionedTable:
         Args:
             puts: service columns and payload, ascending distinct ``_pos``, no null ``_key_hash``; ``_op`` 1 is a tombstone.
         """
-        frame = self._empty if puts is None else puts[self._empty.columns]
+        frame = self._empty if puts is None else only(puts, *self._empty.columns)
         return TableBatch(self.index, frame, self._clock, self.retention_ms, self._key)
 
     def commit(self, batch: TableBatch, keep_from: int = AFTER_ALL_TIME, deletes_from: int = AFTER_ALL_TIME) -> None:
@@ -273,10 +274,13 @@ class TableBatch:
         keys, numbers = self._keys_of(puts)
         before = self._index.find(keys)
         numbers = np.concatenate([*(part.keys for part in before), numbers])
-        frame = pl.concat([part[[TS, POS, OP]] for part in [*(part.frame for part in before), puts]])
-        frame = frame.with_columns(pl.Series(KEY_HASH, numbers)).sort(KEY_HASH, POS)
-        hashes, times, positions, ops = (frame.get_column(name).to_numpy() for name in (KEY_HASH, TS, POS, OP))
-        is_older = (hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1])
+        frames = [*(part.frame for part in before), puts]
+        times, positions, ops = (
+            np.concatenate([frame.get_column(name).to_numpy() for frame in frames]) for name in (TS, POS, OP)
+        )
+        order = np.lexsort((positions, numbers))
+        numbers, times, positions, ops = numbers[order], times[order], positions[order], ops[order]
+        is_older = (numbers[1:] == numbers[:-1]) & (times[1:] < times[:-1])
         if not self._index.keeps_deletes:
             is_older &= ops[:-1] == 0
         return int((is_older & (positions[1:] >= self._put_positions[0])).sum())
@@ -329,7 +333,7 @@ class TableBatch:
             return Part(new.clear(), np.empty(0, np.int64))
         numbers = keys.numbers(new.get_column(KEY_HASH).to_numpy(), [new.get_column(name) for name in self._key])
         own = np.flatnonzero(numbers != NO_KEY)
-        return Part(new, numbers) if len(own) == len(numbers) else Part(new[own], numbers[own])
+        return Part(new, numbers) if len(own) == len(numbers) else Part(taken(new, own), numbers[own])
 
     def _search(self, touched: Keys, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys: those kept and those of the batch."""

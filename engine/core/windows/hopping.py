@@ -36,13 +36,20 @@ from engine.core.frames import (
     Counters,
     OperatorOutput,
     add_counter,
+    constant,
     empty_frame,
     empty_late,
+    frame_of,
+    is_value,
     late_rows,
+    only,
     values_taken,
+    with_series,
+    without,
 )
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.segment_list import taken
 from engine.core.structures.spans import Span, counted
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
 from engine.core.windows.window_grid import OUT_OF_RANGE, WindowGrid, expand, node_windows
@@ -103,9 +110,18 @@ class WindowAggregator(Operator):
         state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
             window that has closed stays closed, one that is closed under the new grace closes at the next record.
         store: where partial results live.
+        is_hashed: see ``Grouping``.
     """
 
-    def __init__(self, spec: WindowAggregation, schema_in: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(
+        self,
+        spec: WindowAggregation,
+        schema_in: Schema,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_hashed: bool = False,
+    ) -> None:
         self.name = spec.name
         self._spec = spec
         self._grid = WindowGrid(spec.size_ms, spec.advance_ms, spec.grace_ms)
@@ -117,7 +133,7 @@ class WindowAggregator(Operator):
         self._no_record = empty_frame(schema_in).clear(1)
         values = [name for name, _ in self._aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
-        self._grouping = Grouping.of(spec.group, schema_in, store.hashing)
+        self._grouping = Grouping.of(spec.group, schema_in, store.hashing, is_hashed=is_hashed)
         self._group = [f"g{i}" for i in range(len(spec.group))]
         state = state or {}
         by_window = [NODE, HASH, *self._group]
@@ -281,17 +297,17 @@ class WindowAggregator(Operator):
             frame, hashes, arrivals = frame[rows], hashes[rows], arrivals[rows]
         group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
         own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(LATEST)]
-        return pl.DataFrame([*own, *self._aggregates.lift(frame, arrivals)]), rows
+        return frame_of([*own, *self._aggregates.lift(frame, arrivals)]), rows
 
     def _partials(self, batch: _Batch) -> pl.DataFrame:
         """The batch as a sorted run of partials per (node, group)."""
         lifted, rows = self._lifted(batch)
         first, last = batch.first[rows], batch.last[rows]
         if self._grid.levels == 1:
-            return sorted_run(self._merge_nodes(lifted.with_columns(pl.Series(NODE, first))))
-        ranges = self._merge(lifted.with_columns(pl.Series(_LOW, first), pl.Series(_HIGH, last)), [_LOW, _HIGH])
+            return sorted_run(self._merge_nodes(with_series(lifted, pl.Series(NODE, first))))
+        ranges = self._merge(with_series(lifted, pl.Series(_LOW, first), pl.Series(_HIGH, last)), [_LOW, _HIGH])
         runs, nodes = self._grid.nodes(ranges[_LOW].to_numpy(), ranges[_HIGH].to_numpy())
-        return sorted_run(self._merge_nodes(ranges.drop(_LOW, _HIGH)[runs].with_columns(pl.Series(NODE, nodes))))
+        return sorted_run(self._merge_nodes(with_series(taken(without(ranges, _LOW, _HIGH), runs), pl.Series(NODE, nodes))))
 
     def _merge_nodes(self, partials: pl.DataFrame) -> pl.DataFrame:
         return self._merge(partials, [NODE])
@@ -300,6 +316,8 @@ class WindowAggregator(Operator):
         """Merge partials with equal ``keys`` and group; the hash alone could collide."""
         if partials.height < 2:
             return partials
+        if self._aggregates.are_merged(partials, HASH):
+            return self._aggregates.settle(partials)
         grouped = partials.group_by(*keys, HASH, *self._group)
         own = [
             pl.col(_FIRST).min(),
@@ -334,7 +352,8 @@ class WindowAggregator(Operator):
             return [*self._windows(earlier, low, middle), *self._windows(later, middle, high + 1)]
         rows, windows = expand(first, last)
         spread = partials if len(rows) == partials.height else partials[rows]
-        return [self._merge_nodes(spread.with_columns(pl.Series(NODE, windows))).sort(NODE, _FIRST)]
+        merged = self._merge_nodes(with_series(spread, pl.Series(NODE, windows)))
+        return [taken(merged, np.lexsort((merged[_FIRST].to_numpy(), merged[NODE].to_numpy())))]
 
     def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
         values, marks = self._aggregates.results(partials)
@@ -343,10 +362,10 @@ class WindowAggregator(Operator):
         service = [
             values_taken(batch.frame[POS], closing),
             partials[LATEST].alias(TS),
-            pl.repeat(0, partials.height, dtype=pl.Int8, eager=True).alias(OP),
+            constant(0, partials.height, OP, np.int8),
             values_taken(batch.frame[OFFSET], closing),
         ]
-        rows = pl.DataFrame([*service, *self._keys(partials), *values]).select(self._nothing.columns)
+        rows = only(frame_of([*service, *self._keys(partials), *values]), *self._nothing.columns)
         return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
 
     # EMIT CHANGES
@@ -359,40 +378,50 @@ class WindowAggregator(Operator):
         """
         lifted, rows = self._lifted(batch)
         records, windows = expand(batch.first[rows], batch.last[rows])
-        pairs = lifted[records].with_columns(pl.Series(NODE, windows), pl.Series(MESSAGE, np.arange(len(records))))
+        pairs = lifted if len(records) == lifted.height else taken(lifted, records)
+        pairs = with_series(pairs, pl.Series(NODE, windows), pl.Series(MESSAGE, np.arange(len(records))))
         if pairs.is_empty():
-            return pairs.drop(MESSAGE), self._nothing
-        touched = pairs.select(NODE, HASH).unique()
-        held = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy())
+            return without(pairs, MESSAGE), self._nothing
+        held = self._store.matching(windows, pairs[HASH].to_numpy())
         if self._spec.is_folded:
             run, changes, marks = self._last.of(pairs, held)
         else:
             changes, marks = self._every_change(pairs, held)
             run = self._merge_nodes(pairs)
         marks.count(self._spec.name, counters)
-        service = batch.frame.select(POS, OFFSET)[rows[records[changes[MESSAGE].to_numpy()]]]
-        emitted = changes.with_columns(service.get_columns()).select(self._nothing.columns)
-        return sorted_run(run.drop(MESSAGE)), emitted
+        service = taken(only(batch.frame, POS, OFFSET), rows[records[changes[MESSAGE].to_numpy()]])
+        emitted = only(with_series(changes, *service.get_columns()), *self._nothing.columns)
+        return sorted_run(without(run, MESSAGE)), emitted
 
     def _every_change(self, pairs: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, Marks]:
         """Show what each (record, window) makes of the window, by ``MESSAGE``, and say what is to be counted."""
         chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
-        chain = chain.sort(NODE, HASH, *self._group, _FIRST)
-        groups = Groups.of(chain.select(NODE, HASH, *self._group))
-        is_change = chain[MESSAGE].is_not_null().to_numpy()
+        chain, groups = self._grouped(chain)
+        is_change = is_value(chain[MESSAGE])
         values, marks = self._aggregates.running(chain, groups)
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
         firsts = values_taken(chain[_FIRST], groups.firsts)
-        outputs = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts])
-        outputs = outputs.with_columns(pl.lit(0, pl.Int8).alias(OP))
+        op = constant(0, chain.height, OP, np.int8)
+        outputs = frame_of([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts, op])
         if self._having is not None:
             outputs = self._having.with_deletes(outputs, groups)
         in_order = np.empty(pairs.height, dtype=np.int64)
-        in_order[chain[MESSAGE].drop_nulls().to_numpy()] = np.flatnonzero(is_change)
-        outputs = outputs[in_order]
+        changed = np.flatnonzero(is_change)
+        in_order[chain[MESSAGE].to_numpy()[changed].astype(np.int64)] = changed
+        outputs = taken(outputs, in_order)
         if self._having is not None:
             outputs = outputs.filter(pl.col(OP).is_not_null())
         return outputs, marks.among(is_change)
+
+    def _grouped(self, chain: pl.DataFrame) -> tuple[pl.DataFrame, Groups]:
+        """Bring the rows of each (window, group) together, in the order of arrival, in which they stand."""
+        found = sorted_run(chain)
+        pairs = [found.get_column(name) for name in (NODE, HASH)]
+        groups = Groups.of_columns([*pairs, *(found.get_column(name) for name in self._group)])
+        if groups.ids[-1] != Groups.of_columns(pairs).ids[-1]:
+            found = chain.sort(NODE, HASH, *self._group, _FIRST)
+            groups = Groups.of(found.select(NODE, HASH, *self._group))
+        return found, groups
 
     # Output columns
 

@@ -109,16 +109,25 @@ class SessionAggregator(Operator):
         state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
             session that has closed stays closed, one that is closed under the new grace closes at the next record.
         store: where partial results live.
+        is_hashed: see ``Grouping``.
     """
 
-    def __init__(self, spec: SessionAggregation, schema: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(
+        self,
+        spec: SessionAggregation,
+        schema: Schema,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_hashed: bool = False,
+    ) -> None:
         self.name = spec.name
         self._spec = spec
         self._delay_ms = spec.gap_ms + spec.grace_ms
         self._fold = SessionFold(spec, schema)
         self.schema = self._fold.schema
         self._nothing = empty_frame(self.schema).with_columns(pl.lit(0, pl.Int64).alias(FIRST))
-        self._grouping = Grouping.of(spec.group, schema, store.hashing)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing, is_hashed=is_hashed)
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
         self._horizon: int = state.get("horizon", 0)

@@ -62,13 +62,22 @@ class SlidingAggregator(Operator):
         state: what ``snapshot`` returned, or None. ``spec`` may differ from the one it was made with in grace: a window that has
             closed stays closed, one that is closed under the new grace closes at the next record.
         store: where the records live.
+        is_hashed: see ``Grouping``.
     """
 
-    def __init__(self, spec: SlidingAggregation, schema: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(
+        self,
+        spec: SlidingAggregation,
+        schema: Schema,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_hashed: bool = False,
+    ) -> None:
         self.name = spec.name
         self._spec = spec
         self._results = SlidingResults(spec, schema)
-        self._grouping = Grouping.of(spec.group, schema, store.hashing)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing, is_hashed=is_hashed)
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
         self._boundary: int = state.get("boundary", 0)

@@ -172,9 +172,8 @@ class WindowStore:
         ]
 
     def matching(self, nodes: I64, hashes: U64) -> list[pl.DataFrame]:
-        """Partials of these distinct (node, group hash) pairs, older segments first."""
-        order = pair_order(nodes, hashes, is_merge=False)
-        nodes, hashes = nodes[order], hashes[order]
+        """Partials of these (node, group hash) pairs, older segments first."""
+        nodes, hashes = _distinct_pairs(nodes, hashes)
         found = []
         for segment in self._segments:
             is_asked = segment.within(nodes, hashes)
@@ -244,6 +243,15 @@ def _windows_in(run: pl.DataFrame) -> Ranges:
 def _distinct(nodes: I64) -> I64:
     """Return sorted nodes, each once."""
     return nodes[_starts(nodes)]
+
+
+def _distinct_pairs(nodes: I64, hashes: U64) -> tuple[I64, U64]:
+    """Return the distinct pairs, ascending."""
+    order = pair_order(nodes, hashes, is_merge=False)
+    nodes, hashes = nodes[order], hashes[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (nodes[1:] != nodes[:-1]) | (hashes[1:] != hashes[:-1])
+    return nodes[is_first], hashes[is_first]
 
 
 def _starts(nodes: I64) -> I64:

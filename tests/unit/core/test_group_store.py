@@ -46,6 +46,14 @@ def test_a_group_is_found_in_every_segment_that_holds_it() -> None:
     assert [total(store, 7), total(store, 3, 8), total(store, 5)] == [3, 1010, 0]
 
 
+def test_rows_of_tiny_segments_come_older_ones_first() -> None:
+    store = GroupStore(MemorySegmentStore(), summed, None)
+    for number in range(3):
+        store.append(rows((9, number), (7, 10 + number)))
+    found = pl.concat(store.matching(np.array([7, 8], np.uint64)))
+    assert found["n"].to_list() == [10, 11, 12]
+
+
 def test_a_segment_without_touched_hashes_is_not_loaded() -> None:
     segments = CountingStore()
     store = GroupStore(segments, summed, None)
