@@ -7,8 +7,8 @@ Who the members are stands in files of the carrier's folder, which the driver wr
 A round takes a bounded amount together (``ROUND_BYTES``), of so many members at most (``ROUND_MEMBERS``): who has waited longest, and beside it
 small batches before large ones, in the order of waiting. The others are for the rounds behind it, beside who has news by then. So who has little
 waits for little.
-What a round emits is bounded together, too (``ROUND_EMITTED``). That is known only when it is made: whose turn comes behind it is put off,
-boards anew from its last commit, and is among the first in the next round.
+What a round emits is bounded together, too. That is known only when it is made (``engine.spark.round_work``): whose turn comes behind it is put
+off, boards anew from its last commit, and is among the first in the next round.
 
 What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
 offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.
@@ -17,12 +17,8 @@ offset log holds the number of a round, which nobody reads: where members stand 
 from __future__ import annotations
 
 import os
-import traceback
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,17 +29,16 @@ from pyspark.sql.types import StructType
 
 from engine.connectors.backlogs import Looked
 from engine.connectors.feed_ends import feed_ends
-from engine.connectors.fetched import Fetched, fetch
-from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches, size_of
+from engine.connectors.packets import PACKET_DDL, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
 from engine.spark.doorbell import Doorbell
 from engine.spark.failures import marked
 from engine.spark.planned import Ends, Planned, looked_at
+from engine.spark.round_work import MemberPart, RoundPart, carried, round_packets
 from engine.spark.silence import Silence
-from engine.spark.source import PacketReader
-from engine.spark.source_spec import SourceSpec, SplitGroup
+from engine.spark.source_spec import SourceSpec
 from engine.spark.watch import watch
 
 FORMAT: Final = "slackwater"
@@ -58,52 +53,10 @@ ROUND_MEMBERS: Final = 32
 """So many have a batch in one round at most: as many as share a transaction (``committing.TOGETHER``). Results are committed when all of a round
 is done, so of a hundred members each would wait for a hundred; in turns they wait for some thirty."""
 
-ROUND_EMITTED: Final = 64 << 20
-"""When the batches of a round have emitted so much, those whose turn has not come are put off to the next round: as much as one member may emit
-alone (``SHARED_EMITTED``), so at most twice that is made. The driver holds what a whole round emits, several times over."""
-
 LOOKED: Final = ".looked"
 
 POOL_VARIABLE: Final = "SLACKWATER_POOL"
 """Of the environment of workers: that of another pool has another value."""
-
-KEPT_READERS: Final = 1_024
-"""Readers kept per worker process."""
-
-_readers: OrderedDict[bytes, PacketReader] = OrderedDict()
-"""By spec, as it was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberPart:
-    """A member's batch, or a part of it.
-
-    Attributes:
-        member: its number.
-        spec: its ``SourceSpec``, as written.
-        batch_id: number of the batch, counted per checkpoint.
-        group: what is read; None: planning failed.
-        failure: why it did, as ``decoded`` reads it.
-    """
-
-    member: int
-    spec: bytes
-    batch_id: int
-    group: SplitGroup | None = None
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundPart(InputPartition):
-    """What one Spark task does in a round.
-
-    Attributes:
-        parts: one after the other.
-        is_alone: the carrier has one member only, with which it ends.
-    """
-
-    parts: tuple[MemberPart, ...]
-    is_alone: bool
 
 
 class PacketSource(DataSource):
@@ -264,7 +217,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the packets of a part of a round; runs in a worker."""
         assert isinstance(partition, RoundPart)  # noqa: S101
         with marked():
-            yield from packet_batches(_round_packets(partition))
+            yield from packet_batches(round_packets(partition))
 
     def _refresh(self) -> None:
         """Look at who the members are."""
@@ -369,80 +322,3 @@ def _ends_of(dsn: str, names: frozenset[str]) -> Ends:
     except SourceUnavailable:
         with shared_connection(dsn) as connection:
             return feed_ends(connection, names)
-
-
-def carried(error: Exception) -> str:
-    """Return an error as text that ``decoded`` reads."""
-    try:
-        with marked():
-            raise error
-    except Exception as found:  # noqa: BLE001 - what is raised here is the error, perhaps marked
-        return "".join(traceback.format_exception(found, chain=False))
-
-
-def failed(member: int, failure: str) -> Packet:
-    """Return the packet that stands for a batch that failed."""
-    return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
-
-
-def _round_packets(partition: RoundPart) -> Iterator[Packet]:
-    """Yield what comes of the parts of a round, one after the other; several members until they have emitted as much as a round may."""
-    fetched = _fetched(partition.parts)
-    emitted = 0
-    for part in partition.parts:
-        if emitted >= ROUND_EMITTED and part.group is not None and not partition.is_alone:
-            yield Packet(0, "put_off", 0, 0, 0, 0, None, None, part.group.now_ms, b"", member=part.member)
-            continue
-        for packet in _packets(part, fetched, is_alone=partition.is_alone):
-            emitted += size_of(packet)
-            yield packet
-
-
-def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
-    """Ask at once for what small batches need of the database; nothing where that fails: each then finds out by itself."""
-    readers = []
-    for part in parts:
-        if part.group is not None and part.group.is_whole:
-            try:
-                readers.append((_reader(part.spec), part.group))
-            except Exception:  # noqa: BLE001, S112 - comes again in the member's turn, and is told to it
-                continue
-    queries = {reader.query_id for reader, _ in readers if reader.query_id is not None}
-    if not queries:
-        return None
-    splits = [split for reader, group in readers for split in reader.fetchable(group)]
-    try:
-        with shared_connection(readers[0][0].dsn) as connection:
-            return fetch(connection, queries, splits)
-    except SourceUnavailable:
-        return None
-
-
-def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
-    """Yield what comes of a part. Beside others nothing comes of one that fails half-way; who is alone ends with its error."""
-    if part.group is None:
-        yield failed(part.member, part.failure)
-        return
-    reader = _reader(part.spec)
-    found = reader.done(part.group, part.batch_id, fetched)
-    if not is_alone:
-        begun = perf_counter()
-        try:
-            with reader.at_work(part.batch_id):  # once for all packets: most of them are made in less time than saying so takes
-                packets = list(found)
-        except Exception as error:  # noqa: BLE001 - told to the member
-            yield failed(part.member, carried(error))
-            return
-        part_ms = round((perf_counter() - begun) * 1_000)
-        effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
-        found = iter([*packets, effort])
-    for packet in found:
-        yield packet.of_member(part.member)
-
-
-def _reader(spec: bytes) -> PacketReader:
-    reader = _readers.pop(spec, None) or PacketReader.of(SourceSpec.decoded(spec))
-    _readers[spec] = reader
-    while len(_readers) > KEPT_READERS:
-        _readers.popitem(last=False)
-    return reader

@@ -48,7 +48,8 @@ from engine.spark.committing import MemberBatch, commit_round
 from engine.spark.cursors import new_cursor, start_positions
 from engine.spark.launch_state import Launch, LaunchState
 from engine.spark.member import Ride
-from engine.spark.rounds import RoundPart, RoundReader
+from engine.spark.round_work import RoundPart
+from engine.spark.rounds import RoundReader
 from engine.spark.run_options import RunOptions
 from engine.spark.runner import RunningQuery
 from engine.spark.silence import Silence

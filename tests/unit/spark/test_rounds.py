@@ -19,7 +19,8 @@ from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.checkpoint import planned_batch
 from engine.spark.cursors import FeedInputs, new_cursor
 from engine.spark.failures import BatchFailed, decoded
-from engine.spark.rounds import LOOKED, RoundPart, RoundReader
+from engine.spark.round_work import RoundPart
+from engine.spark.rounds import LOOKED, RoundReader
 from engine.spark.silence import Silence
 from engine.spark.source_spec import SourceSpec
 from tests.unit.spark.test_source import FakeFeed, a_feed, an_input
@@ -100,7 +101,7 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
     monkeypatch.setattr("engine.spark.batch_planner.feeds_of", feeds_of)
     monkeypatch.setattr("engine.spark.source.feeds_of", feeds_of)
     monkeypatch.setattr("engine.spark.rounds._ends_of", ends_of)
-    monkeypatch.setattr("engine.spark.rounds._readers", OrderedDict())
+    monkeypatch.setattr("engine.spark.round_work._readers", OrderedDict())
     return made
 
 
@@ -261,7 +262,7 @@ def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Pa
 def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_the_first_of_the_next(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.spark.rounds.ROUND_EMITTED", 6_000)
+    monkeypatch.setattr("engine.spark.round_work.ROUND_EMITTED", 6_000)
     feeds = {number: Emitting(a_feed(f"much{number}").feed, {0: 40}) for number in (1, 2, 3)}
     for number, feed in feeds.items():
         rounds.join(number, feed)
@@ -285,7 +286,7 @@ def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_t
 
 
 def test_who_is_alone_emits_what_it_emits(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.rounds.ROUND_EMITTED", 1)
+    monkeypatch.setattr("engine.spark.round_work.ROUND_EMITTED", 1)
     (rounds.folder / "alone").touch()
     feed = a_feed("a").feed
     rounds.join(1, Emitting(feed, {0: 300_000, 1: 300_000}), cores=2)
