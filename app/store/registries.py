@@ -49,7 +49,7 @@ class Registries:
 
         Raises:
             NotFound: ``connection_not_found``.
-            FormatInvalid: the connection is no registry's.
+            ConnectionOfAnotherType: the connection is no registry's.
             SourceUnavailable: its secrets cannot be read here, or its host may not be reached.
         """
         version, registry = await anyio.to_thread.run_sync(partial(self._found, name))

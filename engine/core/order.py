@@ -134,7 +134,7 @@ class Ordered:
             is_before: all that the clock causes here stands before the records.
         """
         index = positions - self.first_pos
-        if len(index) and index[0] >= 0 and index[-1] < len(self._order):
+        if len(index) and index.min() >= 0 and index.max() < len(self._order):
             return self._in_order.taken(index)
         is_caused = (index >= 0) & (index < len(self._order))
         found = np.where(is_caused, index, 0)

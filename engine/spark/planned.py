@@ -31,6 +31,7 @@ class Planned:
         next_batch: its number.
         failure: why no further batch is planned.
         watched: see ``BatchPlanner.watched``.
+        is_left_over: a round had no room for its batch.
     """
 
     written: bytes
@@ -44,6 +45,7 @@ class Planned:
     is_told: bool = False
     is_looked_at: bool = False
     watched: frozenset[str] | None = None
+    is_left_over: bool = False
 
     @property
     def is_put_off(self) -> bool:
@@ -63,9 +65,15 @@ class Planned:
             self.groups = self.planner.groups(self.start, self.end)
 
     def plan_anew(self) -> None:
-        """Let the next look say where its batch ends, as far as it is read by then; what is cut stays, for that is large."""
-        if self.groups is None:
+        """Let the next look say where the batch ends that a round has left over: more may be there by now.
+
+        What is cut stays, for that is large. So does what has no records: why a launch has a batch without any is told once
+        (``BatchPlanner``), while one with records says the same anyway.
+        """
+        has_records = self.start is not None and self.end is not None and self.end["feeds"] != self.start["feeds"]
+        if self.is_left_over and self.groups is None and has_records:
             self.end = None
+        self.is_left_over = False
 
     @property
     def weight_bytes(self) -> int:

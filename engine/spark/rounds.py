@@ -33,6 +33,7 @@ from engine.connectors.packets import PACKET_DDL, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.committing import TOGETHER
 from engine.spark.doorbell import Doorbell
 from engine.spark.failures import marked
 from engine.spark.planned import Ends, Planned, looked_at
@@ -49,8 +50,8 @@ ROUND_BYTES: Final = 16 << 20
 """About so much is read in one round of several members, twice what one of them takes at most. That takes half a second to a second: each waits
 for the others, and the driver holds what comes of all."""
 
-ROUND_MEMBERS: Final = 32
-"""So many have a batch in one round at most: as many as share a transaction (``committing.TOGETHER``). Results are committed when all of a round
+ROUND_MEMBERS: Final = TOGETHER
+"""So many have a batch in one round at most: as many as share a transaction. Results are committed when all of a round
 is done, so of a hundred members each would wait for a hundred; in turns they wait for some thirty."""
 
 LOOKED: Final = ".looked"
@@ -176,6 +177,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._members[number].go_on()
         self._pending = [number for number in self._pending if number not in taken]
         self._is_left_over = bool(self._pending)
+        for number in self._pending:
+            if (planned := self._members.get(number)) is not None:
+                planned.is_left_over = True
         if self._is_alone:
             return [RoundPart((part,), True) for part in parts]
         return [RoundPart(tuple(parts), False)]

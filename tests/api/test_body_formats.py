@@ -108,6 +108,15 @@ async def test_a_column_alone(client: httpx.AsyncClient, name: str, format_: str
 
 
 @pytest.mark.usefixtures("items")
+async def test_a_registry_that_is_none_is_refused(client: httpx.AsyncClient) -> None:
+    broker = {"type": "kafka", "bootstrap": "127.0.0.1:1"}
+    assert (await client.put("/v1/connections/broker", json=broker)).status_code == 201
+    answer = await post(client, "items", b"\0\0\0\0\1", OCTETS, format="avro", registry="broker")
+    assert (answer.status_code, answer.json()["code"]) == (422, "connection_of_another_type")
+    assert "name one of type registry" in answer.json()["detail"]
+
+
+@pytest.mark.usefixtures("items")
 async def test_payloads_behind_a_schemas_number(client: httpx.AsyncClient, registry: FakeRegistry) -> None:
     avro, proto = registry.add("a", json.dumps(AVRO)), registry.add("p", PROTO, "PROTOBUF")
     wanted = {"format": "avro", "registry": "schemas"}

@@ -16,7 +16,7 @@ from engine.core.aggregation.running import Groups
 from engine.definition.types import DOUBLE, ColumnType
 
 _CARRY_AT: Final = 1 << 61
-"""Limb sums are carried over from here: two partials below it can always be added, and running sums start from one of them."""
+"""Limb sums are carried over from here: two partials below it can always be added. Running sums start from the few that are held."""
 
 
 class LimbAccumulator(Accumulator):

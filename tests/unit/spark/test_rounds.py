@@ -6,23 +6,28 @@ import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.connectors.admission import BatchLimit
+from engine.connectors.backlogs import Looked
 from engine.connectors.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.connectors.packets import BATCH_ID, Packet, packets_in
+from engine.connectors.task_states import Cursor
 from engine.errors import DataInvalid, SourceUnavailable
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.checkpoint import planned_batch
 from engine.spark.cursors import FeedInputs, new_cursor
 from engine.spark.failures import BatchFailed, decoded
 from engine.spark.round_work import RoundPart
 from engine.spark.rounds import LOOKED, RoundReader
 from engine.spark.silence import Silence
-from engine.spark.source_spec import SourceSpec
+from engine.spark.source_spec import Clock, SourceSpec
 from tests.unit.spark.test_source import FakeFeed, a_feed, an_input
 
 
@@ -247,6 +252,39 @@ def test_who_waits_for_a_round_reads_what_comes_meanwhile_with_it(rounds: Rounds
     late.length[0] = 25
     ((part,),) = (each.parts for each in rounds.parts())
     assert (part.member, part.group and part.group.splits[-1][1].end) == (2, 25)
+
+
+def test_a_launch_has_its_batch_without_records_also_where_it_waits_for_a_round(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The definition may have been edited in place: all tasks look at the clock once, and nothing else says so again."""
+    monkeypatch.setattr("engine.spark.rounds.ROUND_MEMBERS", 1)
+    monkeypatch.setattr("engine.spark.batch_planner.shared_connection", lambda _dsn: nullcontext())
+    monkeypatch.setattr("engine.spark.batch_planner.earliest_wake", lambda _connection, _query: None)
+    rounds.join(1, a_feed("first", p0=10))
+    feed = a_feed("waking", p0=10)
+    rounds.feeds["waking"] = feed
+    start = {**new_cursor({feed.feed.name: {"0": 10}}, 0, 0), "now_ms": 1_000, "awake_ms": 1_000}
+    inputs = (an_input(0, "waking", "waking"),)
+    clock = Clock(uuid4(), frozenset())
+    for number in (2, 3):
+        spec = SourceSpec("", inputs, 1, start, BatchLimit(10**6, 10**9), 0, clock=clock, next_batch=7)
+        (rounds.folder / str(number)).write_bytes(spec.encoded())
+    assert [[*rounds.round()] for _ in range(4)] == [[1], [2], [3], []]
+
+
+def test_a_member_is_looked_at_once_for_a_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[BatchPlanner] = []
+    look = BatchPlanner.next_cursor
+
+    def counted(planner: BatchPlanner, start: Cursor, looked: Looked | None = None) -> Cursor:
+        looks.append(planner)
+        return look(planner, start, looked)
+
+    monkeypatch.setattr(BatchPlanner, "next_cursor", counted)
+    rounds.join(1, a_feed("a", p0=10))
+    assert [*rounds.round()] == [1]
+    assert len(looks) == 1
 
 
 def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
