@@ -237,8 +237,9 @@ def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fle
     wait_until(lambda: slow.is_under_way and query.is_under_way)
     assert (carrier := query.carrier) is not None
     assert carrier is slow.carrier
+    done = carrier.rounds_done  # Spark's first, where it came before the records
     assert query.stop(DEADLINE_SECONDS)
-    assert carrier.rounds_done == 0, "the round goes on"
+    assert carrier.rounds_done == done, "the round goes on"
     resting = threading.Thread(target=query.await_rest)
     resting.start()
     assert query not in carrier.members
