@@ -235,7 +235,8 @@ def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fle
     slow, query = fleets.launch(WAITING), fleets.launch("stopped_within")
     fleets.launcher.append("flights", [flight("JFK", 5_000, 1)])
     wait_until(lambda: slow.is_under_way and query.is_under_way)
-    assert (carrier := query.carrier) is not None
+    carrier = query.carrier
+    assert carrier is not None
     assert carrier is slow.carrier
     done = carrier.rounds_done  # Spark's first, where it came before the records
     assert query.stop(DEADLINE_SECONDS)
