@@ -247,9 +247,8 @@ def _readings(inputs: Sequence[Input]) -> list[_Reading]:
     found: list[tuple[RelationSchema, list[Input]]] = []
     for source_input in inputs:
         own = source_input.relation
-        readers = next(
-            (readers for relation, readers in found if relation == own), None
-        )  # a hash costs more than comparing a few
+        # A hash costs more than comparing a few.
+        readers = next((readers for relation, readers in found if relation == own), None)
         if readers is None:
             found.append((own, [source_input]))
         else:

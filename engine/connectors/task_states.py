@@ -7,7 +7,6 @@ state is its *manifest*: JSON that holds tiny segments and names others, which w
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +18,7 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
+from engine.connectors.compact_json import compact
 from engine.connectors.postgres import Connection
 from engine.errors import EpochFenced, SinkUnavailable, StateNewer
 from engine.state.ports import FIRST_SEGMENTS
@@ -35,8 +35,6 @@ MOST_PAUSE_S: Final = 0.05
 
 COMMIT_S: Final = 600.0
 """A commit that takes longer waits for something that does not come."""
-
-_JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 Cursor = Mapping[str, Any]
 """Where a batch ends, as ``engine.spark.source`` has it: ``feeds`` (feed → partition → next offset), ``now_ms``, and more."""
@@ -78,7 +76,7 @@ class TaskState:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> TaskState:
-        return cls(secrets.token_hex(8), _JSON.encode(manifest))
+        return cls(secrets.token_hex(8), compact(manifest))
 
     def encoded(self) -> bytes:
         """Return it as the blob of a packet."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 
+from engine.connectors.compact_json import compact
 from engine.connectors.log.sequences import Advance
 from engine.connectors.log.storage import Batch, append_batches
 from engine.connectors.task_states import Place, TaskState
@@ -83,8 +83,8 @@ class Written:
     def commit(self, query_id: UUID, batch_id: int, after: tuple[Json, int | None, Json, Json | None]) -> None:
         """Say that a batch is committed, and what is true behind it: position, stream time, detail, cursor."""
         position, stream_time_ms, detail, cursor = after
-        ends_at = None if cursor is None else _text(cursor)
-        self._commits.append((query_id, batch_id, _text(position), stream_time_ms, _text(detail), ends_at))
+        ends_at = None if cursor is None else compact(cursor)
+        self._commits.append((query_id, batch_id, compact(position), stream_time_ms, compact(detail), ends_at))
 
     def state(self, query_id: UUID, place: Place, state: TaskState) -> None:
         """Put the state of a task."""
@@ -131,7 +131,3 @@ def _row(feed_id: int, partition: int, batch: Batch) -> tuple[Any, ...]:
     return (
         feed_id, partition, batch.rows, batch.min_ts, batch.max_ts, batch.payload, batch.sequence, batch.sequence_rows, batch.head_ms,
     )  # fmt: skip
-
-
-def _text(value: Json) -> str:
-    return json.dumps(value, separators=(",", ":"))

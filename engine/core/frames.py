@@ -203,7 +203,10 @@ def is_value(column: pl.Series) -> Bools:
 
 
 def constant(value: int, rows: int, name: str, dtype: type[np.int64] | type[np.int8] = np.int64) -> pl.Series:
-    """Return a column that has one value: ``repeat`` without a plan. A short one is a part of one that is made once (3 instead of 9 µs)."""
+    """Return a column of one value, the same in each batch: ``repeat`` without a plan.
+
+    A short one is a part of one that is made once (3 instead of 9 µs).
+    """
     if rows > SHORT_ROWS:
         return pl.Series(name, np.full(rows, value, dtype))
     return _short(value, np.dtype(dtype)).head(rows).alias(name)

@@ -31,7 +31,6 @@ class Planned:
         next_batch: its number.
         failure: why no further batch is planned.
         watched: see ``BatchPlanner.watched``.
-        is_left_over: a round had no room for its batch.
     """
 
     written: bytes
@@ -45,7 +44,6 @@ class Planned:
     is_told: bool = False
     is_looked_at: bool = False
     watched: frozenset[str] | None = None
-    is_left_over: bool = False
 
     @property
     def is_put_off(self) -> bool:
@@ -71,9 +69,8 @@ class Planned:
         (``BatchPlanner``), while one with records says the same anyway.
         """
         has_records = self.start is not None and self.end is not None and self.end["feeds"] != self.start["feeds"]
-        if self.is_left_over and self.groups is None and has_records:
+        if self.groups is None and has_records:
             self.end = None
-        self.is_left_over = False
 
     @property
     def weight_bytes(self) -> int:

@@ -113,7 +113,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
-        self._is_left_over = False
+        self._left_over = frozenset[int]()
         self._shared_out: tuple[int | None, list[RoundPart]] = None, []
         self._rested: tuple[Ends, frozenset[int]] = {}, frozenset()
 
@@ -138,7 +138,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         What comes while this waits is left for the next call, so that the time until its answer is that of planning.
         """
-        if (self._pending and not self._is_left_over) or self._look():
+        if (self._pending and not self._left_over) or self._look():
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
@@ -166,9 +166,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not (self._is_bounded or self._is_alone):
             # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next,
             # nor what has come for who was left over by the last.
-            for number in self._pending[:ROUND_MEMBERS]:
-                if (planned := self._members.get(number)) is not None:
-                    planned.plan_anew()
+            for number in self._left_over.intersection(self._pending[:ROUND_MEMBERS], self._members):
+                self._members[number].plan_anew()
             self._look()
         chosen = self._taken()
         taken = [number for number in self._pending if number in chosen]
@@ -176,10 +175,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for number in taken:
             self._members[number].go_on()
         self._pending = [number for number in self._pending if number not in taken]
-        self._is_left_over = bool(self._pending)
-        for number in self._pending:
-            if (planned := self._members.get(number)) is not None:
-                planned.is_left_over = True
+        self._left_over = frozenset(self._pending)
         if self._is_alone:
             return [RoundPart((part,), True) for part in parts]
         return [RoundPart(tuple(parts), False)]
@@ -262,7 +258,6 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Who was left over by the last round is still first, then who was put off in it.
         put_off = [number for number in has_batch if self._members[number].is_put_off]
         self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *put_off, *has_batch])]
-        self._is_left_over = False
         return bool(self._pending)
 
     def _awake(self, ends: Ends) -> dict[int, Planned]:

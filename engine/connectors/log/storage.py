@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
 from engine.connectors.packets import decode_frame, encode_frame, split_by_ordinal
 from engine.connectors.postgres import Connection
 from engine.connectors.slicing import slices
-from engine.core.frames import constant, with_series, without
+from engine.core.frames import with_series, without
 from engine.core.hashing import key_hash
 from engine.errors import InvariantBroken
 
@@ -161,7 +162,8 @@ class Batch:
 def encode_batch(frame: pl.DataFrame, arrival_ms: int) -> Batch:
     """Make a batch of accepted records (at least one), in their order. ``_offset`` and ``_key_hash`` are left out."""
     times = frame.get_column("_ts")
-    payload = with_series(without(frame, *_INTERNAL_COLUMNS), constant(arrival_ms, frame.height, "_arrival"))
+    arrivals = pl.Series("_arrival", np.full(frame.height, arrival_ms))
+    payload = with_series(without(frame, *_INTERNAL_COLUMNS), arrivals)
     return Batch(frame.height, cast("int", times.min()), cast("int", times.max()), encode_frame(payload), _marks(frame))
 
 
