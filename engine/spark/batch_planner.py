@@ -133,14 +133,15 @@ class BatchPlanner:
         backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
         self._check_epochs(start)
         horizon_ms = self._horizon_ms(behind) if is_merged else None
-        admitted = admit(backlogs, self._bound(self._planned), self._first_at if is_merged else None, horizon_ms)
+        admitted = self._admit(backlogs, targets, horizon_ms) if is_merged else admit(backlogs, self._bound(self._planned), None)
         now_ms = self._clock.now_ms(start["now_ms"])
         self._note_look(backlogs, admitted, now_ms)
         reach = self._reach_of_held(behind)
         if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()):
             is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
             return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
-        self._ask_for_next(backlogs, admitted, is_merged=is_merged)
+        if horizon_ms is None:
+            self._ask_for_next(backlogs, admitted, is_merged=is_merged)
         # What is left behind a horizon waits for somebody else; what is left without one, the batch's bound has left.
         read = {reader.feed.name for reader, inputs in self._feeds if inputs}
         is_full = horizon_ms is None and not all(_is_read(backlog, admitted) for backlog in backlogs if backlog.feed in read)
@@ -149,6 +150,37 @@ class BatchPlanner:
             feeds.setdefault(feed, {})[str(partition)] = end
         found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach)
         return {**found, "is_full": True} if is_full else found
+
+    def _admit(self, backlogs: list[Backlog], targets: Mapping[str, Mapping[int, int]], horizon_ms: int | None) -> Admitted:
+        """Choose where a batch of several lanes ends; before it ends inside one event time, make sure that the group does not fit (P8).
+
+        Chunks may show less than a batch holds: those of an earlier look end where the partition ended then, and one look at a log has a
+        bound of blocks. ``backlogs`` gets the chunks that are found here.
+        """
+        limit = self._bound(self._planned)
+        while True:
+            admitted = admit(backlogs, limit, self._first_at, horizon_ms)
+            if not admitted.is_inside_time or not self._extend(backlogs, targets, limit):
+                return admitted
+
+    def _extend(self, backlogs: list[Backlog], targets: Mapping[str, Mapping[int, int]], limit: BatchLimit) -> bool:
+        """Look further in the partitions that show less than a batch holds; return whether there was more."""
+        readers = {reader.feed.name: reader for reader, _ in self._feeds}
+        is_extended = False
+        for index, backlog in enumerate(backlogs):
+            rows = sum(chunk.rows for chunk in backlog.chunks)
+            size_bytes = sum(chunk.size_bytes for chunk in backlog.chunks)
+            if backlog.is_whole or rows > limit.max_rows or size_bytes > limit.max_bytes:
+                continue
+            end = targets[backlog.feed][backlog.partition]
+            known = backlog.chunks[-1].end_offset if backlog.chunks else backlog.start
+            room = Limit(limit.max_rows - rows, limit.max_bytes - size_bytes)
+            more = _until(readers[backlog.feed].chunks(backlog.partition, known, room, is_dated=True), end)
+            if more:
+                chunks = [*backlog.chunks, *more]
+                backlogs[index] = replace(backlog, chunks=chunks, is_whole=chunks[-1].end_offset == end)
+                is_extended = True
+        return is_extended
 
     def _bound(self, planned: int) -> BatchLimit:
         """Return the bound of the batch that comes after so many: workers wait while the first one is planned, so the first ones are smaller."""

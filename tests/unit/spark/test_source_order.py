@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from queue import Queue
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, Split
@@ -138,3 +143,82 @@ def test_cuts_inside_one_event_time_are_counted_once_per_batch() -> None:
         packet.kind for group in planner.groups(begun, end) for packet in PacketReader(planner._spec, planner._feeds).read(group)
     ]
     assert "stats" not in kinds
+
+
+@dataclass
+class Timed(FakeFeed):
+    """A feed of one partition whose records have these heads, one to a chunk; a look shows a chunk more than the bound at most."""
+
+    heads: list[int] = field(default_factory=list)
+    blocks_per_look: int = 1_000
+    looks: Queue[int] = field(default_factory=Queue)
+
+    def ends(self) -> Mapping[int, int]:
+        return {0: len(self.heads)}
+
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
+        shown = range(start, min(len(self.heads), start + min(limit.max_rows + 1, self.blocks_per_look)))
+        found = [Chunk(place + 1, 1, 100, self.heads[place]) for place in shown]
+        self.looks.put(start)
+        return found
+
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
+        return next((place for place in range(start, end) if self.heads[place] >= bound_ms), end)
+
+    def wait_for_look(self, start: int) -> None:
+        """Wait until chunks behind this offset were asked for."""
+        while self.looks.get(timeout=30) != start:
+            pass
+
+
+def timed(name: str, heads: Sequence[int], blocks_per_look: int = 1_000) -> Timed:
+    return Timed(Feed(f"log:{name}", "log", name), {0: 0}, heads=list(heads), blocks_per_look=blocks_per_look)
+
+
+def ends_of(cursor: Cursor) -> list[int]:
+    feeds: Mapping[str, Mapping[str, int]] = cursor["feeds"]
+    return [partitions["0"] for partitions in feeds.values()]
+
+
+def test_a_group_of_ties_that_grew_since_an_earlier_look_is_read_as_a_whole() -> None:
+    credited, debited = timed("credits", [1, 2, 3, 7, 7]), timed("debits", [1, 2, 3, 7, 7])
+    planner = a_planner(credited, debited, max_rows=6)
+    first = latest(planner, planner.start)
+    assert ends_of(first) == [3, 3]
+    for feed in (credited, debited):
+        feed.wait_for_look(3)
+        feed.heads += [7, 9]
+    second = latest(planner, first)
+    assert (ends_of(second), second.get("heads", {})) == ([6, 6], {})
+
+
+def test_a_group_of_ties_in_more_blocks_than_one_look_shows_is_read_as_a_whole() -> None:
+    planner = a_planner(timed("credits", [7] * 6, blocks_per_look=2), timed("debits", [7] * 6, blocks_per_look=2), max_rows=12)
+    found = latest(planner, planner.start)
+    assert (ends_of(found), found.get("heads", {})) == ([6, 6], {})
+
+
+@given(
+    lanes=st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=2, max_size=3),
+    more=st.lists(st.lists(st.lists(st.integers(0, 2), max_size=4), min_size=3, max_size=3), max_size=4),
+    max_rows=st.integers(1, 12),
+    blocks_per_look=st.integers(1, 20),
+)
+def test_a_batch_takes_all_or_nothing_of_each_group_that_fits(
+    lanes: list[list[int]], more: list[list[list[int]]], max_rows: int, blocks_per_look: int
+) -> None:
+    feeds = [timed(f"lane{number}", list(accumulate(steps)), blocks_per_look) for number, steps in enumerate(lanes)]
+    planner = a_planner(*feeds, max_rows=max_rows)
+    start = planner.start
+    nothing: list[list[int]] = [[], [], []]
+    for grown in (*more, nothing, nothing):
+        end = latest(planner, start)
+        unread = [feed.heads[position:] for feed, position in zip(feeds, ends_of(start), strict=True)]
+        taken = [feed.heads[a:b] for feed, a, b in zip(feeds, ends_of(start), ends_of(end), strict=True)]
+        for head in {head for heads in unread for head in heads}:
+            group = sum(heads.count(head) for heads in unread)
+            assert group > max_rows or sum(heads.count(head) for heads in taken) in (0, group)
+        assert end is not start or not any(unread), "what is there is read"
+        start = end
+        for feed, steps in zip(feeds, grown, strict=False):
+            feed.heads += [*accumulate(steps, initial=(feed.heads or [0])[-1])][1:]
