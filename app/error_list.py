@@ -238,6 +238,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
     errors.ClientGone: {"client_gone": ("The client left before the answer.", "Nothing: nobody reads it.")},
     errors.Unavailable: {
         "database_busy": ("The database has no connection free, or something under way holds what is needed.", _WAIT),
+        "database_read_only": (
+            "The database takes no writes: it is a replica, or was made read only.",
+            "Let SLACKWATER_DATABASE_URL name the primary (`target_session_attrs=read-write` finds it among several hosts).",
+        ),
         "database_full": ("The database's disk is full; nothing was written.", "Free space there, then try again."),
         "database_unavailable": ("The database did not answer.", f"{_WAIT} `slackwater doctor` looks for the cause."),
         "driver_not_ready": ("The service's own driver does not come up.", "See the detail and driver.log; `slackwater doctor`."),

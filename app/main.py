@@ -38,6 +38,7 @@ from app.store.registries import Registries
 from app.store.retention import Kept, trim_periodically
 from app.store.sql import transient
 from app.store.tails import Tails
+from app.store.write_probe import WriteProbe
 from app.telemetry import Metrics
 from app.tracing import Tracing, tracing_of
 
@@ -96,6 +97,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.has_ready_driver = (lambda: supervisor.is_ready) if supervisor is not None else lambda: False
+    app.state.write_probe = WriteProbe(database.reads)
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     app.add_middleware(PlainRoutes, routes=PLAIN, handlers=app.exception_handlers)

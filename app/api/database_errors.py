@@ -6,15 +6,27 @@ import psycopg
 import psycopg_pool
 import sqlalchemy as sa
 
-from app.errors import AppError, TooExpensive, Unavailable
+from app.errors import AppError, Internal, TooExpensive, Unavailable
 from app.store.database import PoolBusy
 from app.store.turns import database_busy
 
 RETRY_AFTER_SECONDS = 1
 FULL_RETRY_AFTER_SECONDS = 30  # somebody must come and free space
 
-DATABASE_ERRORS = (sa.exc.OperationalError, sa.exc.TimeoutError, psycopg.OperationalError, psycopg_pool.PoolTimeout)
-"""What the database, or the way to it, fails with."""
+DATABASE_ERRORS = (
+    sa.exc.OperationalError,
+    sa.exc.InternalError,
+    sa.exc.InterfaceError,
+    sa.exc.TimeoutError,
+    psycopg.OperationalError,
+    psycopg.InternalError,
+    psycopg.InterfaceError,
+    psycopg_pool.PoolTimeout,
+)
+"""What the database, or the way to it, fails with. Not all of ``InternalError`` passes by itself: ``from_database`` tells."""
+
+_ENDED_BY_POSTGRES = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
+_LOST_RACES = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 def read_too_expensive(
@@ -39,18 +51,23 @@ def from_database(error: Exception, what: str, timeout_ms: int) -> AppError:
     match cause:
         case psycopg.errors.QueryCanceled():
             return read_too_expensive(what, timeout_ms)
-        case psycopg.errors.LockNotAvailable():
+        case _ if isinstance(cause, _LOST_RACES):
             return _unavailable("database_busy", "an edit that is under way holds what this request needs; try again in a moment")
         case PoolBusy() | sa.exc.TimeoutError():
             return database_busy()
         case psycopg.errors.DiskFull():
             detail = "the database's disk is full: nothing was written; free space there, then try again"
             return _unavailable("database_full", detail, FULL_RETRY_AFTER_SECONDS)
+        case psycopg.errors.ReadOnlySqlTransaction():
+            detail = "the database takes no writes: it is a replica, or was made read only; SLACKWATER_DATABASE_URL must name the primary"
+            return _unavailable("database_read_only", detail)
         case _ if _is_refused(cause):
             return _unavailable(
                 "database_busy",
                 "the database takes no more connections: raise its max_connections, or lower SLACKWATER_POOL_SIZE",
             )
+        case psycopg.InternalError() if not isinstance(cause, _ENDED_BY_POSTGRES):
+            return Internal("internal_error", "the database reports a fault of its own; please report it with the request id")
         case _:
             detail = "the database did not answer; try again in a moment (`slackwater doctor` looks for the cause)"
             return _unavailable("database_unavailable", detail)

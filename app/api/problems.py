@@ -243,7 +243,10 @@ def install_error_handlers(
 
     async def _database(request: Request, error: Exception) -> JSONResponse:
         translated = from_database(error, request.url.path, read_timeout_ms)
-        log.warning("database_refused", code=translated.code, error=str(error))
+        if translated.status == Internal.status:
+            log.error("request_failed", exc_info=error)
+        else:
+            log.warning("database_refused", code=translated.code, error=str(error))
         return problem_response(request, translated)
 
     for kind in DATABASE_ERRORS:

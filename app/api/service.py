@@ -13,6 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app import __version__
+from app.api.database_errors import DATABASE_ERRORS, from_database
 from app.api.deps import OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
 from app.api.schemas import Health, Readiness, Version
@@ -20,6 +21,7 @@ from app.api.scraping import Scraper
 from app.errors import Fault, Unavailable
 from app.store.fleet import find_fleet
 from app.store.schema_version import find_schema
+from app.store.write_probe import TIMEOUT_MS, WriteProbe
 
 READY = {"status": "ready", "checks": {"database": "ok", "schema": "0008", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
@@ -48,7 +50,9 @@ async def healthz() -> Health:
 
 @router.get("/readyz", summary="Can it serve?", response_model=Readiness, responses={200: answered(READY), **problems(400)})
 async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all") -> Readiness:
-    """Answers 200 when the database answers, its schema fits this version, and nothing keeps the driver from coming up: the readiness probe.
+    """The readiness probe: answers 200 when the database takes writes, its schema fits, and nothing keeps the driver from coming up.
+
+    It tries a write, once a second at most. `/readyz?for=reads` tries none, since results can be read from a replica or beside a full disk.
 
     `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
     ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
@@ -62,8 +66,11 @@ async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all
             if schema.problem is not None:
                 raise _not_ready("schema", schema.problem)
             fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms)
+        if purpose != "reads":
+            write_probe: WriteProbe = request.app.state.write_probe
+            await write_probe.check()
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
-        raise _not_ready("database", f"the database is not usable: {type(error).__name__}") from error
+        raise _not_ready("database", _trouble_of(error)) from error
     driver_trouble: Callable[[], str | None] = request.app.state.driver_trouble
     if purpose == "driver" and not request.app.state.has_ready_driver():
         raise _not_ready("driver", driver_trouble() or _OWN_DRIVER, code="driver_not_ready")
@@ -72,6 +79,12 @@ async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all
         raise _not_ready("driver", f"queries do not run: {trouble}. Results can be read", code="driver_not_ready")
     driver = "ready" if fleet.drivers else "failing" if trouble is not None else "starting" if starting else "none"
     return Readiness(status="ready", checks={"database": "ok", "schema": str(schema.found), "driver": driver})
+
+
+def _trouble_of(error: Exception) -> str:
+    if isinstance(error, DATABASE_ERRORS):
+        return from_database(error, "/readyz", TIMEOUT_MS).detail
+    return f"the database is not usable: {str(error) if isinstance(error, TimeoutError) else type(error).__name__}"
 
 
 def _not_ready(check: str, detail: str, code: str = "not_ready") -> Unavailable:

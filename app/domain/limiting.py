@@ -5,8 +5,10 @@ The rule, first match counts:
 1. It does not run: ``paused`` or ``not_running``.
 2. It waits for a producer that does not work, or leaves records unread though it has time, since a query that writes another of its inputs
    has not come so far in event time (P9): ``upstream``.
-3. It waits for input for a fifth of the last ten seconds or more: ``input``. It keeps up.
-4. Else the greatest of the shares: ``reading``, ``tasks``, ``commit`` or ``round``.
+3. Nothing was measured in the last ten seconds though it has committed nothing yet, or leaves records unread: ``unmeasured``. It is at
+   work at its first batch, or at a long one.
+4. It waits for input for a fifth of the last ten seconds or more: ``input``. It keeps up.
+5. Else the greatest of the shares: ``reading``, ``tasks``, ``commit`` or ``round``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Limit = Literal["input", "reading", "tasks", "commit", "round", "upstream", "paused", "not_running"]
+Limit = Literal["input", "reading", "tasks", "commit", "round", "upstream", "unmeasured", "paused", "not_running"]
 
 PARTS: Final[tuple[Limit, ...]] = ("reading", "tasks", "commit", "round")
 
@@ -71,4 +73,6 @@ def limit_of(facts: Facts) -> Limit:
     has_time = sum(shares.values()) <= 1 - KEEPS_UP
     if facts.is_waiting or (has_time and facts.is_merging and facts.unread > 0):
         return "upstream"
+    if not _recent(facts) and (facts.age_s is None or facts.unread > 0):
+        return "unmeasured"
     return "input" if has_time else max(PARTS, key=lambda part: shares[part])

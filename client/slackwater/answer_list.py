@@ -2400,12 +2400,14 @@ class StatusAnswer(Answer):
     carrier = Item[Carrier | None](Carrier)
     """What carried its last batch, and why; null before the first."""
 
-    limited_by = Item[Literal["input", "reading", "tasks", "commit", "round", "upstream", "paused", "not_running"]]()
+    limited_by = Item[
+        Literal["input", "reading", "tasks", "commit", "round", "upstream", "unmeasured", "paused", "not_running"]
+    ]()
     """What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it
-    leaves records unread until a query that writes another of its inputs has come as far in event time; `input`: it waits
-    for records for a fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more
-    `tasks` and cores help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers
-    help).
+    leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it
+    has committed nothing yet, or has worked at one batch for more than ten seconds; `input`: it waits for records for a
+    fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores
+    help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help).
     """
 
     shares = Item[Shares](Shares)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -47,6 +48,32 @@ async def test_a_service_whose_own_driver_does_not_come_up_is_ready_for_reads_on
     for_reads = await client.get("/readyz", params={"for": "reads"})
     assert (for_reads.status_code, for_reads.json()["checks"]["driver"]) == (200, "failing")
     assert (await client.get("/readyz", params={"for": "writes"})).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [("default_transaction_read_only = on", "takes no writes"), ("temp_file_limit = '64kB'", "did not answer")],
+    ids=["read only", "no room"],
+)
+async def test_a_service_whose_database_refuses_writes_is_ready_for_reads_only(
+    app: FastAPI, client: httpx.AsyncClient, problem: Problem, dsn: str, setting: str, says: str
+) -> None:
+    def alter(change: str) -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} {change}")
+
+    pool = app.state.services.database.reads
+    alter(f"SET {setting}")
+    try:
+        await pool.dispose()
+        body = problem(await client.get("/readyz"), 503, "not_ready")
+        assert says in body["detail"]
+        assert [fault["pointer"] for fault in body["errors"]] == ["/checks/database"]
+        assert (await client.get("/readyz", params={"for": "reads"})).status_code == 200
+    finally:
+        alter(f"RESET {setting.split(' ')[0]}")
+        await pool.dispose()
 
 
 async def test_a_service_is_ready_for_queries_with_its_own_driver_alone(

@@ -14,12 +14,12 @@ const LIMITS: Record<string, string> = {
   commit: "Writing its results to the database takes the most time.",
   round: "Other queries of its carrier take the most time. More drivers help.",
   upstream: "It leaves records unread until the query that writes another of its inputs has come as far in event time.",
+  unmeasured: "It has committed nothing yet, or has worked at one batch for more than ten seconds.",
   paused: "It is paused.",
   not_running: "It does not run.",
 };
 
 function limitOf(status: Status): string {
-  if (status.limited_by === "input" && (lagOf(status) ?? 0) > 0) return "Nothing is known of it yet: it has committed nothing of these records over the last ten seconds.";
   return LIMITS[status.limited_by] ?? words(status.limited_by);
 }
 
