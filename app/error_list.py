@@ -400,6 +400,11 @@ _RECORD: _Texts = {
     "key_too_large": ("The key is too large for an index.", "Send shorter keys."),
     "malformed_csv": ("A CSV record cannot be read.", "Mend its quotes; the record ends at its first line break."),
     "not_an_object": ("The record is no JSON object.", "Send columns by name."),
+    "file_unreadable": (
+        "A file, or a part of one, is damaged: its records cannot be told from another.",
+        "Write it again under another name; the detail says which rows are missing.",
+    ),
+    "file_compressed": ("A file is compressed.", "Decompress it into a file of another name, or write Parquet."),
     "record_too_long": ("The record has more than 16 MiB.", "Send less in one record."),
     "not_finite": ("A number is NaN or infinite.", "Send null instead."),
     "record_cut": ("The record was too long to be kept whole.", "Send it again from where it came."),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +15,7 @@ from typing import Any, Literal, cast
 
 import polars as pl
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 
 from engine.connectors.connector_kinds import open_feed
@@ -59,6 +63,12 @@ def values(packets: list[Packet], column: str = "v") -> list[Any]:
 def append(path: Path, text: str) -> None:
     with path.open("a") as file:
         file.write(text)
+
+
+def settle(path: Path) -> None:
+    """Let a file be one that has not changed for a while."""
+    long_ago = path.stat().st_mtime - 60
+    os.utime(path, (long_ago, long_ago))
 
 
 def rejects(packets: list[Packet]) -> list[tuple[int, str]]:
@@ -220,6 +230,7 @@ def test_a_csv_record_has_the_same_fate_whatever_the_grain_and_wherever_reading_
     lines = [f"k{n},{n}000,{n}" for n in range(30)]
     lines[3], lines[9], lines[15], lines[21] = '5" pipe,3000,3', '"open,9000,9', '"two\nlines",15000,15', "x" * 80
     (tmp_path / "a").write_text("k,t,v\n" + "\n".join(lines))
+    settle(tmp_path / "a")
     feed = feed_of(tmp_path, "csv")
     bound = SMALL.record_bytes
     whole, _ = read(FileReader(dsn, feed, (EVENTS,), Grain(record_bytes=bound)))
@@ -239,6 +250,7 @@ def test_a_csv_record_has_the_same_fate_whatever_the_grain_and_wherever_reading_
 
 def test_a_file_without_a_header_is_refused_and_does_not_stop_the_others(tmp_path: Path, dsn: str) -> None:
     (tmp_path / "a").write_text("k,t,v\ra,1000,1\rb,2000,2")
+    settle(tmp_path / "a")
     (tmp_path / "b").write_text("k,t,v\nc,3000,3\n")
     packets, _ = read(open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS]))
     assert (values(packets), rejects(packets)) == ([3], [(0, "malformed_csv")])
@@ -306,6 +318,7 @@ def test_bad_records_are_refused_with_the_byte_where_they_stand(tmp_path: Path, 
         '{"k":"c"}',
     ]
     (tmp_path / "a").write_text("\r\n".join(lines))
+    settle(tmp_path / "a")
     packets, _ = read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS]))
     assert values(packets) == [1, 9_007_199_254_740_993]
     starts = [sum(len(line) + 2 for line in lines[:n]) for n in range(len(lines))]
@@ -383,6 +396,7 @@ def test_row_groups_of_a_parquet_file_decide_nothing(tmp_path: Path, dsn: str) -
 def test_event_times_of_a_csv_file_are_found_also_behind_what_is_refused(tmp_path: Path, dsn: str) -> None:
     lines = ["k0,0,0", '"open,1000,1', "x" * 80, "k3,3000,3", '"two\nlines",4000,4']
     (tmp_path / "a").write_text("k,t,v\n" + "\n".join(lines))
+    settle(tmp_path / "a")
     reader = FileReader(dsn, feed_of(tmp_path, "csv"), (EVENTS,), SMALL)
     end = reader.ends()[0]
     assert max(chunk.max_ts or 0 for chunk in reader.chunks(0, 0, ALL, is_dated=True)) == 4_000
@@ -407,6 +421,7 @@ def test_a_file_of_holes_is_one_refused_record_and_not_read(dsn: str, tmp_path: 
     path.write_text('{"k":"a","t":"2013-01-01T00:00:00Z","v":1}\n' if form == "ndjson" else "k,t,v\na,2013-01-01T00:00:00Z,1\n")
     with path.open("r+b") as file:
         file.truncate(1 << 39)
+    settle(path)
     reader = FileReader(dsn, feed_of(tmp_path, form), (EVENTS,))
     packets, end = read(reader)
     assert values(packets) == [1]
@@ -419,5 +434,90 @@ def test_a_file_of_holes_is_one_refused_record_and_not_read(dsn: str, tmp_path: 
 def test_a_file_beyond_what_can_be_numbered_is_a_users_fault(dsn: str, tmp_path: Path) -> None:
     with (tmp_path / "a.ndjson").open("wb") as file:
         file.truncate(2 << 40)
+    settle(tmp_path / "a.ndjson")
     with pytest.raises(FileUnfit, match=r"2,199,023,255,552 bytes, and a file may have 1,099,511,627,775; cut it"):
         FileReader(dsn, feed_of(tmp_path, "ndjson"), (EVENTS,)).ends()
+
+
+def test_a_last_record_that_is_being_written_is_read_once_it_is_whole(tmp_path: Path, dsn: str) -> None:
+    path = tmp_path / "a"
+    path.write_text('{"k":"a","t":1000,"v":1}\n{"k":"b","t":20')
+    reader = open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS])
+    packets, end = read(reader)
+    assert (values(packets), rejects(packets)) == ([1], [])
+    append(path, '00,"v":2}\n')
+    packets, _ = read(reader, end)
+    assert (values(packets), rejects(packets)) == ([2], [])
+
+
+def test_a_quoted_line_break_at_the_end_of_a_new_csv_file_ends_no_record(tmp_path: Path, dsn: str) -> None:
+    path = tmp_path / "a"
+    path.write_text('k,t,v\na,1970-01-01T00:00:01Z,1\n"b\n')
+    reader = open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS])
+    packets, end = read(reader)
+    assert (values(packets), rejects(packets)) == ([1], [])
+    append(path, 'c",1970-01-01T00:00:02Z,2\n')
+    packets, _ = read(reader, end)
+    assert (values(packets, "k"), rejects(packets)) == (["b\nc"], [])
+
+
+@pytest.mark.parametrize("known", ["", '{"k":"a","t":1000,"v":1}\n'], ids=["new", "grown"])
+def test_a_last_record_that_nothing_ends_is_read_once_the_file_is_settled(tmp_path: Path, dsn: str, known: str) -> None:
+    path, seen = tmp_path / "a", [1] if known else []
+    path.write_text(known)
+    reader = open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS])
+    packets, end = read(reader)
+    assert values(packets) == seen
+    append(path, '{"k":"b","t":2000,"v":2}')
+    assert read(reader, end) == ([], end), "it may still go on"
+    settle(path)
+    packets, end = read(reader, end)
+    assert (values(packets), rejects(packets)) == ([2], [])
+    assert read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS]), end) == ([], end)
+
+
+def test_a_parquet_file_that_is_damaged_is_refused_and_does_not_stop_the_others(tmp_path: Path, dsn: str) -> None:
+    frame(1, 2).write_parquet(tmp_path / "a")
+    (tmp_path / "b").write_bytes(b"PAR1 this is no Parquet file")
+    frame(3).write_parquet(tmp_path / "c")
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    packets, end = read(reader)
+    assert (values(packets), rejects(packets)) == ([1, 2, 3], []), "its writer may still be at work"
+    settle(tmp_path / "b")
+    packets, _ = read(reader, end)
+    assert [reason for _, reason in rejects(packets)] == ["file_unreadable"]
+    [reject] = [packet for packet in packets if packet.kind == "reject"]
+    assert str(tmp_path / "b") in decode_frame(reject.blob)["detail"].item()
+    assert [chunk.rows for chunk in reader.chunks(0, end, ALL, is_dated=True)] == [1]
+
+
+def test_a_parquet_file_that_cannot_be_read_stops_a_query_that_asks_for_it(tmp_path: Path, dsn: str) -> None:
+    (tmp_path / "a").write_bytes(b"garbage")
+    settle(tmp_path / "a")
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    with pytest.raises(DataInvalid, match=re.escape(str(tmp_path / "a"))):
+        read(reader, of=replace(EVENTS, is_stop_on_bad_record=True))
+
+
+@pytest.mark.parametrize("start", [0, 3, 150])
+def test_rows_behind_a_damaged_page_are_one_reject_wherever_reading_begins(tmp_path: Path, dsn: str, start: int) -> None:
+    path = tmp_path / "a"
+    frame(*range(200)).write_parquet(path, row_group_size=100, compression="zstd")
+    group = pq.read_metadata(path).row_group(1).column(2)
+    first_page = group.dictionary_page_offset or group.data_page_offset
+    with path.open("r+b") as file:
+        file.seek(first_page)
+        file.write(bytes(group.total_compressed_size))
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    packets, _ = read(reader, start)
+    assert values(packets) == list(range(start, 100))
+    assert rejects(packets) == ([(100, "file_unreadable")] if start <= 100 else [])
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv"], indirect=True)
+def test_a_compressed_file_is_refused_with_its_name(tmp_path: Path, dsn: str, form: Format) -> None:
+    WRITERS[form](tmp_path / f"a.{form}", frame(1))
+    (tmp_path / f"b.{form}.gz").write_bytes(gzip.compress((tmp_path / f"a.{form}").read_bytes()))
+    packets, _ = read(open_feed(dsn, feed_of(tmp_path, form), [EVENTS]))
+    assert values(packets) == [1]
+    assert [reason for _, reason in rejects(packets)] == ["file_compressed"]

@@ -240,7 +240,7 @@ def test_what_cannot_be_read_moves_no_head_and_holds_nobody_back(tmp_path: Path,
 
 def test_records_before_the_first_good_time_stand_first(tmp_path: Path, dsn: str) -> None:
     lines = ['{"k":"a"}', '{"k":"b","n":2}', '{"k":"c","t":7,"n":3}', '{"k":"d"}', '{"k":"e","t":5}']
-    (tmp_path / "a").write_text("\n".join(lines))
+    (tmp_path / "a").write_text("".join(f"{line}\n" for line in lines))
     files = Directory(tmp_path, "ndjson", {}, {})
     inputs = (files.input_of(DATED, 0), files.input_of(UNDATED, 1), replace(live(dsn, [0, 6]), index=2, alias="i2"))
     backlog = Backlog(dsn, inputs, 10**9)

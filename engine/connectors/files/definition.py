@@ -28,7 +28,7 @@ class FilesPlace(Place):
 
 
 class FilesConnector(ConnectorModel):
-    """A directory of files that appear whole (write elsewhere, then rename). Relations with one directory share its order."""
+    """A directory of files. Relations with one directory share its order."""
 
     traits: ClassVar = Traits(is_of_host=True, holds="files", appended_by="put records into its directory")
     clauses: ClassVar = (

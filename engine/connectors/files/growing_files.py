@@ -1,9 +1,9 @@
 """Text files that are being written to: how far they can be read.
 
-A file appears whole. What it grows by counts up to the end of its last whole record (``engine.connectors.record_ends``): an ndjson line
-that has ended, a CSV record that ends outside of quotes. A CSV record whose quotes do not close waits for what follows, at most for
-``MAX_RECORD_BYTES``. A line that gets longer than that counts as it is, so that its reject is seen; what follows of it, up to its line
-break, belongs to no stretch.
+What a file has counts up to the end of its last whole record (``engine.connectors.record_ends``): an ndjson line that has ended, a CSV record
+that ends outside of quotes. A CSV record whose quotes do not close waits for what follows, at most for ``MAX_RECORD_BYTES``. Where a file has
+not changed for ``engine.connectors.files.registry.SETTLED_S``, its last record counts though nothing ends it. A line that gets longer than
+that counts as it is, so that its reject is seen; what follows of it, up to its line break, belongs to no stretch.
 
 What was looked at is remembered, so that a record that is written in many small steps is read once. It can be forgotten at any time.
 """
@@ -48,6 +48,20 @@ class GrowingFiles:
     look: int = LOOK_BYTES
     _tails: dict[str, _Tail] = field(default_factory=dict)
 
+    def first(self, name: str, read: Read, size: int) -> Growth:
+        """Look at a new file. A last ndjson line that is too long counts as it is."""
+        if self.is_csv:
+            return self.growth(name, read, 0, size)
+        least = max(0, size - self.bound)
+        last = size
+        while last > least:
+            begin = max(least, last - BLOCK_BYTES)
+            newline = read(begin, last).rfind(b"\n")
+            if newline >= 0:
+                return Growth(0, begin + newline + 1, size)
+            last = begin
+        return Growth(0, size if least else 0, size)
+
     def growth(self, name: str, read: Read, known: int, size: int) -> Growth:
         """Look at what lies between a file's known end and its size, or the next part of it."""
         tail = self._tails.pop(name, None)
@@ -60,6 +74,18 @@ class GrowingFiles:
         if tail.at > tail.known:
             self._tails[name] = tail
         return found
+
+    def rest(self, name: str, read: Read, known: int, size: int) -> Growth:
+        """Take what lies between a file's known end and its size, also a last record that nothing ends.
+
+        Only the rest of a line that was too long is left out.
+        """
+        found = self.growth(name, read, known, size)
+        tail = self._tails.get(name)
+        if found.seen < size or (tail is not None and tail.is_cut):
+            return found
+        self._tails.pop(name, None)
+        return Growth(found.start, size, size)
 
 
 @dataclass(slots=True)

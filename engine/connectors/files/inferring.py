@@ -60,7 +60,7 @@ def infer(place: FilesPlace, key: Sequence[str]) -> Inferred:
         SourceUnavailable: it cannot be read.
     """
     directory = Path(place.path)
-    files = {name: size for name, size in list_files(directory).items() if size}
+    files = {name: listed.size for name, listed in list_files(directory).items() if listed.size}
     if not files:
         raise nothing_found(f"the directory {place.path} holds no file with records")
     newest = max(files, key=lambda name: (_changed(directory / name), name))

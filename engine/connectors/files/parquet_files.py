@@ -14,15 +14,26 @@ from polars.exceptions import PanicException, PolarsError
 
 from engine.connectors.arrow_records import records_of
 from engine.connectors.arrow_types import TypeNotRead, check_types
-from engine.connectors.canonical import empty_rejects
+from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.files.dating import Dated, date_frame
 from engine.connectors.files.parquet_sizes import PIECE_BYTES, piece_rows, step_rows
 from engine.connectors.shaping import Piece
-from engine.errors import FileUnfit, SourceUnavailable
+from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
 
 _READ_BUFFER_BYTES = 1 << 20
 """Columns are read in steps of this size, not whole."""
+
+UNREADABLE = "file_unreadable"
+"""Reason of the reject for a file, or a part of one, that is damaged."""
+
+
+class NotParquet(SourceUnavailable):
+    """A file's bytes are not those of a Parquet file: it is damaged, or its writer has not finished it."""
+
+
+class _Damaged(Exception):
+    """The rest of a row group cannot be decoded."""
 
 
 def parts(path: Path, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
@@ -55,41 +66,64 @@ def pieces(
 
     Raises:
         SourceUnavailable: the file cannot be read.
-        FileUnfit: it is damaged, so that no record can be told from another, or a column is of a type that is not read.
+        NotParquet: it is no Parquet file.
     """
     file = open_parquet(path)
     names = {*(name for relation in (*relations, *dated_by) for name in relation.columns.names), "$op", "$event_time_ms"}
     present = [name for name in file.schema_arrow.names if name in names]
-    _check_types(file, present, path)
+    try:
+        check_types(pa.schema([file.schema_arrow.field(name) for name in present]))
+    except TypeNotRead as error:
+        if rows[0] == 0:
+            yield refused(path, offset, str(error))
+        return
     most = piece_rows((*relations, *dated_by))
     for group in _groups(file.metadata, *rows):
         if not present:
             for begin in range(group.begin, group.end, most):
-                yield _piece(pa.table({}), begin + offset, min(most, group.end - begin), dated_by)
+                yield _piece(path, pa.table({}), begin + offset, min(most, group.end - begin), dated_by)
             continue
         first = group.first
-        for table in _tables(path, file, group, present, most):
-            begin, stop = max(first, group.begin), min(first + table.num_rows, group.end)
-            if begin < stop:
-                yield _piece(table.slice(begin - first, stop - begin), begin + offset, stop - begin, dated_by)
-            first += table.num_rows
-            if first >= group.end:
-                break
+        try:
+            for table in _tables(path, file, group, present, most):
+                begin, stop = max(first, group.begin), min(first + table.num_rows, group.end)
+                if begin < stop:
+                    yield _piece(path, table.slice(begin - first, stop - begin), begin + offset, stop - begin, dated_by)
+                first += table.num_rows
+                if first >= group.end:
+                    break
+        except _Damaged as error:
+            # The split that holds the first damaged row refuses it, however the file is split.
+            if group.begin <= first < group.end:
+                last = group.first + group.metadata.num_rows - 1
+                yield refused(path, first + offset, f"rows {first} to {last} are damaged: {error}")
 
 
 def _tables(path: Path, file: pq.ParquetFile, group: _Group, present: Sequence[str], most: int) -> Iterator[pa.Table]:
-    """Yield a row group in tables of at most ``most`` rows. Few rows are decoded at once where they may be large, and put together again."""
-    step = min(most, step_rows(file.metadata, group.number, present, lambda column: _first_row(path, file, group, column)))
+    """Yield a row group in tables of at most ``most`` rows. Few rows are decoded at once where they may be large, and put together again.
+
+    Raises:
+        _Damaged: what follows cannot be decoded.
+    """
     batches: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in file.iter_batches(step, row_groups=[group.number], columns=list(present), use_threads=False):
-        batches.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows + step > most or 2 * size >= PIECE_BYTES:
-            yield pa.Table.from_batches(batches)
-            batches, rows, size = [], 0, 0
+    damage: Exception | None = None
+    try:
+        step = min(most, step_rows(file.metadata, group.number, present, lambda column: _first_row(path, file, group, column)))
+        for batch in file.iter_batches(step, row_groups=[group.number], columns=list(present), use_threads=False):
+            batches.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows + step > most or 2 * size >= PIECE_BYTES:
+                yield pa.Table.from_batches(batches)
+                batches, rows, size = [], 0, 0
+    except (OSError, pa.ArrowException) as error:
+        if _is_of_system(error):
+            raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+        damage = error
     if batches:
         yield pa.Table.from_batches(batches)
+    if damage is not None:
+        raise _Damaged(str(damage)) from damage
 
 
 def _first_row(path: Path, file: pq.ParquetFile, group: _Group, column: str) -> pa.RecordBatch:
@@ -98,12 +132,9 @@ def _first_row(path: Path, file: pq.ParquetFile, group: _Group, column: str) -> 
         return next(again.iter_batches(1, row_groups=[group.number], columns=[column], use_threads=False))
 
 
-def _check_types(file: pq.ParquetFile, present: Sequence[str], path: Path) -> None:
-    schema = file.schema_arrow
-    try:
-        check_types(pa.schema([schema.field(name) for name in present]))
-    except TypeNotRead as error:
-        raise FileUnfit(f"file {path}: {error}") from error
+def _is_of_system(error: Exception) -> bool:
+    """Whether the operating system refused: the file is gone, or may not be read. Arrow's own errors about bytes have no number."""
+    return isinstance(error, OSError) and error.errno is not None
 
 
 def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_dictionary: str | None = None) -> pq.ParquetFile:
@@ -116,12 +147,27 @@ def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_diction
 
     Raises:
         SourceUnavailable: it cannot be read.
+        NotParquet: its bytes are not those of a Parquet file.
     """
     try:
         texts = None if as_dictionary is None else [as_dictionary]
         return pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
     except (OSError, pa.ArrowException) as error:
-        raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+        kind = SourceUnavailable if _is_of_system(error) else NotParquet
+        raise kind(f"file {path} cannot be read: {error}") from error
+
+
+def refused(path: Path, offset: int, detail: str, reason: str = UNREADABLE) -> Piece:
+    """Return a piece of one reject for a file, or a part of one, that is not read.
+
+    Args:
+        path: the file.
+        offset: where the reject stands.
+        detail: what is wrong.
+        reason: the reject's.
+    """
+    rejects = reject_rows([(offset, reason, f"file {path}: {detail}", "")])
+    return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]), are_accepted=False)
 
 
 class _Group(NamedTuple):
@@ -144,23 +190,20 @@ def _groups(metadata: pq.FileMetaData, start: int, end: int) -> Iterator[_Group]
         first += group.num_rows
 
 
-def _piece(table: pa.Table, offset: int, rows: int, dated_by: Sequence[RelationSchema]) -> Piece:
+def _piece(path: Path, table: pa.Table, offset: int, rows: int, dated_by: Sequence[RelationSchema]) -> Piece:
     def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
         present = [name for name in (*relation.columns.names, "$op", "$event_time_ms") if name in table.column_names]
         if not present:
             return pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset").to_frame(), empty_rejects()
-        frame, places, rejects = _records(table.select(present))
+        try:
+            frame, places, rejects = records_of(table.select(present))
+        except (pa.ArrowException, PolarsError, PanicException) as error:
+            return pl.DataFrame(), reject_rows([(offset, UNREADABLE, f"file {path}: {rows} rows are damaged: {error}", "")])
         return frame.with_columns(places + offset), rejects.with_columns(pl.col("offset") + offset)
 
     def times() -> Dated:
         now_ms = time.time_ns() // 1_000_000
-        return Dated.joined([date_frame(parse(relation, None)[0], relation, now_ms, is_text=False) for relation in dated_by])
+        frames = ((parse(relation, None)[0], relation) for relation in dated_by)
+        return Dated.joined([date_frame(frame, relation, now_ms, is_text=False) for frame, relation in frames if frame.height])
 
     return Piece(rows, parse, times)
-
-
-def _records(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
-    try:
-        return records_of(table)
-    except (pa.ArrowException, PolarsError, PanicException) as error:
-        raise FileUnfit(f"{table.num_rows} rows of a Parquet file are damaged: {error}") from error

@@ -15,7 +15,18 @@ from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswe
 from engine.connectors.files import parquet_files
 from engine.connectors.files.dating import Dated, date_text, dating_relations
 from engine.connectors.files.growing_files import GrowingFiles
-from engine.connectors.files.registry import PLACE_BITS, Stretch, end_position, list_files, place_of, register, stretches
+from engine.connectors.files.parquet_files import UNREADABLE, NotParquet
+from engine.connectors.files.registry import (
+    PLACE_BITS,
+    Listed,
+    Stretch,
+    end_position,
+    is_compressed,
+    list_files,
+    place_of,
+    register,
+    stretches,
+)
 from engine.connectors.files.text_files import (
     Header,
     Run,
@@ -107,7 +118,8 @@ class FileReader(UsualAnswers):
     feed: Feed
     relations: tuple[RelationSchema, ...]
     grain: Grain = Grain()
-    _listed: dict[str, int] = field(default_factory=dict)
+    _listed: dict[str, Listed] = field(default_factory=dict)
+    _waiting: frozenset[str] = frozenset()
     _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
     _greatest: dict[int, int | None] = field(default_factory=dict)
     _growing: GrowingFiles = field(init=False)
@@ -121,13 +133,16 @@ class FileReader(UsualAnswers):
 
     def ends(self) -> Mapping[int, int]:
         """See ``FeedReader``. Lists the directory and registers what is new."""
-        sizes = list_files(self._directory)
+        files = list_files(self._directory)
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            changed = {name: size for name, size in sizes.items() if size != self._listed.get(name)}
-            while changed and not register(connection, feed.id, place_of(self.feed), changed, self._growing):
-                pass
-            self._listed = sizes
+            changed = {name: listed for name, listed in files.items() if name in self._waiting or self._has_grown(name, listed)}
+            while changed:
+                found = register(connection, feed.id, place_of(self.feed), changed, self._growing, time.time())
+                self._waiting = found.waiting
+                if found.is_whole:
+                    break
+            self._listed = files
             return {PARTITION: end_position(connection, feed.id)}
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
@@ -204,6 +219,25 @@ class FileReader(UsualAnswers):
     def _directory(self) -> Path:
         return Path(place_of(self.feed).path)
 
+    def _has_grown(self, name: str, listed: Listed) -> bool:
+        known = self._listed.get(name)
+        return known is None or known.size != listed.size
+
+    def _refusal(self, name: str) -> tuple[str, str] | None:
+        """Return reason and detail of the one reject that a whole file is; None: its records are read.
+
+        Raises:
+            SourceUnavailable: the file cannot be opened now.
+        """
+        if self._is_parquet:
+            try:
+                parquet_files.open_parquet(self._directory / name).close()
+            except NotParquet as error:
+                return UNREADABLE, str(error)
+        elif is_compressed(name):
+            return "file_compressed", "compressed files are not read; decompress it into a file of another name"
+        return None
+
     def _find(self, connection: Connection) -> log.FeedRow:
         return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
 
@@ -229,6 +263,9 @@ class FileReader(UsualAnswers):
 
     def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
         path, step = self._directory / stretch.name, self.grain.split_bytes
+        if self._refusal(stretch.name) is not None:
+            yield stretch.start, stretch.end
+            return
         if self._is_parquet:
             yield from parquet_files.parts(path, stretch.start, stretch.end, step)
             return
@@ -242,8 +279,10 @@ class FileReader(UsualAnswers):
         """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
         for stretch in self._stretches(start, end):
             base = stretch.seq << PLACE_BITS
+            if self._refusal(stretch.name) is not None:
+                yield base, stretch.name, stretch.start, stretch.end
+                continue
             if self._is_parquet:
-                parquet_files.open_parquet(self._directory / stretch.name)
                 low, high = stretch.start, stretch.end
                 stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
                 yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
@@ -298,6 +337,8 @@ class FileReader(UsualAnswers):
     def _estimated_rows(self, part: _Part) -> int:
         """Return about how many records a part of a text file holds."""
         base, name, first, last = part
+        if self._refusal(name) is not None:
+            return 1
         begin = self._begin(Stretch(base >> PLACE_BITS, name, first, last))
         if begin == last:
             return 0
@@ -314,6 +355,9 @@ class FileReader(UsualAnswers):
     def _text_pieces(self, split: FileSplit) -> Iterator[Piece]:
         name = split.file
         path, bound = self._directory / name, self.grain.record_bytes
+        if (refusal := self._refusal(name)) is not None:
+            yield from self._whole_file(path, split.file_start, split.start, refusal)
+            return
         header = self._header(name, split.file_end)[0] if self._is_csv else None
         offset = split.start - split.file_start
         begin = self._begin(Stretch(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
@@ -334,4 +378,13 @@ class FileReader(UsualAnswers):
         return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]))
 
     def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
-        return parquet_files.pieces(self._directory / name, (start, end), offset, relations, dating_relations(self.relations))
+        path = self._directory / name
+        if (refusal := self._refusal(name)) is not None:
+            return self._whole_file(path, start, start + offset, refusal)
+        return parquet_files.pieces(path, (start, end), offset, relations, dating_relations(self.relations))
+
+    def _whole_file(self, path: Path, start: int, place: int, refusal: tuple[str, str]) -> Iterator[Piece]:
+        """Yield the reject of a file that is refused as a whole, where its first place is read."""
+        reason, detail = refusal
+        if start == 0:
+            yield parquet_files.refused(path, place, detail, reason)

@@ -9,17 +9,16 @@ registry. How far a file that grows can be read is said in ``engine.connectors.f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from psycopg.rows import tuple_row
 
 from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.growing_files import GrowingFiles, Growth
+from engine.connectors.files.parquet_files import NotParquet, open_parquet
 from engine.connectors.files.text_files import FileBytes
 from engine.connectors.postgres import Connection
 from engine.errors import FileChanged, FileUnfit, SourceUnavailable
@@ -33,6 +32,13 @@ MAX_STRETCHES = 1 << (63 - PLACE_BITS)
 
 IGNORED_PREFIXES = (".", "_")
 IGNORED_SUFFIX = ".tmp"
+
+COMPRESSED: Final = (".gz", ".bgz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
+"""Endings of compressed files. They are not read: places of records are bytes of the file."""
+
+SETTLED_S: Final = 10.0
+"""A file that has not changed for so long is taken for complete: its last record counts although nothing ends it, and a Parquet file that
+cannot be opened is refused. Writers flush several times in that time."""
 
 _KNOWN_SQL = (
     'SELECT DISTINCT ON (name) name, seq, "end", size_bytes FROM log.file WHERE feed_id = %s AND name = ANY(%s) '
@@ -64,18 +70,35 @@ class Stretch:
         return (self.seq << PLACE_BITS) + self.end
 
 
-def list_files(directory: Path) -> dict[str, int]:
-    """Return sizes by name, sorted by name, of the files that count: not hidden, not ``_…``, not ``….tmp``.
+class Listed(NamedTuple):
+    """A file as its directory lists it: its size in bytes, and when it was changed (seconds since 1970, by the file system's clock)."""
+
+    size: int
+    changed_at: float
+
+
+def is_compressed(name: str) -> bool:
+    """Whether a text file is compressed, by its name."""
+    return name.lower().endswith(COMPRESSED)
+
+
+def list_files(directory: Path) -> dict[str, Listed]:
+    """Return what the directory lists of the files that count, sorted by name: not hidden, not ``_…``, not ``….tmp``.
 
     Raises:
         SourceUnavailable: the directory cannot be read.
     """
     try:
         with os.scandir(directory) as entries:
-            found = {entry.name: entry.stat().st_size for entry in entries if _counts(entry.name) and entry.is_file()}
+            found = {entry.name: _listed(entry) for entry in entries if _counts(entry.name) and entry.is_file()}
     except OSError as error:
         raise SourceUnavailable(f"directory {directory} cannot be read: {error.strerror}") from error
     return dict(sorted(found.items()))
+
+
+def _listed(entry: os.DirEntry[str]) -> Listed:
+    found = entry.stat()
+    return Listed(found.st_size, found.st_mtime)
 
 
 def place_of(feed: Feed) -> FilesPlace:
@@ -88,41 +111,56 @@ def _counts(name: str) -> bool:
     return not name.startswith(IGNORED_PREFIXES) and not name.endswith(IGNORED_SUFFIX)
 
 
-def register(connection: Connection, feed_id: int, place: FilesPlace, sizes: dict[str, int], growing: GrowingFiles) -> bool:
+class Registered(NamedTuple):
+    """What came of registering files.
+
+    Attributes:
+        is_whole: all was looked at; False: call again.
+        waiting: names of files with something that may still be completed by their writer. They are to be given again at the next look.
+    """
+
+    is_whole: bool
+    waiting: frozenset[str]
+
+
+def register(
+    connection: Connection, feed_id: int, place: FilesPlace, files: Mapping[str, Listed], growing: GrowingFiles, now_s: float
+) -> Registered:
     """Record new files and growth. One process at a time per feed; the others find it done.
 
     Args:
         connection: to the registry's database.
         feed_id: of the log feed.
         place: which directory, and in which format.
-        sizes: of the files that are new or have another size than before.
+        files: those that are new, have another size than before, or wait.
         growing: looks at what grew; kept between calls.
-
-    Returns:
-        Whether all was looked at; False: call again.
+        now_s: seconds since 1970, to tell which files are settled.
 
     Raises:
         FileChanged: a file that was read is shorter than it was, or a Parquet file changed.
         FileUnfit: a file is too large to be numbered.
         SourceUnavailable: a file cannot be read.
     """
-    is_whole = True
+    is_whole, waiting = True, set[str]()
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR UPDATE", (feed_id,))
-        known = {name: _Known(*found) for name, *found in cursor.execute(_KNOWN_SQL, (feed_id, list(sizes)))}
+        known = {name: _Known(*found) for name, *found in cursor.execute(_KNOWN_SQL, (feed_id, list(files)))}
         (last_seq,) = cursor.execute(_LAST_SEQ_SQL, (feed_id,)).fetchone() or (-1,)
-        for name, size in sizes.items():
+        for name, listed in files.items():
             old = known.get(name)
-            if size == (0 if old is None else old.size):
+            is_settled = now_s - listed.changed_at >= SETTLED_S
+            found = _look(place, name, listed.size, old, growing, is_settled=is_settled)
+            if found is None:
                 continue
-            found = _new(place, name, size) if old is None else _grown(place, name, size, old, growing)
-            is_whole &= old is None or found.seen == size
+            is_whole &= found.seen == listed.size
+            if _is_incomplete(place, found, listed.size) and not is_settled:
+                waiting.add(name)
             if found.end > PLACE_MASK:
                 what = "rows" if place.format == "parquet" else "bytes"
                 raise FileUnfit(
                     f"{place.path}/{name}: {found.end:,} {what}, and a file may have {PLACE_MASK:,}; cut it into several"
                 )
-            if found.end <= found.start and old is not None:
+            if found.end <= found.start and (old is not None or place.format != "parquet" or name in waiting):
                 continue
             if old is not None and old.seq == last_seq and found.start == old.end:
                 cursor.execute(_GROW_SQL, (found.end, found.seen, feed_id, old.seq))
@@ -131,7 +169,7 @@ def register(connection: Connection, feed_id: int, place: FilesPlace, sizes: dic
             if last_seq >= MAX_STRETCHES:
                 raise FileUnfit(f"{place.path}: more than {MAX_STRETCHES} stretches of files; start a new directory")
             cursor.execute(_ADD_SQL, (feed_id, last_seq, name, found.start, found.end, found.seen))
-    return is_whole
+    return Registered(is_whole, frozenset(waiting))
 
 
 class _Known(NamedTuple):
@@ -142,27 +180,46 @@ class _Known(NamedTuple):
     size: int
 
 
-def _new(place: FilesPlace, name: str, size: int) -> Growth:
-    """A file appears whole."""
-    if place.format != "parquet":
-        return Growth(0, size, size)
-    path = Path(place.path) / name
-    return Growth(0, _readable(path, lambda: int(pq.read_metadata(path).num_rows)), size)
+def _is_incomplete(place: FilesPlace, found: Growth, size: int) -> bool:
+    """Whether a writer may still complete what the file has: its last record, or a Parquet file whose end is missing."""
+    return found.end == 0 if place.format == "parquet" else found.end < size
 
 
-def _grown(place: FilesPlace, name: str, size: int, old: _Known, growing: GrowingFiles) -> Growth:
+def _look(
+    place: FilesPlace, name: str, size: int, old: _Known | None, growing: GrowingFiles, *, is_settled: bool
+) -> Growth | None:
+    """Return what can be read of a file beyond what is known; None: there is nothing to look at."""
+    if place.format == "parquet":
+        return _look_at_parquet(place, name, size, old, is_settled=is_settled)
+    if is_compressed(name):
+        return Growth(0, 1, size) if old is None and size else None
+    known, seen = (0, 0) if old is None else (old.end, old.size)
     path = Path(place.path) / name
-    if size < old.size or place.format == "parquet":
+    if size < seen:
+        raise FileChanged(f"{path}: the file shrank after it was read; add new data as new files")
+    if known == size:
+        return None
+    if old is None:
+        return Growth(0, size, size) if is_settled else growing.first(name, FileBytes(path), size)
+    look = growing.rest if is_settled else growing.growth
+    return look(name, FileBytes(path), known, size)
+
+
+def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None, *, is_settled: bool) -> Growth | None:
+    """Return the rows of a new file; one place for the reject of a settled one that cannot be opened, and none of one that is not settled."""
+    path = Path(place.path) / name
+    if old is not None:
+        if size == old.size:
+            return None
         change = "shrank" if size < old.size else "was replaced"
         raise FileChanged(f"{path}: the file {change} after it was read; add new data as new files")
-    return growing.growth(name, FileBytes(path), old.end, size)
-
-
-def _readable(path: Path, read: Callable[[], int]) -> int:
+    if size == 0:
+        return None
     try:
-        return read()
-    except (OSError, pa.ArrowException) as error:
-        raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+        with open_parquet(path) as file:
+            return Growth(0, int(file.metadata.num_rows), size)
+    except NotParquet:
+        return Growth(0, 1 if is_settled else 0, size)
 
 
 def stretches(connection: Connection, feed_id: int, start: int, limit: int) -> list[Stretch]:

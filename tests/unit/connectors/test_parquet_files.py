@@ -12,7 +12,6 @@ import pytest
 from engine.connectors.files.dating import dating_relations
 from engine.connectors.files.parquet_files import parts, pieces
 from engine.connectors.files.parquet_sizes import PIECE_BYTES, PIECE_ROWS
-from engine.errors import FileUnfit
 from tests.unit.connectors.relations import relation
 
 NUMBERS = relation({"n": "bigint", "text": "string"})
@@ -115,8 +114,10 @@ def test_rows_of_a_wide_relation_are_read_in_smaller_pieces(tmp_path: Path, name
 
 def test_a_type_that_is_not_read_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array([1], pa.decimal256(50, 2))}), tmp_path / "a")
-    with pytest.raises(FileUnfit, match=r"column 'n' is of type decimal256\(50, 2\), which is not read"):
-        list(pieces(tmp_path / "a", (0, 1), 0, [NUMBERS], []))
+    [piece] = pieces(tmp_path / "a", (0, 1), 7, [NUMBERS], [])
+    [(offset, reason, detail)] = piece.parse(NUMBERS, None)[1].select("offset", "reason", "detail").rows()
+    assert (offset, reason) == (7, "file_unreadable")
+    assert "column 'n' is of type decimal256(50, 2), which is not read" in detail
     assert read_other(tmp_path / "a") == [0]
 
 
