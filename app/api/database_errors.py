@@ -7,7 +7,7 @@ import psycopg_pool
 import sqlalchemy as sa
 
 from app.errors import AppError, Internal, TooExpensive, Unavailable
-from app.store.database import PoolBusy
+from app.store.database import ENDED_BY_POSTGRES, PoolBusy
 from app.store.turns import database_busy
 
 RETRY_AFTER_SECONDS = 1
@@ -25,7 +25,6 @@ DATABASE_ERRORS = (
 )
 """What the database, or the way to it, fails with. Not all of ``InternalError`` passes by itself: ``from_database`` tells."""
 
-_ENDED_BY_POSTGRES = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
 _LOST_RACES = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
@@ -66,7 +65,7 @@ def from_database(error: Exception, what: str, timeout_ms: int) -> AppError:
                 "database_busy",
                 "the database takes no more connections: raise its max_connections, or lower SLACKWATER_POOL_SIZE",
             )
-        case psycopg.InternalError() if not isinstance(cause, _ENDED_BY_POSTGRES):
+        case psycopg.InternalError() if not isinstance(cause, ENDED_BY_POSTGRES):
             return Internal("internal_error", "the database reports a fault of its own; please report it with the request id")
         case _:
             detail = "the database did not answer; try again in a moment (`slackwater doctor` looks for the cause)"

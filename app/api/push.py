@@ -16,8 +16,6 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import psycopg
-import psycopg_pool
 import sqlalchemy as sa
 import structlog
 from fastapi import Request
@@ -29,13 +27,14 @@ from app.api.deps import Services
 from app.errors import BadRequest, Fault, Forbidden, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
 from app.limit_settings import PushSettings
 from app.store.changes import PushEvent
+from app.store.database import AWAY
 
 EVENT_STREAM = "text/event-stream"
 RETRY_MS = 1_000
 """What a client waits before it comes back."""
 
 EVENTS_AT_ONCE = 500
-_AWAY = (psycopg.OperationalError, psycopg_pool.PoolTimeout, sa.exc.OperationalError, sa.exc.TimeoutError)
+_AWAY = (*AWAY, sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 Ending = Literal["too_old", "shutting_down", "slow_consumer", "interrupted", "key_refused"]
 log = structlog.stdlib.get_logger(__name__)
 

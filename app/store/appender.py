@@ -24,6 +24,7 @@ from app.domain.idempotency import digest_of
 from app.errors import Unavailable
 from app.store.append_targets import Target, TargetCache
 from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
+from app.store.database import AWAY
 from app.store.gates import MOST_REGISTRY_LOOKUPS
 from app.store.gathering import Gathering
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
@@ -206,7 +207,7 @@ class Appender:
             if answers is None:
                 async with self._pool.connection() as connection:
                     answers = await append_group(connection, items)
-        except (psycopg.OperationalError, psycopg_pool.PoolTimeout, StaleTarget) as error:
+        except (*AWAY, StaleTarget) as error:
             for waiting in present:
                 _settle(waiting, error)
         except (Exception, PanicException) as error:  # noqa: BLE001 - whatever it is, it must not end the writer that all wait for

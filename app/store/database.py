@@ -39,6 +39,13 @@ APPEND_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=15000"}
 TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"}
 
 
+ENDED_BY_POSTGRES = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
+"""Postgres ended the transaction, and with it the connection, for its age. psycopg does not count these as operational errors."""
+
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, *ENDED_BY_POSTGRES, psycopg_pool.PoolTimeout)
+"""The database or the connection to it failed: the same request succeeds once it is back."""
+
+
 def migrate(dsn: str) -> SchemaVersion:
     """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current, or newer and fits.
 

@@ -21,6 +21,7 @@ from app.errors import Unavailable
 from app.store.bell import Bell
 from app.store.change_log import Connection, Heads
 from app.store.change_news import News
+from app.store.database import AWAY
 from app.store.tail import Tail
 
 LOOK_AGAIN_SECONDS: Final = 2.0
@@ -103,7 +104,7 @@ class Lookout:
             self._looks_again_at = time.monotonic() + self._pause_s
             try:
                 await self._look(due)
-            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+            except AWAY as error:
                 log.warning("tails_interrupted", error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -133,7 +134,7 @@ class Lookout:
                     news = await kind.news_of(
                         connection, [each.tail.source for each in alike], [each.tail.ends for each in alike]
                     )
-            except (psycopg.OperationalError, psycopg_pool.PoolTimeout):
+            except AWAY:
                 for each in alike:
                     each.set()
                 raise
@@ -166,7 +167,7 @@ class Lookout:
                 heads = await kind.heads_of(connection, [each.tail.source for each in long])
                 for each, found in zip(long, heads, strict=True):
                     await self._take_in(connection, each, found)
-        except (psycopg.OperationalError, psycopg_pool.PoolTimeout):
+        except AWAY:
             for each in long:
                 each.set()
             raise
@@ -183,7 +184,7 @@ class Lookout:
             if await watched.tail.take_in(connection, heads):
                 watched.set()
                 self._looks_again_at = 0.0
-        except psycopg.OperationalError:
+        except AWAY:
             self._put_last(watched.tail)
             raise
         except Exception as error:

@@ -14,6 +14,10 @@ REUSED_S: Final = 1.0
 """`/readyz` asks for no key: however often it is asked, the database does this work once a second."""
 
 TIMEOUT_MS: Final = 2_000
+"""Of each statement, by the database."""
+
+ATTEMPT_S: Final = 5.0
+"""Of the whole attempt: no time-out of the database bounds a commit that waits for its disk or a replica."""
 
 _SQL: Final = f"""
 SET LOCAL statement_timeout = {TIMEOUT_MS};
@@ -55,8 +59,10 @@ class WriteProbe:
 
     async def _try(self) -> Exception | None:
         try:
-            async with self._engine.begin() as connection:
+            async with asyncio.timeout(ATTEMPT_S), self._engine.begin() as connection:
                 await connection.exec_driver_sql(_SQL)
+        except TimeoutError:
+            return TimeoutError(f"a small write was not answered within {ATTEMPT_S:g} s")
         except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
             if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, psycopg.errors.QueryCanceled):
                 return TimeoutError(f"a small write took longer than {TIMEOUT_MS} ms")
