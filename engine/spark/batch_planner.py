@@ -9,8 +9,9 @@ read by ``engine.spark.source``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.backlogs import LogPlace, Looked
@@ -36,6 +37,9 @@ FIRST_ROWS = 125_000
 RAMP = 10
 """Each of so many batches may be twice as large as the one before."""
 
+Upstream = Callable[[Sequence[str]], Mapping[str, Reached]]
+"""Names of derived log feeds → how far what stands behind each has come."""
+
 
 class BatchPlanner:
     """Plans a query's batches, in the planning process of its carrier.
@@ -44,10 +48,14 @@ class BatchPlanner:
         spec: what is read, and how much at once.
         feeds: a reader for each feed, with the inputs that read it.
         clock: of the batches.
+        upstream: says how far what stands behind derived feeds has come; None: the database does.
     """
 
-    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None) -> None:
+    def __init__(
+        self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None, upstream: Upstream | None = None
+    ) -> None:
         self._spec = spec
+        self._upstream = upstream or partial(_reached_in, spec.dsn)
         self._clock = clock or WallClock()
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
@@ -338,8 +346,7 @@ class BatchPlanner:
             ends |= {reader.feed.name: reader.ends() for reader in feeds if not reader.feed.is_derived}
             derived = [reader for reader in feeds if reader.feed.is_derived]
             if derived and (len(self._feeds) > 1 or self._spec.clock is not None):
-                with shared_connection(self._spec.dsn) as connection:
-                    found = reached(connection, [reader.feed.log_feed for reader in derived])
+                found = self._upstream([reader.feed.log_feed for reader in derived])
                 self._behind |= {each.feed.name: found[each.feed.log_feed] for each in derived if each.feed.log_feed in found}
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
@@ -381,6 +388,11 @@ class BatchPlanner:
                 self._look_ahead.ask(
                     readers[backlog.feed], backlog.partition, end, self._ahead(self._planned + 1), is_dated=is_merged
                 )
+
+
+def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:
+    with shared_connection(dsn) as connection:
+        return reached(connection, feeds)
 
 
 def _is_read(backlog: Backlog, admitted: Admitted) -> bool:

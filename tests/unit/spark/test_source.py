@@ -18,7 +18,7 @@ from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner
+from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner, Upstream
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import Clock, SourceSpec
@@ -78,12 +78,14 @@ class FakeFeed(UsualAnswers):
         yield Packet(0, "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
 
 
-def a_planner(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0) -> BatchPlanner:
+def a_planner(
+    *feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0, upstream: Upstream | None = None
+) -> BatchPlanner:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
     spec = SourceSpec("", inputs, 2, new_cursor(start, release, 0), BatchLimit(max_rows, 10**9), cores, release=release)
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
-    return BatchPlanner(spec, pairs)
+    return BatchPlanner(spec, pairs, upstream=upstream)
 
 
 def a_feed(name: str, **length: int) -> FakeFeed:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, Split
 from engine.connectors.task_states import Cursor
+from engine.connectors.upstream import Reached
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
 from engine.spark.batch_planner import BatchPlanner
@@ -196,6 +197,25 @@ def test_a_group_of_ties_in_more_blocks_than_one_look_shows_is_read_as_a_whole()
     planner = a_planner(timed("credits", [7] * 6, blocks_per_look=2), timed("debits", [7] * 6, blocks_per_look=2), max_rows=12)
     found = latest(planner, planner.start)
     assert (ends_of(found), found.get("heads", {})) == ([6, 6], {})
+
+
+def derived(name: str, heads: Sequence[int]) -> Timed:
+    feed = Feed(f"log:{name}", "log", name, is_derived=True)
+    return Timed(feed, {0: 0}, heads=list(heads))
+
+
+def test_behind_a_horizon_nothing_is_looked_at_early_and_the_group_there_is_read_as_a_whole() -> None:
+    credited, debited = derived("credits", [1, 7, 7]), derived("debits", [1, 7])
+    behind = {"log:credits": Reached(True, 9, 9, ()), "log:debits": Reached(False, 7, 7, ())}
+    behind |= {feed.feed.log_feed: behind[feed.feed.name] for feed in (credited, debited)}
+    planner = a_planner(credited, debited, max_rows=6, upstream=lambda feeds: {feed: behind[feed] for feed in feeds})
+    first = latest(planner, planner.start)
+    assert ends_of(first) == [1, 1], "the producer of debits may still write records of 7"
+    assert [feed.looks.qsize() for feed in (credited, debited)] == [1, 1]
+    debited.heads += [7, 9]
+    behind |= dict.fromkeys(behind, Reached(True, 9, 9, ()))
+    second = latest(planner, first)
+    assert (ends_of(second), second.get("heads", {})) == ([3, 4], {})
 
 
 @given(
