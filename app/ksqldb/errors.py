@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi.responses import JSONResponse
@@ -41,3 +42,22 @@ def status_of(error: AppError) -> int:
 def error_response(error: AppError, statement: str | None = None) -> JSONResponse:
     """Return the answer for an error."""
     return JSONResponse(error_body(error, statement), status_of(error), error.headers)
+
+
+class Refused(Exception):
+    """A statement was refused: the answer names it, and what was carried out before it.
+
+    Args:
+        error: why.
+        statement: its text.
+        entities: of the statements before it.
+    """
+
+    def __init__(self, error: AppError, statement: str, entities: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(error.detail)
+        self.error = error
+        self._body = {**error_body(error, statement), "entities": list(entities)}
+
+    def response(self) -> JSONResponse:
+        """Return the answer."""
+        return JSONResponse(self._body, status_of(self.error), self.error.headers)

@@ -1,4 +1,4 @@
-"""A connection that does not get on is closed: a head that drips in, or a body, would otherwise hold it for ever (slow loris)."""
+"""HTTP/1.1, and where a port speaks HTTP/2 the way to it. A connection that does not get on is closed (slow loris), and so is one too many."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.edge import REQUEST_ID_HEADER
 from app.api.problems import MEDIA_TYPE, problem_body
-from app.cli.http2_offers import without_offer
-from app.errors import AppError, BadRequest, HeadTooLarge
+from app.errors import AppError, BadRequest, HeadTooLarge, Unavailable
+from app.serving.bounds import ConnectionBounds
+from app.serving.http2 import Http2Connection
+from app.serving.http2_frames import PREFACE
+from app.serving.http2_offers import without_offer
 
-# A telephone line of the nineties brings five times as much.
-MIN_BODY_BYTES_PER_S = 1_024
 # As uvicorn's other parser; this one would keep a head of any length.
 MAX_HEAD_BYTES = 65_536
 _TOO_LONG = (
     f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes; many keys go into the body of POST …/rows:lookup"
 )
+_TOO_MANY = "as many connections are open as this port takes; close some, or raise SLACKWATER_LIMITS__CONNECTIONS"
 log = structlog.stdlib.get_logger(__name__)
 
 
-def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
-    """Return uvicorn's protocol with a limit to its patience, and to the length of a request's head.
+def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) -> type[HttpToolsProtocol]:
+    """Return uvicorn's protocol with a limit to its patience, to the number of connections, and to the length of a request's head.
 
     Args:
-        timeout_s: within it the head of a request must be whole, from its first byte or the connection's begin on; of a body
-            each such span must bring ``MIN_BODY_BYTES_PER_S``, unless it was the service that did not take more.
+        bounds: of its connections.
+        speaks_http2: a connection that begins with the preface of HTTP/2 is handed on to ``Http2Connection``.
     """
 
     class ImpatientProtocol(HttpToolsProtocol):
@@ -43,12 +45,25 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
         _head_bytes = 0
         _field_bytes = 0
         _is_head_too_long = False
+        _preface: bytes | None = b"" if speaks_http2 else None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._arm("head")
+            if len(self.connections) > bounds.connections:
+                log.warning("connection_refused", open=len(self.connections) - 1)
+                self._answer(Unavailable("too_many_connections", _TOO_MANY, headers={"Retry-After": "1"}))
+            else:
+                self._arm("head")
 
         def data_received(self, data: bytes) -> None:
+            if self._preface is not None:
+                data = self._preface + data
+                if PREFACE.startswith(data[: len(PREFACE)]):
+                    self._preface = data
+                    if len(data) >= len(PREFACE):
+                        self._become_http2(data)
+                    return
+                self._preface = None
             self._received += len(data)
             begins_head = self._part is None or (self._part == "head" and self._head_bytes == 0)
             super().data_received(without_offer(data) if begins_head else data)
@@ -67,6 +82,14 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()
             super().connection_lost(exc)
+
+        def _become_http2(self, data: bytes) -> None:
+            self._disarm()
+            self.connections.discard(self)
+            connection = Http2Connection(self.config, self.server_state, bounds)
+            self.transport.set_protocol(connection)
+            connection.connection_made(self.transport)
+            connection.data_received(data)
 
         def send_400_response(self, msg: str) -> None:
             """Answer what is no request, in the form of every other error."""
@@ -108,7 +131,7 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
             self._disarm()
             self._watched = part
             self._received_before = self._received
-            self._watch = self.loop.call_later(timeout_s, self._look)
+            self._watch = self.loop.call_later(bounds.timeout_s, self._look)
 
         def _disarm(self) -> None:
             if self._watch is not None:
@@ -117,12 +140,12 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
 
         def _look(self) -> None:
             self._watch = None
-            has_got_on = self._received - self._received_before >= MIN_BODY_BYTES_PER_S * timeout_s
+            has_got_on = self._received - self._received_before >= bounds.fewest_bytes
             is_answering = self.cycle is not None and not self.cycle.response_complete
             if (has_got_on or self.flow.read_paused) if self._watched == "body" else is_answering:
                 self._arm(self._watched)
                 return
-            log.info("slow_client_closed", part=self._watched, after_s=timeout_s)
+            log.info("slow_client_closed", part=self._watched, after_s=bounds.timeout_s)
             self.transport.close()
 
     return ImpatientProtocol
