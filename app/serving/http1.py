@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from http import HTTPStatus
-from typing import Literal
+from typing import Any, Final, Literal
 
 import structlog
 from httptools import HttpParserError
@@ -21,6 +21,11 @@ from app.serving.http2_offers import without_offer
 
 # As uvicorn's other parser; this one would keep a head of any length.
 MAX_HEAD_BYTES = 65_536
+PARSED_AT_ONCE_BYTES: Final = 4_096
+"""A hundred requests or 700 chunks of a byte, which take 5 ms; a body whose length was said is not cut."""
+TURN_S: Final = 0.002
+BUSY_S: Final = 0.001
+"""Until it is looked again whether the service takes more of what has come."""
 _TOO_LONG = (
     f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes; many keys go into the body of POST …/rows:lookup"
 )
@@ -46,6 +51,12 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
         _field_bytes = 0
         _is_head_too_long = False
         _preface: bytes | None = b"" if speaks_http2 else None
+        _body_left = 0
+        _is_parsing = False
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self._unparsed = bytearray()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -64,6 +75,31 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                         self._become_http2(data)
                     return
                 self._preface = None
+            if self._unparsed or len(data) > PARSED_AT_ONCE_BYTES:
+                self._unparsed += data
+                if not self._is_parsing:
+                    self._parse_some()
+            else:
+                self._take(data)
+
+        def _parse_some(self) -> None:
+            """Parse what has come for a moment, then let others have a turn: its chunks or requests may be thousands."""
+            self._is_parsing = False
+            ends = self.loop.time() + TURN_S
+            while self._unparsed and not self.transport.is_closing():
+                if self.loop.time() > ends or self.flow.read_paused:
+                    self._is_parsing = True
+                    self.transport.pause_reading()
+                    self.loop.call_later(BUSY_S if self.flow.read_paused else 0, self._parse_some)
+                    return
+                size = max(PARSED_AT_ONCE_BYTES, self._body_left)
+                piece = bytes(self._unparsed[:size])
+                del self._unparsed[:size]
+                self._take(piece)
+            if not (self.flow.read_paused or self.transport.is_closing()):
+                self.transport.resume_reading()
+
+        def _take(self, data: bytes) -> None:
             self._received += len(data)
             begins_head = self._part is None or (self._part == "head" and self._head_bytes == 0)
             super().data_received(without_offer(data) if begins_head else data)
@@ -109,7 +145,7 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
             self.transport.close()
 
         def on_message_begin(self) -> None:
-            self._part, self._head_bytes, self._field_bytes = "head", 0, 0
+            self._part, self._head_bytes, self._field_bytes, self._body_left = "head", 0, 0, 0
             super().on_message_begin()
 
         def on_header(self, name: bytes, value: bytes) -> None:
@@ -121,7 +157,13 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
 
         def on_headers_complete(self) -> None:
             self._part = "body"
+            length = next((value for name, value in self.headers if name == b"content-length"), b"0")
+            self._body_left = int(length) if length.isdigit() else 0
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._body_left -= len(body)
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             self._part = None

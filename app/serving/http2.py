@@ -58,29 +58,12 @@ class Http2Connection(asyncio.Protocol):
         self._may_write.set()
         self._is_ended = self._is_paused = False
         self._begun_at = self._idle_since = self._whole_at = self._loop.time()
-        self._context = WorkerContext(None)
+        self._context, self._group = WorkerContext(None), TaskGroup(self._loop)
+        self._protocol: _H2 | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See ``asyncio.Protocol``."""
         self._transport = transport
-        own = Config()
-        own.errorlog = own.accesslog = None
-        own.keep_alive_max_requests = 1_000_000
-        app = ASGIWrapper(self._config.loaded_app)
-        client, server = get_remote_addr(transport), get_local_addr(transport)
-        self._group = TaskGroup(self._loop)
-        self._protocol = _H2(
-            app,
-            own,
-            self._context,
-            self._group,
-            ConnectionState({}),
-            False,
-            client,
-            server,  # type: ignore[arg-type] # a path of a socket has no port
-            self._send,
-        )
-        self._protocol.connection.local_settings[SettingCodes.ENABLE_CONNECT_PROTOCOL] = 0  # no port has WebSockets
         self._state.connections.add(self)  # type: ignore[arg-type] # one of uvicorn's in all but name
         self._task = self._loop.create_task(self._run())
         self._state.tasks.add(self._task)
@@ -124,6 +107,26 @@ class Http2Connection(asyncio.Protocol):
         """See ``asyncio.Protocol``."""
         self._may_write.set()
 
+    def _built(self) -> _H2:
+        own = Config()
+        own.errorlog = own.accesslog = None
+        own.keep_alive_max_requests = 1_000_000
+        app = ASGIWrapper(self._config.loaded_app)
+        client, server = get_remote_addr(self._transport), get_local_addr(self._transport)
+        built = _H2(
+            app,
+            own,
+            self._context,
+            self._group,
+            ConnectionState({}),
+            False,
+            client,
+            server,  # type: ignore[arg-type] # a path of a socket has no port
+            self._send,
+        )
+        built.connection.local_settings[SettingCodes.ENABLE_CONNECT_PROTOCOL] = 0  # no port has WebSockets
+        return built
+
     def shutdown(self) -> None:
         """End when the answers under way have ended; uvicorn asks for it."""
         self._state.tasks.add(task := self._loop.create_task(self._leave()))
@@ -136,27 +139,32 @@ class Http2Connection(asyncio.Protocol):
 
     async def _leave(self) -> None:
         await self._context.terminated.set()
-        if not self._protocol.streams:
+        if self._protocol is None:
+            self._close()
+        elif not self._protocol.streams:
             self._protocol.connection.close_connection()
             self._transport.write(self._protocol.connection.data_to_send())
             self._close()
 
     async def _run(self) -> None:
+        if self._transport.is_closing():  # its first bytes were a flood: nothing was built for it
+            return
         try:
             async with self._group:
-                await self._protocol.initiate()
-                await self._protocol.handle(RawData(PREFACE))
+                self._protocol = protocol = self._built()
+                await protocol.initiate()
+                await protocol.handle(RawData(PREFACE))
                 try:
-                    await self._feed()
+                    await self._feed(protocol)
                 finally:
                     self._close()
-                    await self._protocol.handle(Closed())
+                    await protocol.handle(Closed())
         except Exception:
             log.exception("http2_connection_failed")
         finally:
             self._close()
 
-    async def _feed(self) -> None:
+    async def _feed(self, protocol: _H2) -> None:
         """Hand what comes to the protocol, a little at a time, so that all connections and ports have their turns."""
         while not (self._is_ended or self._transport.is_closing()):
             piece = self._frames.take(FRAMES_A_TURN, BYTES_A_TURN)
@@ -166,7 +174,7 @@ class Http2Connection(asyncio.Protocol):
                 continue
             try:
                 async with asyncio.timeout(self._bounds.timeout_s):
-                    await self._protocol.handle(RawData(piece))
+                    await protocol.handle(RawData(piece))
             except TimeoutError:
                 self._end("answers")
                 return
@@ -191,7 +199,7 @@ class Http2Connection(asyncio.Protocol):
         """End a connection that has not got on since the last look."""
         now, timeout_s = self._loop.time(), self._bounds.timeout_s
         self._watch = self._loop.call_later(timeout_s, self._look)
-        streams = set(self._protocol.streams)
+        streams = set() if self._protocol is None else set(self._protocol.streams)
         if streams:
             self._idle_since = now
         if self._is_paused:

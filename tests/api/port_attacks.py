@@ -112,7 +112,8 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 def request(port: Port, body: bytes | None = None, host: str | None = None, method: str = "POST", **fields: str) -> bytes:
     """Return a request of HTTP/1.1 behind whose answer the connection ends."""
     body = port.body if body is None else body
-    given = {"host": host or f"127.0.0.1:{port.number}", "connection": "close", "content-length": str(len(body)), **fields}
+    length = {"content-length": str(len(body))} if body else {}
+    given = {"host": host or f"127.0.0.1:{port.number}", "connection": "close", **length, **fields}
     lines = [f"{method} {port.path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
