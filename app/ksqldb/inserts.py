@@ -13,7 +13,7 @@ from app.api.bodies import parse_json
 from app.api.deps import Services
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.access import Role, refuse_below
-from app.errors import AppError, BadRequest, Fault
+from app.errors import AppError, BadRequest, Fault, Forbidden
 from app.ksqldb.errors import error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.queries import DELIMITED, JSON
@@ -78,6 +78,8 @@ async def _inserted(runner: ScriptRunner, target: Identifier, number: int, recor
         names = tuple(Identifier(name.strip("`"), name.startswith("`")) for name in record)
         tree = InsertValues(target, names, (Row(tuple(literal(value) for value in record.values())),))
         await runner.run_one(_parsed(tree))
+    except Forbidden:
+        raise  # it is about the stream, not about this record
     except AppError as error:
         return {"status": "error", "seq": number, **error_body(error)}
     return {"status": "ok", "seq": number}

@@ -75,7 +75,7 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                         self._become_http2(data)
                     return
                 self._preface = None
-            if self._unparsed or len(data) > PARSED_AT_ONCE_BYTES:
+            if self._unparsed or self.pipeline or len(data) > PARSED_AT_ONCE_BYTES:
                 self._unparsed += data
                 if not self._is_parsing:
                     self._parse_some()
@@ -87,10 +87,11 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
             self._is_parsing = False
             ends = self.loop.time() + TURN_S
             while self._unparsed and not self.transport.is_closing():
-                if self.loop.time() > ends or self.flow.read_paused:
+                is_busy = self.flow.read_paused or bool(self.pipeline)
+                if is_busy or self.loop.time() > ends:
                     self._is_parsing = True
                     self.transport.pause_reading()
-                    self.loop.call_later(BUSY_S if self.flow.read_paused else 0, self._parse_some)
+                    self.loop.call_later(BUSY_S if is_busy else 0, self._parse_some)
                     return
                 size = max(PARSED_AT_ONCE_BYTES, self._body_left)
                 piece = bytes(self._unparsed[:size])
@@ -114,6 +115,13 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                 self._disarm()
             elif self._watch is None or self._watched != part:
                 self._arm(part)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if (
+                self._unparsed and not self.transport.is_closing()
+            ):  # uvicorn reads on after each answer, however many requests wait
+                self.transport.pause_reading()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()

@@ -17,12 +17,13 @@ CONNECTIONS = 4
 CHUNK_FRAMES = 5_000
 
 
-def measure(number: int, ksql_number: int) -> dict[str, float]:
+def measure(number: int, ksql_number: int, only: str = "") -> dict[str, float]:
     """Return the worst answer of `/healthz` in milliseconds, by flood.
 
     Args:
         number: the port of a running service that asks for no keys.
         ksql_number: its port for clients of ksqlDB.
+        only: a part of the floods' names.
     """
     port = ksqldb_port(ksql_number)
     begun = PREFACE + frame(SETTINGS)
@@ -32,7 +33,7 @@ def measure(number: int, ksql_number: int) -> dict[str, float]:
         kinds[f"requests at once, {name}"] = each, b"", b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" * CHUNK_FRAMES
         kinds[f"chunks of a byte, {name}"] = each, head + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n" * CHUNK_FRAMES
     found = {"none": _worst(number)}
-    for name, (target, first, chunk) in kinds.items():
+    for name, (target, first, chunk) in ((name, kind) for name, kind in kinds.items() if only in name):
         with _flooding(target.number, first, chunk):
             found[name] = _worst(number)
     return found
@@ -91,7 +92,7 @@ async def _drained(reader: asyncio.StreamReader) -> None:
 def _main() -> None:
     import sys
 
-    for name, worst in measure(int(sys.argv[1]), int(sys.argv[2])).items():
+    for name, worst in measure(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:4]).items():
         print(f"{name:32} {worst:8} ms", flush=True)
 
 
