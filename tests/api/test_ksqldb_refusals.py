@@ -83,7 +83,9 @@ async def test_who_has_too_low_a_role_is_in_the_audit_log(
 async def test_what_is_outside_of_a_scope_is_in_the_audit_log(
     http: httpx.AsyncClient, keys: dict[str, dict[str, str]], dsn: str
 ) -> None:
-    refused = await http.post("/ksql", json={"ksql": SOURCES.replace("orders", "orders_2").replace("secrets", "beyond")}, headers=keys["team"])
+    refused = await http.post(
+        "/ksql", json={"ksql": SOURCES.replace("orders", "orders_2").replace("secrets", "beyond")}, headers=keys["team"]
+    )
     assert refused.status_code == 403, refused.text
     assert noted(dsn) == [("team", "POST /ksql", "out_of_scope")]
 
