@@ -110,7 +110,7 @@ class Http2Connection(asyncio.Protocol):
     def _built(self) -> _H2:
         own = Config()
         own.errorlog = own.accesslog = None
-        own.keep_alive_max_requests = 1_000_000
+        own.keep_alive_max_requests = 1_000_000  # as good as none: HTTP/1 has no such bound either
         app = ASGIWrapper(self._config.loaded_app)
         client, server = get_remote_addr(self._transport), get_local_addr(self._transport)
         built = _H2(
