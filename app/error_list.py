@@ -251,6 +251,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "sources_busy": ("As many sources are being looked at outside of the database as the service takes.", _WAIT),
         "relation_changing": ("The relation is being changed at this moment.", _WAIT),
         "stopping": ("The service is ending.", "Try again at another one, or in a moment."),
+        "too_many_connections": (
+            "As many connections are open as the port takes.",
+            "Close some: one client needs a few. Or raise `SLACKWATER_LIMITS__CONNECTIONS`.",
+        ),
         "too_stale": ("The result is older than `max_staleness` allows.", "Ask again later, or allow more."),
     },
     errors.NotInTime: {

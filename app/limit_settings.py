@@ -27,6 +27,7 @@ class LimitSettings(BaseModel):
     """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``, where nothing else is said.
 
     Attributes:
+        connections: open at each port; the next is answered 503 ``too_many_connections`` and closed. More than event streams.
         row_reads: reads of tables' rows by key. One core answers as many as the default within ten to twenty milliseconds.
         scan_reads: reads of tables' rows that may look at many of them: lists, conditions, histories.
         page_reads: other reads that may be long: records, late records, history, lateness, explanations.
@@ -47,6 +48,7 @@ class LimitSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    connections: int = Field(default=6_000, ge=1)
     row_reads: int = Field(default=48, ge=1)
     scan_reads: int = Field(default=48, ge=1)
     page_reads: int = Field(default=48, ge=1)

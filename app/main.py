@@ -12,10 +12,8 @@ from fastapi_offline import FastAPIOffline
 
 from app import __version__
 from app.api.access import guards, note_refusal
-from app.api.browsers import BrowserGuard
 from app.api.console import console_routes
 from app.api.deps import OUTSIDE, Services
-from app.api.edge import BodyLimits, Edge
 from app.api.guide import guide_routes
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.plain_route import PlainRoutes
@@ -24,7 +22,8 @@ from app.api.routes import PLAIN, routes
 from app.api.scraping import Scraper
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
-from app.ksqldb.listener import create_listener, listen, opened
+from app.ksqldb.listener import create_listener
+from app.serving.ports import guard, open_port, serve_beside, server_config
 from app.settings import Settings
 from app.store.api_keys import KeyRing
 from app.store.appender import Appender
@@ -101,10 +100,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     app.add_middleware(PlainRoutes, routes=PLAIN, handlers=app.exception_handlers)
-    if not settings.is_key_required:
-        app.add_middleware(BrowserGuard, names=settings.host_names)
-    body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
-    app.add_middleware(Edge, metrics=metrics, limits=body_limits, tracing=tracing)
+    guard(app, settings, metrics, tracing)
     app.router.routes.extend(routes(is_key_required=settings.is_key_required))
     app.router.routes.extend(guide_routes())
     app.router.routes.extend(console_routes())
@@ -148,12 +144,14 @@ def _lifespan(
             await stack.enter_async_context(services.appender)
             await stack.enter_async_context(services.tails)
             if (port := services.settings.ksql_port) is not None:
-                door = opened(services.settings.host, port)
+                opened = open_port(services.settings.host, port, "SLACKWATER_KSQL_PORT")
                 stopping = asyncio.Event()
-                listener = create_listener(services, app.state.door)
-                listening = background.create_task(listen(listener, door, stopping))
+                listener = create_listener(services, app.state.door, app.state.refusals, tracing)
+                serving = server_config(listener, services.settings, graceful_s=1, speaks_http2=True, lifespan="off")
+                listening = background.create_task(serve_beside(serving, opened, stopping))
                 stack.push_async_callback(asyncio.wait, [listening])
                 stack.callback(stopping.set)
+                log.info("ksqldb_listener_started", host=services.settings.host, port=port)
             if supervisor is not None:
                 await stack.enter_async_context(supervisor)
             log.info("service_started", version=__version__, has_driver=supervisor is not None)

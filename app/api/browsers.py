@@ -7,12 +7,16 @@ of another origin caused is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from app.api.edge import READING
 from app.api.problems import problem_response
@@ -28,23 +32,29 @@ class BrowserGuard:
     Args:
         app: what it guards.
         names: host names under which the service may be asked for, beside localhost and addresses.
+        refused: makes the answer for what is refused.
     """
 
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, names: frozenset[str], refused: Callable[[Request, AppError], Response] = problem_response
+    ) -> None:
         self._app = app
+        self._refused = refused
         self._names = frozenset(name.lower() for name in names) | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            request = Request(scope)
-            refusal = self._refusal(request)
+        if scope["type"] in ("http", "websocket"):
+            refusal = self._refusal(Headers(scope=scope), scope.get("method", ""))
+            if refusal is not None and scope["type"] == "websocket":
+                await WebSocketClose(reason=refusal.code)(scope, receive, send)
+                return
             if refusal is not None:
-                await problem_response(request, refusal)(scope, receive, send)
+                await self._refused(Request(scope), refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refusal(self, request: Request) -> AppError | None:
-        host = request.headers.get("host", "")
+    def _refusal(self, headers: Headers, method: str) -> AppError | None:
+        host = headers.get("host", "")
         name = _name_of(host)
         if name is None or not (name in self._names or _is_address(name)):
             return Misdirected(
@@ -52,8 +62,8 @@ class BrowserGuard:
                 f"this service asks for no keys, so it answers to localhost, to addresses and to the names in SLACKWATER_ALLOWED_HOSTS "
                 f"only, not to {host[:100]!r}",
             )
-        site, origin = request.headers.get("sec-fetch-site", ""), request.headers.get("origin")
-        is_link = request.method in READING and request.headers.get("sec-fetch-mode") == "navigate"
+        site, origin = headers.get("sec-fetch-site", ""), headers.get("origin")
+        is_link = method in READING and headers.get("sec-fetch-mode") == "navigate"
         is_foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
         if is_foreign or (site not in OWN_SITES and not is_link):
             return Forbidden(

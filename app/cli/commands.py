@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import typer
-import uvicorn
 from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
@@ -21,19 +20,16 @@ from app.cli.doctor import examine
 from app.cli.finding import Finding
 from app.cli.keys import keys, say_who_may
 from app.cli.opening import make_current, only_service, open_database, read_settings, require_tracing
-from app.cli.server import run
-from app.cli.slow_clients import impatient_protocol
 from app.cli.test_command import run_tests
 from app.effective_settings import effective
 from app.main import create_app
+from app.serving.ports import server_config
+from app.serving.server import run
 from app.telemetry import configure_logging
 from engine.python_processes import make_children_safe
 
 # Long polls end with the connection; a client that follows reconnects.
 GRACEFUL_SECONDS = 5
-
-# Longer than clients keep an idle connection: who closes first while the other sends loses a request.
-KEEP_ALIVE_SECONDS = 75
 
 cli = typer.Typer(
     cls=ToldGroup, no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled."
@@ -101,17 +97,7 @@ def serve(
         pages = f"{address}/console, documentation at {address}/guide, every request at {address}/docs"
         _out.print(f"Slackwater {__version__}: console at {pages}", soft_wrap=True, highlight=False)
         say_who_may(settings, dsn)
-        serving = uvicorn.Config(
-            app,
-            host=settings.host,
-            port=settings.port,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=GRACEFUL_SECONDS,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            http=impatient_protocol(settings.client_timeout_s),
-        )
-        run(serving, app)
+        run(server_config(app, settings, graceful_s=GRACEFUL_SECONDS, host=settings.host, port=settings.port), app)
 
 
 @cli.command(cls=MachineCommand)

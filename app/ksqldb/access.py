@@ -10,18 +10,21 @@ from functools import partial
 from fastapi import Request
 
 from app.api.access import RECHECK
+from app.api.edge import KEY_NAME
 from app.api.tokens import Doorkeeper
 from app.domain.access import PRINCIPAL, Role, refuse_below
 from app.errors import Unauthorized
 
 
-def guard(door: Doorkeeper, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:
+def key_guard(door: Doorkeeper, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:
     """Return what every route depends on first: it recognises the key; what a statement needs is asked where it is carried out."""
 
     async def check(request: Request) -> None:
         if is_required:
             text = _presented(request)
-            PRINCIPAL.set(await door.recognise(text))
+            principal = await door.recognise(text)
+            request.scope[KEY_NAME] = principal.name
+            PRINCIPAL.set(principal)
             refuse_below(Role.READ, "this")
             request.scope[RECHECK] = partial(door.recognise, text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi.responses import JSONResponse
@@ -13,6 +14,7 @@ BAD_STATEMENT: Final = 40001
 QUERY_ENDPOINT: Final = 40002
 NOT_FOUND: Final = 40400
 SERVER_ERROR: Final = 50000
+_OWN_STATUSES: Final = frozenset({401, 403, 413, 415, 421, 429})
 _CODES: Final = {401: 40100, 403: 40300, 404: NOT_FOUND, 429: 42900, 503: 50300}
 
 
@@ -34,10 +36,29 @@ def error_body(error: AppError, statement: str | None = None) -> dict[str, Any]:
 
 
 def status_of(error: AppError) -> int:
-    """Return the HTTP status: this protocol has 400 for everything that is wrong with a request."""
-    return error.status if error.status in (401, 403, 429) or error.status >= 500 else 400
+    """Return the HTTP status: this protocol has 400 for everything that is wrong with a statement."""
+    return error.status if error.status in _OWN_STATUSES or error.status >= 500 else 400
 
 
 def error_response(error: AppError, statement: str | None = None) -> JSONResponse:
     """Return the answer for an error."""
     return JSONResponse(error_body(error, statement), status_of(error), error.headers)
+
+
+class Refused(Exception):
+    """A statement was refused: the answer names it, and what was carried out before it.
+
+    Args:
+        error: why.
+        statement: its text.
+        entities: of the statements before it.
+    """
+
+    def __init__(self, error: AppError, statement: str, entities: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(error.detail)
+        self.error = error
+        self._body = {**error_body(error, statement), "entities": list(entities)}
+
+    def response(self) -> JSONResponse:
+        """Return the answer."""
+        return JSONResponse(self._body, status_of(self.error), self.error.headers)

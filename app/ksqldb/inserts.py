@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,8 +13,8 @@ from app.api.bodies import parse_json
 from app.api.deps import Services
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.access import Role, refuse_below
-from app.errors import AppError, BadRequest, Fault
-from app.ksqldb.errors import error_body, error_response
+from app.errors import AppError, BadRequest, Fault, Forbidden
+from app.ksqldb.errors import error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.queries import DELIMITED, JSON
 from app.ksqldb.requests import body_of
@@ -31,18 +32,21 @@ router = APIRouter()
 async def post_inserts(request: Request) -> Response:
     """Insert records; what refuses one is told in its place, and the others go on. A relation that takes none refuses all."""
     services: Services = request.app.state.services
-    lines = [line for line in (await body_of(request)).splitlines() if line.strip()]
-    try:
-        refuse_below(Role.WRITE, "inserting")
-        target = _target(lines)
-        runner = ScriptRunner(services, Words(), "ksqldb")
-        await runner.inspected(_parsed(InsertValues(target, (), ())), lambda session: writable(target, session))
-        acks = [await _inserted(runner, target, number, line) for number, line in enumerate(lines[1:])]
-    except AppError as error:
-        return error_response(error)
+    refuse_below(Role.WRITE, "inserting")
+    target, records = await asyncio.to_thread(_read, await body_of(request))
+    runner = ScriptRunner(services, Words(), "ksqldb")
+    await runner.inspected(_parsed(InsertValues(target, (), ())), lambda session: writable(target, session))
+    # Written one by one: a body can hold half a million of lines that are nothing, and their acknowledgements together take a second.
+    acks = [json.dumps(await _inserted(runner, target, number, record)).encode() for number, record in enumerate(records)]
     if JSON in request.headers.get("accept", ""):
-        return Response(json.dumps(acks), media_type=JSON)
-    return StreamingResponse(in_pieces([f"{json.dumps(ack)}\n".encode() for ack in acks]), media_type=DELIMITED)
+        return Response(b"[" + b", ".join(acks) + b"]", media_type=JSON)
+    return StreamingResponse(in_pieces([ack + b"\n" for ack in acks]), media_type=DELIMITED)
+
+
+def _read(body: bytes) -> tuple[Identifier, list[dict[str, Any] | AppError]]:
+    """Return what is inserted into, and each record or what is wrong with it. Megabytes take a second: not in the event loop."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    return _target(lines), [_record(line) for line in lines[1:]]
 
 
 def _target(lines: list[bytes]) -> Identifier:
@@ -55,15 +59,27 @@ def _target(lines: list[bytes]) -> Identifier:
     return Identifier(target.strip('`"'), is_quoted)
 
 
-async def _inserted(runner: ScriptRunner, target: Identifier, number: int, line: bytes) -> dict[str, Any]:
+def _record(line: bytes) -> dict[str, Any] | AppError:
     try:
         record = parse_json(line)
-        if not isinstance(record, dict):
-            detail = "a record is a JSON object"
-            raise BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
+    except AppError as error:
+        return error
+    if isinstance(record, dict):
+        return record
+    detail = "a record is a JSON object"
+    return BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
+
+
+async def _inserted(runner: ScriptRunner, target: Identifier, number: int, record: dict[str, Any] | AppError) -> dict[str, Any]:
+    try:
+        if isinstance(record, AppError):
+            await asyncio.sleep(0)  # others have a turn
+            raise record
         names = tuple(Identifier(name.strip("`"), name.startswith("`")) for name in record)
         tree = InsertValues(target, names, (Row(tuple(literal(value) for value in record.values())),))
         await runner.run_one(_parsed(tree))
+    except Forbidden:
+        raise  # it is about the stream, not about this record
     except AppError as error:
         return {"status": "error", "seq": number, **error_body(error)}
     return {"status": "ok", "seq": number}

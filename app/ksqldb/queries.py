@@ -21,7 +21,7 @@ from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.scripts import ScriptRunner
 from app.api.sql.settling import settled
 from app.errors import AppError, BadRequest, Fault
-from app.ksqldb.errors import error_body, error_response
+from app.ksqldb.errors import Refused, error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.requests import Asked, asked_of, body_of
 from app.ksqldb.types import schema_text, type_text
@@ -88,7 +88,7 @@ async def post_close_query(request: Request) -> Response:
     end = queries.ends.get(str(wanted))
     if end is None:
         detail = f"no query that sends rows has the id {wanted}"
-        return error_response(BadRequest("query_not_found", detail, [Fault("/queryId", "query_not_found", detail)]))
+        raise BadRequest("query_not_found", detail, [Fault("/queryId", "query_not_found", detail)])
     end.set()
     return Response(status_code=200)
 
@@ -100,7 +100,7 @@ async def _answer(request: Request, asked: Asked, form: Form) -> Response:
         parsed = await _select(runner, asked)
         found = await _found(services, runner, parsed, request.app.state.queries)
     except AppError as error:
-        return error_response(error, asked.text)
+        raise Refused(error, asked.text) from error
     media_type = {"v1": V1, "delimited": DELIMITED, "array": JSON}[form]
     lines = _lines(found, form, recheck_of(request))
     return OpenedResponse(lines, found.close, services.settings.push.write_timeout_s, media_type)

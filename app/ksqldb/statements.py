@@ -11,7 +11,7 @@ from app.api.deps import Services
 from app.api.sql.scripts import ScriptRunner
 from app.errors import AppError
 from app.ksqldb.entities import entities_of
-from app.ksqldb.errors import QUERY_ENDPOINT, error_body, error_response, status_of
+from app.ksqldb.errors import QUERY_ENDPOINT, Refused
 from app.ksqldb.requests import asked_of
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Select
@@ -28,7 +28,7 @@ async def post_ksql(request: Request) -> JSONResponse:
     try:
         script = await runner.read(asked.text)
     except AppError as error:
-        return error_response(error, asked.text)
+        raise Refused(error, asked.text) from error
     entities: list[dict[str, Any]] = []
     for parsed in script.statements:
         if isinstance(parsed.tree, Select):
@@ -37,7 +37,7 @@ async def post_ksql(request: Request) -> JSONResponse:
             outcome = await runner.run_one(parsed)
             session = await runner.inspected(parsed, lambda known: known)
         except AppError as error:
-            return JSONResponse({**error_body(error, f"{parsed.text};"), "entities": entities}, status_of(error), error.headers)
+            raise Refused(error, f"{parsed.text};", entities) from error
         entities += entities_of(outcome, session)
     return JSONResponse(entities)
 

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
-from app.cli.server import Server
+from app.serving.ports import server_config
+from app.serving.server import Server
 
 
 @contextmanager
 def live(app: FastAPI, graceful_s: int = 1, port: int = 0, **options: Any) -> Iterator[str]:
-    """Serve the application for the length of a block; yields its URL. ``port`` 0: any; ``options`` are uvicorn's."""
-    server = Server(uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=graceful_s, **options), app)
+    """Serve the application for the length of a block, as the service does; yields its URL. ``port`` 0: any; ``options`` are uvicorn's."""
+    settings = app.state.services.settings
+    server = Server(server_config(app, settings, graceful_s=graceful_s, port=port, **options), app)
     started = threading.Event()
     begin = server.startup
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.ksqldb.listener import opened
 from app.main import create_app
+from app.serving.ports import open_port
 from app.settings import Settings
 from tests.api.ksqldb_service import free_port
 
@@ -23,4 +23,4 @@ async def test_the_port_is_open_when_the_service_has_started(settings: Settings)
 
 def test_a_port_that_another_has_is_refused_with_the_setting() -> None:
     with ExitStack() as probes, pytest.raises(OSError, match="set SLACKWATER_KSQL_PORT to another port"):
-        opened("127.0.0.1", free_port(probes))
+        open_port("127.0.0.1", free_port(probes), "SLACKWATER_KSQL_PORT")

@@ -14,8 +14,9 @@ import pytest
 from fastapi.responses import PlainTextResponse
 from starlette.requests import Request
 
-from app.cli.slow_clients import MAX_HEAD_BYTES, MIN_BODY_BYTES_PER_S, impatient_protocol
 from app.main import create_app
+from app.serving.bounds import MIN_BODY_BYTES_PER_S
+from app.serving.http1 import MAX_HEAD_BYTES
 from app.settings import Settings
 from tests.api.live_server import live
 
@@ -25,7 +26,7 @@ HEAD = b"POST /v1/queries HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicati
 
 @pytest.fixture(scope="module")
 def url(settings: Settings) -> Iterator[str]:
-    app = create_app(settings)
+    app = create_app(settings.model_copy(update={"client_timeout_s": TIMEOUT_S}))
 
     @app.post("/slow")
     async def slow(request: Request) -> PlainTextResponse:
@@ -33,7 +34,7 @@ def url(settings: Settings) -> Iterator[str]:
         await asyncio.sleep(3 * TIMEOUT_S)
         return PlainTextResponse(str(len(await request.body())))
 
-    with live(app, http=impatient_protocol(TIMEOUT_S)) as base:
+    with live(app) as base:
         yield base
 
 
