@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import psycopg_pool
 import sqlalchemy as sa
+import structlog
 
 from app.errors import AppError, Internal, TooExpensive, Unavailable
 from app.store.database import ENDED_BY_POSTGRES, PoolBusy
@@ -12,6 +13,8 @@ from app.store.turns import database_busy
 
 RETRY_AFTER_SECONDS = 1
 FULL_RETRY_AFTER_SECONDS = 30  # somebody must come and free space
+
+log = structlog.stdlib.get_logger(__name__)
 
 DATABASE_ERRORS = (
     sa.exc.OperationalError,
@@ -70,6 +73,16 @@ def from_database(error: Exception, what: str, timeout_ms: int) -> AppError:
         case _:
             detail = "the database did not answer; try again in a moment (`slackwater doctor` looks for the cause)"
             return _unavailable("database_unavailable", detail)
+
+
+def translate_and_log(error: Exception, what: str, timeout_ms: int) -> AppError:
+    """Do as ``from_database``, and log what passes by itself as a warning, the rest as a fault."""
+    translated = from_database(error, what, timeout_ms)
+    if translated.status == Internal.status:
+        log.error("request_failed", exc_info=error)
+    else:
+        log.warning("database_refused", code=translated.code, error=str(error))
+    return translated
 
 
 def _is_refused(cause: BaseException | None) -> bool:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
-from app.api.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, from_database
+from app.api.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, translate_and_log
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.api.near_misses import hint_for
 from app.error_list import ERRORS
@@ -242,12 +242,7 @@ def install_error_handlers(
         return problem_response(request, _no_route(request, error) if is_lost else from_http_exception(error))
 
     async def _database(request: Request, error: Exception) -> JSONResponse:
-        translated = from_database(error, request.url.path, read_timeout_ms)
-        if translated.status == Internal.status:
-            log.error("request_failed", exc_info=error)
-        else:
-            log.warning("database_refused", code=translated.code, error=str(error))
-        return problem_response(request, translated)
+        return problem_response(request, translate_and_log(error, request.url.path, read_timeout_ms))
 
     for kind in DATABASE_ERRORS:
         app.add_exception_handler(kind, _database)

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from app.api.access import note_refusal
-from app.api.database_errors import DATABASE_ERRORS, from_database
+from app.api.database_errors import DATABASE_ERRORS, translate_and_log
 from app.api.deps import Services
 from app.api.tokens import Doorkeeper
 from app.errors import AppError, BadRequest, Forbidden, Internal
@@ -67,8 +67,8 @@ def create_listener(services: Services, door: Doorkeeper, refusals: RefusalLog, 
     for kind in DATABASE_ERRORS:
 
         @app.exception_handler(kind)
-        async def _away(_request: Request, error: Exception) -> JSONResponse:
-            return error_response(from_database(error, "a request", services.settings.limits.read_timeout_ms))
+        async def _away(request: Request, error: Exception) -> JSONResponse:
+            return error_response(translate_and_log(error, request.url.path, services.settings.limits.read_timeout_ms))
 
     @app.exception_handler(HTTPException)
     async def _http(_request: Request, error: HTTPException) -> Response:
