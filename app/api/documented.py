@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.api.problems import MEDIA_TYPE, TYPE_BASE
-from app.error_list import ERRORS
+from app.api.problems import MEDIA_TYPE
+from app.error_list import ERRORS, explained_at
 from app.errors import (
     AppError,
     BadRequest,
@@ -72,7 +72,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _documented(status: int, kind: type[AppError], code: str, detail: str) -> dict[str, Any]:
     value = {
-        "type": f"{TYPE_BASE}{code}",
+        "type": explained_at(code),
         "title": kind.title,
         "status": status,
         "detail": detail,

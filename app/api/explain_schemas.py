@@ -27,10 +27,10 @@ class ExplainStep(Answer):
     """What one part of the query says of the record."""
 
     code: Code = Field(
-        description="`no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind the query's position. `rejected`: refused by its relation. `filtered`: fails a "
-        "condition. `late`: came too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. "
-        "`expired`, `no_version`, `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. "
-        "`passed`: nothing in the way. `unknown`: not known, and why."
+        description="`no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind "
+        "the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or would now. "
+        "`buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: what the "
+        "join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in the way. `unknown`: not known, and why."
     )
     blocking: bool = Field(description="Nothing gets past here, or not yet.")
     sentence: str = Field(description="The same for people to read.")

@@ -124,10 +124,10 @@ def event_time_of(record: str, relation: RelationSchema, arrived: datetime) -> i
         return None
     try:
         form = relation.event_time_format
-        moment = datetime.fromisoformat(written) if form is None else datetime.strptime(written, form)
+        moment = _instant(written) if form is None else _in_utc(datetime.strptime(written, form))  # noqa: DTZ007
     except ValueError:
         return None
-    return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def is_same(written: object, value: object) -> bool:
@@ -153,4 +153,8 @@ def _instant(value: object) -> datetime | None:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         return None
+    return _in_utc(moment)
+
+
+def _in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -31,7 +31,8 @@ ALL_TIME = (1 << 62) - 1
 _FAR_FUTURE_MS = 1 << 52
 
 _MEETING = """
-SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows
+FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
 WHERE f.name = %(feed)s AND b.max_ts >= %(from)s AND b.min_ts <= %(to)s
 ORDER BY {} LIMIT %(limit)s
 """
@@ -39,7 +40,8 @@ _BY_TIME_UPWARDS = _MEETING.format("greatest(b.min_ts, %(from)s), coalesce(b.seq
 _BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, coalesce(b.sequence, b.base_offset) DESC")
 # Of a part whose records are of the time that a column of theirs holds: batches say that of the query which wrote them.
 _BY_NEARNESS = """
-SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows
+FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
 WHERE f.name = %(feed)s
 ORDER BY b.max_ts >= %(from)s AND b.min_ts <= %(to)s DESC, coalesce(b.sequence, b.base_offset) DESC LIMIT %(limit)s
 """

@@ -111,10 +111,8 @@ def _not_found(plan: Plan, question: Question, searched: Found, facts: Facts) ->
     nearest = facts.nearest(source, _own(source, question), question.at_ms)
     sentences = [f"No record with this key and time was read: {whole} has no such record."]
     if searched.is_trimmed:
-        sentences = [
-            f"No record with this key and time is in {whole}. Its oldest records were removed by its retention; one of them may have been "
-            f"this record."
-        ]
+        removed = "Its oldest records were removed by its retention; one of them may have been this record."
+        sentences = [f"No record with this key and time is in {whole}.", removed]
     sentences.append(_around(nearest))
     if source.feed.is_derived:
         sentences.append(f"A query writes {name}: an explanation of that query says why the record is missing there.")

@@ -41,6 +41,9 @@ SOURCES: dict[str, Any] = {
             "versioned": {"history_retention": "10h"},
         }
     ),
+    "arrived": TableDefinition.model_validate(
+        {"key": ["origin"], "columns": {"origin": "string", "region": "string"}, "versioned": {"history_retention": "10h"}}
+    ),
     "names": TableDefinition.model_validate({"key": ["origin"], "columns": {"origin": "string", "name": "string"}}),
 }  # fmt: skip
 CATALOG = {name: source_entry(name, each) for name, each in SOURCES.items()}
@@ -645,3 +648,25 @@ def test_rows_of_a_result_are_looked_for_by_what_the_query_groups_by() -> None:
     known = Known(found={"departures": Found([record(origin="JFK", carrier="AA")])}, rows=[ResultFact(AT)])
     assert ask(plan, known).answer.code == "shown"
     assert ("results", {"line": "aa"}) in known.asked
+
+
+def test_no_version_of_a_table_without_an_event_time_names_the_arrival_as_the_reason() -> None:
+    later = {"w": Versions(next=version(AT + H), latest=version(AT + H))}
+    found = answer(join(table="arrived"), Known(clocks(AT, AT + H), READ, later))
+    assert (found.code, "rows are valid from their arrival" in found.sentence) == ("no_version", True)
+    assert "arrival" not in answer(join(), Known(clocks(AT, AT + H), READ, later)).sentence
+
+
+def test_the_latest_row_of_an_unversioned_table_that_is_newer_than_the_record_may_not_have_been_met() -> None:
+    def met_at(ms: int) -> str:
+        found = Versions(version(ms), latest=version(ms))
+        return answer(plan, Known(clocks(AT), READ, {"n": found})).sentence
+
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        joins=[{"table": "names", "as": "n", "on": "departures.origin = n.origin"}],
+        select={"origin": "departures.origin", "name": "n.name"},
+        into={"stream": "named"},
+    )
+    assert "read before this row met an older one, or none. names names no" in met_at(AT + H)
+    assert "read before" not in met_at(AT)
