@@ -81,7 +81,9 @@ def _documented(status: int, kind: type[AppError], code: str, detail: str) -> di
         "code": code,
         "retryable": kind.retryable,
         "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
-        "errors": [{"pointer": "/joins/0/grace", "code": code, "detail": detail, "type": explained_at(code)}] if status == 422 else [],
+        "errors": [{"pointer": "/joins/0/grace", "code": code, "detail": detail, "type": explained_at(code)}]
+        if status == 422
+        else [],
     }
     return {
         "description": kind.title,

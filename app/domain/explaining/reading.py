@@ -118,12 +118,12 @@ def _not_found(plan: Plan, question: Question, searched: Found, facts: Facts) ->
         sentences.append(f"A query writes {name}: an explanation of that query says why the record is missing there.")
     sentences.append(_WHAT_FOLLOWS[0].upper() + _WHAT_FOLLOWS[1:])
     reason = "removed" if searched.is_trimmed else None
-    return Reading(_step("no_record", " ".join(filter(None, sentences)), reason=reason), nearest=nearest)
+    return Reading(_step("no_record", " ".join(sentences), reason=reason), nearest=nearest)
 
 
 def _around(nearest: Sequence[Record]) -> str:
     if not nearest:
-        return "There is none with this key at any other time."
+        return "None with this key was found at another time."
     places = [
         f"{shown(record.event_time_ms)} ({_place(record)}{'' if record.is_read else ', not read yet'})" for record in nearest
     ]
