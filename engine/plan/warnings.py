@@ -187,8 +187,8 @@ def _of_lookups(definition: QueryDefinition, catalog: Catalog, producers: Produc
         others = "" if is_versioned else "; nothing where rows arrive before the events that meet them"
         yield DefinitionWarning(
             f"/joins/{place}/table", "table_dated_by_arrival",
-            f"{declared} names no `event_time` column: unless each record brings `$event_time_ms`, the rows of {join.table!r} are valid from "
-            f"their arrival, and {result}",
+            f"{declared} names no `event_time` column: unless each record brings a time of its own (`$event_time_ms`, a topic's timestamp), the "
+            f"rows of {join.table!r} are valid from their arrival, and {result}",
             f"register {declared} with an `event_time` column that says from when a row is valid, or append its rows with "
             f"`$event_time_ms`{others}",
         )  # fmt: skip

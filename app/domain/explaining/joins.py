@@ -146,8 +146,8 @@ def _dated(table: Input) -> str:
     if table.feed.is_derived or relation.event_time is not None or relation.conflict == "latest_position":
         return ""
     return (
-        f" {relation.name} names no `event_time` column, so its rows are valid from their arrival; register it with an `event_time` column, "
-        f"or append its rows with `$event_time_ms`."
+        f" {relation.name} names no `event_time` column, so its rows are valid from their arrival, or from the timestamps of its topic; "
+        f"register it with an `event_time` column, or append its rows with `$event_time_ms`."
     )
 
 
