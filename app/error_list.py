@@ -11,7 +11,7 @@ from typing import Final
 
 from app import errors
 from app.errors import AppError
-from app.query_error_list import QUERY_TEXTS
+from app.query_error_list import QUERY_TEXTS, WARNING_TEXTS
 from app.sql_error_list import STATEMENT_TEXTS
 
 
@@ -22,7 +22,8 @@ class ErrorEntry:
     Attributes:
         code: stable snake_case code.
         kind: ``request``: of an answer; ``definition``: of a field of a definition or body; ``statement``: of a statement of SQL;
-            ``record``: of a record that was refused; ``query``: of a query that failed, is retried or waits.
+            ``record``: of a record that was refused; ``query``: of a query that failed, is retried or waits; ``warning``: of what was
+            accepted and may still surprise.
         statuses: HTTP statuses with which answers carry it; none: it stands in the body of a 200.
         title: what the status means here.
         is_retryable: whether the same can succeed later without a change.
@@ -35,6 +36,11 @@ class ErrorEntry:
     is_retryable: bool
     meaning: str
     cure: str
+
+
+def explained_at(code: str) -> str:
+    """Return where a code is explained, relative to the service: a browser is led to the guide, a program gets JSON."""
+    return f"/v1/errors/{code}"
 
 
 _Texts = Mapping[str, tuple[str, str]]
@@ -433,6 +439,8 @@ def _entries() -> Sequence[ErrorEntry]:
                 found[code] = replace(known, statuses=(*known.statuses, wrong.status))
     for code, (meaning, cure, is_retryable) in QUERY_TEXTS.items():
         found.setdefault(code, ErrorEntry(code, "query", (), "The query does not run as it shall", is_retryable, meaning, cure))
+    for code, (meaning, cure) in WARNING_TEXTS.items():
+        found[code] = ErrorEntry(code, "warning", (), "Accepted, and may surprise", False, meaning, cure)
     return sorted(found.values(), key=lambda entry: entry.code)
 
 

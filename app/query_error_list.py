@@ -1,4 +1,4 @@
-"""Codes of what keeps a query or its delivery from working: meaning, cure, and whether it is tried again by itself.
+"""Codes of what keeps a query or its delivery from working: meaning, cure, and whether it is tried again by itself; codes of warnings.
 
 ``app.error_list`` puts them among all others; the status of a query shows the cures of its delivery.
 """
@@ -107,3 +107,42 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "worker_lost": ("A worker process was lost.", "It is tried again.", True),
     "workers_unfit": ("A worker of the cluster has other versions, or lacks the directory.", "Install the same; see the detail.", True),
 }  # fmt: skip
+
+WARNING_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
+    "arrival_decides_conflicts": (
+        "In this table the change that arrives last counts, also where its event time is older.",
+        'Write `"conflict": "latest_event_time"`, or keep every version with `versioned`; or `"latest_arrival"` where that is meant.',
+    ),
+    "event_time_is_arrival": (
+        "A window or a grace judges by event time, and the stream has no column for it: the time of arrival counts.",
+        "Register the stream with `event_time`, or append records with `$event_time_ms`.",
+    ),
+    "event_times_before_1990": (
+        "All appended records have event times before 1990, as seconds have that are read as milliseconds.",
+        "Say with `event_time_unit` what the numbers count; nothing where the records are that old.",
+    ),
+    "field_left_out": (
+        "A field of the sample did not become a column.",
+        "Declare the columns instead of `infer`, if the field is wanted.",
+    ),
+    "history_by_change": (
+        "The history of a running aggregation has a version for each change, at the greatest event time so far: not complete by event time.",
+        "Count in windows for results that are complete by event time; nothing where the history of the changes is meant.",
+    ),
+    "lateness_depends_on_tasks": (
+        "A grace is shorter than the wait of an operator before it, so which records are late depends on the number of tasks.",
+        'Give the grace that the warning names, or run what waits with `"tasks": 1`.',
+    ),
+    "no_grace_behind_join": (
+        "A window or a join has no grace, and a join before it in the same query gives its results out of the order of event time.",
+        "Give the grace that the warning names.",
+    ),
+    "no_grace_on_derived": (
+        "A window or a join has no grace, and the query whose result it reads gives it out of the order of event time.",
+        "Give the grace that the warning names.",
+    ),
+    "table_dated_by_arrival": (
+        "A stream with event times looks up a table without: its rows are valid from their arrival, and records of the past do not meet them.",
+        "Register the table with an `event_time` column that says from when a row is valid, or append its rows with `$event_time_ms`.",
+    ),
+}

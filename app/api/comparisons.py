@@ -17,9 +17,8 @@ from app.api.deps import LongInspection, OnlyKnownParameters, Services, Services
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect
 from app.api.examples import QUERY, STREAM_DEFINITION, WINDOW_DEFINITION
-from app.api.schemas import ProblemItem
 from app.api.sql.faults import of_script, placed
-from app.api.warned import shown_warnings
+from app.api.warned import shown_problems, shown_warnings
 from app.domain.access import refuse_beyond_scope
 from app.domain.sources import read_source
 from app.errors import AppError, Fault, Unprocessable
@@ -258,7 +257,7 @@ def _refused(unit: _Unit, faults: list[Problem]) -> ComparedItem:
         definition=None,
         changes=[],
         effects=[],
-        problems=_problems(faults),
+        problems=shown_problems(faults),
         warnings=[],
     )
 
@@ -286,10 +285,6 @@ def _shown(unit: _Unit, found: Compared) -> ComparedItem:
         definition=None if found.definition is None else dict(found.definition),
         changes=[EditChange.model_validate(asdict(change)) for change in found.changes],
         effects=effects,
-        problems=_problems(list(found.problems)),
+        problems=shown_problems(found.problems),
         warnings=shown_warnings(found.warnings),
     )
-
-
-def _problems(faults: list[Problem]) -> list[ProblemItem]:
-    return [ProblemItem(pointer=each.pointer, code=each.code, detail=each.detail) for each in faults]

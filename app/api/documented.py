@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.api.problems import MEDIA_TYPE, TYPE_BASE
-from app.error_list import ERRORS
+from app.api.problems import MEDIA_TYPE
+from app.error_list import ERRORS, explained_at
 from app.errors import (
     AppError,
     BadRequest,
@@ -72,7 +72,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _documented(status: int, kind: type[AppError], code: str, detail: str) -> dict[str, Any]:
     value = {
-        "type": f"{TYPE_BASE}{code}",
+        "type": explained_at(code),
         "title": kind.title,
         "status": status,
         "detail": detail,
@@ -81,7 +81,9 @@ def _documented(status: int, kind: type[AppError], code: str, detail: str) -> di
         "code": code,
         "retryable": kind.retryable,
         "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
-        "errors": [{"pointer": "/joins/0/grace", "code": code, "detail": detail}] if status == 422 else [],
+        "errors": [{"pointer": "/joins/0/grace", "code": code, "detail": detail, "type": explained_at(code)}]
+        if status == 422
+        else [],
     }
     return {
         "description": kind.title,

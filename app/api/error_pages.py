@@ -24,9 +24,10 @@ class ErrorItem(Answer):
     """One code of an error."""
 
     code: str = Field(description="Stable snake_case code.", examples=["query_not_found"])
-    kind: Literal["request", "definition", "statement", "record", "query"] = Field(
+    kind: Literal["request", "definition", "statement", "record", "query", "warning"] = Field(
         description="`request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. "
-        "`record`: of a record that was refused. `query`: of a query that failed, is retried or waits."
+        "`record`: of a record that was refused. `query`: of a query that failed, is retried or waits. `warning`: of what was accepted and may "
+        "still surprise."
     )
     status: int | None = Field(description="HTTP status of answers that carry it; null: it stands in a status.", examples=[404])
     title: str = Field(description="What the status means here.", examples=["Not found"])

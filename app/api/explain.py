@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request
 
 from app.api.deps import MAX_NAME_LENGTH, LongInspection, Name, known_parameters, unknown_parameter
 from app.api.documented import answered, problems
-from app.api.explain_schemas import EXPLANATION, ExplainAnswer, ExplainStep, RecordPlace
+from app.api.explain_schemas import EXPLANATION, ExplainAnswer, ExplainStep, NearRecord, RecordPlace
 from app.domain.append_warnings import EARLY_MS
 from app.domain.explaining.columns import first_input, result_columns, typed
-from app.domain.explaining.facts import Place, Question, Step
+from app.domain.explaining.facts import Place, Question, Record, Step
 from app.domain.explaining.sentences import shown
 from app.domain.explaining.walk import explain
 from app.domain.values import parse_held, parse_instant_ms
@@ -75,8 +75,9 @@ def get_explanation(
     `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
     The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
     committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
-    within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. Where no such record has been
-    read, the answer says what would become of it.
+    within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. Where no record with this key
+    and time has been read, and nothing else is kept that concerns them, the answer is `no_record` with the nearest records of the key, and
+    the further steps say what would become of a record that came now.
     """
     found = get_planned(transaction, name)
     return _answer(transaction, found, _given(found.plan, key, request), at, _place(partition, offset, part))
@@ -114,6 +115,7 @@ def _answer(
         key_columns=[f"{first_input(found.plan).alias}.{name}" for name in _key_columns(found.plan)],
         at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,
         answer=_step(explanation.answer),
+        nearest=[_near(record) for record in explanation.nearest],
         steps=[_step(step) for step in explanation.steps],
         position=found.committed.position,
         stream_time_ms=found.committed.stream_time_ms,
@@ -122,10 +124,16 @@ def _answer(
     )
 
 
+def _near(record: Record) -> NearRecord:
+    return NearRecord(event_time_ms=record.event_time_ms, place=_record_place(record.place), is_read=record.is_read)
+
+
+def _record_place(place: Place) -> RecordPlace:
+    return RecordPlace(partition=place.partition, offset=place.offset, part=place.part)
+
+
 def _step(step: Step) -> ExplainStep:
-    place = None if step.place is None else RecordPlace(
-        partition=step.place.partition, offset=step.place.offset, part=step.place.part
-    )  # fmt: skip
+    place = None if step.place is None else _record_place(step.place)
     return ExplainStep(
         code=step.code, blocking=step.is_blocking, sentence=step.sentence, kind=step.kind, stage=step.stage, operator=step.operator,
         task=step.task, clock=step.clock, now_ms=step.now_ms, until_ms=step.until_ms, version_ms=step.version_ms,

@@ -27,10 +27,10 @@ class ExplainStep(Answer):
     """What one part of the query says of the record."""
 
     code: Code = Field(
-        description="`not_read_yet`: in the feed, behind the query's position. `rejected`: refused by its relation. `filtered`: fails a "
-        "condition. `late`: came too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. "
-        "`expired`, `no_version`, `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. "
-        "`passed`: nothing in the way. `unknown`: not known, and why."
+        description="`no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind "
+        "the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or would now. "
+        "`buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: what the "
+        "join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in the way. `unknown`: not known, and why."
     )
     blocking: bool = Field(description="Nothing gets past here, or not yet.")
     sentence: str = Field(description="The same for people to read.")
@@ -49,6 +49,14 @@ class ExplainStep(Answer):
     place: RecordPlace | None = Field(description="The record that this is about.")
 
 
+class NearRecord(Answer):
+    """A record of the same key with another time."""
+
+    event_time_ms: int = Field(description="Its event time, in milliseconds since 1970.")
+    place: RecordPlace = Field(description="Where it is.")
+    is_read: bool = Field(description="Whether the query has read it.")
+
+
 class ExplainAnswer(Answer):
     """Why there is no row yet for a key and a time, or why this one."""
 
@@ -59,8 +67,15 @@ class ExplainAnswer(Answer):
         examples=[["departures.origin"]],
     )
     at_ms: int = Field(description="The event time asked about, in milliseconds since 1970.")
-    answer: ExplainStep = Field(description="The first step that blocks, else the one that says the most.")
+    answer: ExplainStep = Field(
+        description="The step `no_record` where nothing is known of this key and time; else the first step that blocks, else the one that says "
+        "the most."
+    )
     steps: list[ExplainStep] = Field(description="One after the other, up to the first that blocks.")
+    nearest: list[NearRecord] = Field(
+        description="Where the first input has no record with this key and time: the last one before it and the first one after it. Else, and "
+        "where its feed cannot be searched, empty."
+    )
     position: Position = Field(description="What the query had read when it last committed.")
     stream_time_ms: int | None = Field(
         description="Stream time as of the last commit, in milliseconds since 1970; null before the first record."
@@ -106,6 +121,7 @@ EXPLANATION: dict[str, Any] = {
     "at_ms": 1357041600000,
     "answer": _WAITING,
     "steps": [_STEP, _WAITING],
+    "nearest": [],
     "position": {"log:departures": {"3": 1042}, "log:weather": {"0": 2209}},
     "stream_time_ms": 1357044000000,
     "committed_at": "2025-11-21T08:00:00Z",

@@ -16,13 +16,13 @@ from app.api.debezium import DebeziumCredentials, DebeziumRefresh
 from app.api.documented import TOO_EXPENSIVE, unpacked
 from app.api.fork_schemas import ForkBody
 from app.api.late_records_schemas import ReplayBody
-from app.api.problems import TYPE_BASE, ProblemBody
+from app.api.problems import ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.rewind_schemas import RewindBody
 from app.api.schemas import DesiredStateBody
 from app.api.sql.schemas import StatementsBody
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
-from app.error_list import ERRORS
+from app.error_list import ERRORS, explained_at
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 
@@ -172,7 +172,7 @@ def _place_examples(path: str, operation: dict[str, Any]) -> None:
                     else (example["code"], example["detail"])
                 )
                 content["example"] = {
-                    **example, "instance": place, "code": code, "detail": detail, "type": f"{TYPE_BASE}{code}",
+                    **example, "instance": place, "code": code, "detail": detail, "type": explained_at(code),
                 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from starlette.routing import compile_path
 from app.api.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, translate_and_log
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.api.near_misses import hint_for
-from app.error_list import ERRORS
+from app.error_list import ERRORS, explained_at
 from app.errors import (
     AppError,
     BadRequest,
@@ -33,8 +33,6 @@ from app.errors import (
 from engine.errors import DefinitionInvalid, EngineError, ExternalError, UserError
 
 MEDIA_TYPE = "application/problem+json"
-TYPE_BASE = "/v1/errors/"
-"""Where a code is explained: the ``type`` of a problem, relative to the service."""
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -52,6 +50,7 @@ class FaultBody(BaseModel):
     pointer: str = Field(description="JSON pointer into the body, or `?name` for a parameter.", examples=["/joins/0/grace"])
     code: str = Field(description="Stable code of the fault.", examples=["grace_exceeds_history_retention"])
     detail: str = Field(description="What is wrong and what to do about it.")
+    type: str = Field(description="Where the code is explained, relative to the service.")
     place: PlaceBody | None = Field(default=None, description="Of a fault in a text of SQL; else it is not there.")
 
 
@@ -102,7 +101,7 @@ def problem_response(request: Request, error: AppError) -> JSONResponse:
 def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody:
     """Return the body for an error."""
     return ProblemBody(
-        type=f"{TYPE_BASE}{error.code}",
+        type=explained_at(error.code),
         title=error.title,
         status=error.status,
         detail=error.detail,
@@ -119,7 +118,7 @@ def _fault_body(fault: Fault) -> FaultBody:
     place = (
         None if fault.place is None else PlaceBody(line=fault.place.line, column=fault.place.column, excerpt=fault.place.excerpt)
     )
-    return FaultBody(pointer=fault.pointer, code=fault.code, detail=fault.detail, place=place)
+    return FaultBody(pointer=fault.pointer, code=fault.code, detail=fault.detail, type=explained_at(fault.code), place=place)
 
 
 def from_engine(error: EngineError) -> AppError:

@@ -70,6 +70,7 @@ class WarningItem(Answer):
     code: str = Field(description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["no_grace_on_derived"])
     detail: str = Field(description="What happens.")
     cure: str = Field(description="What to do where that is not meant.")
+    type: str = Field(description="Where the code is explained, relative to the service.")
 
 
 class RegisteredAnswer(RelationAnswer):
@@ -205,6 +206,7 @@ class ProblemItem(Answer):
         description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["grace_exceeds_history_retention"]
     )
     detail: str = Field(description="What is wrong and what to do about it.")
+    type: str | None = Field(default=None, description="Where the code is explained, relative to the service.")
 
 
 class QueryError(BaseModel):

@@ -15,7 +15,7 @@ from app.api.edit_schemas import EditChange, EditEffect, EditPreview, Validation
 from app.api.examples import EDIT, WINDOW_DEFINITION
 from app.api.looked_at import TargetProblems
 from app.api.schemas import ProblemItem, WarningItem
-from app.api.warned import shown_warnings
+from app.api.warned import shown_problems, shown_warnings
 from app.domain.access import name_beyond, scope_in_force
 from app.domain.edits import EditKind
 from app.domain.scopes import named_in
@@ -65,11 +65,9 @@ def post_validation(
         catalog = load_catalog(raw(transaction))
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
-        faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in error.problems]
-        return _answer(definition, None, faults, [], None, None)
+        return _answer(definition, None, shown_problems(error.problems), [], None, None)
     if outside:
-        faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in outside]
-        return _answer(definition, None, faults, [], None, None)
+        return _answer(definition, None, shown_problems(outside), [], None, None)
     warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
     return _answer(definition, plan, [], warned, _edit(transaction, definition, plan), statement_of(definition, catalog))
 

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from engine.core.replay import REPLAYABLE
-from engine.plan.model import Plan
+from engine.plan.model import Plan, RelationSchema
 
 _WHY_NOT = {
     "window_closed": "its window is closed: what was told as final cannot change",
@@ -19,6 +19,7 @@ _WHY_NOT = {
     "table_history_expired": "the table's history at its time is not kept any more",
 }
 
+_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 LATE_REASONS: Final = frozenset(
     {
@@ -77,6 +78,58 @@ def matches(record: str, values: Mapping[str, object]) -> bool:
     return bool(known) and all(is_same(value, values[name]) for name, value in known.items())
 
 
+def has_all(record: str, values: Mapping[str, object]) -> bool:
+    """Say whether a record's JSON has every one of these values; a column that it leaves out is null. Nothing has no values at all."""
+    try:
+        parsed = json.loads(record)
+    except ValueError:
+        return False
+    return (
+        isinstance(parsed, dict)
+        and bool(values)
+        and all(parsed.get(name) is None if value is None else is_same(parsed.get(name), value) for name, value in values.items())
+    )
+
+
+def names_in(record: str) -> frozenset[str]:
+    """Return the columns that a record's JSON has; of one that was cut off none is known."""
+    try:
+        parsed = json.loads(record)
+    except ValueError:
+        return frozenset()
+    return frozenset(parsed) if isinstance(parsed, dict) else frozenset()
+
+
+def event_time_of(record: str, relation: RelationSchema, arrived: datetime) -> int | None:
+    """Return the event time of a refused record in ms, None where what was kept of it does not tell.
+
+    Args:
+        record: its JSON, perhaps cut off.
+        relation: which refused it.
+        arrived: when; the event time of a relation without a column for it, where the record brings none.
+    """
+    try:
+        parsed = json.loads(record)
+    except ValueError:
+        return None
+    if not isinstance(parsed, dict):
+        return None
+    if relation.event_time is None:
+        own = next((parsed[name] for name in ("$event_time_ms", "_ts") if isinstance(parsed.get(name), int)), None)
+        return round(arrived.timestamp() * 1000) if own is None else own
+    written = parsed.get(relation.event_time)
+    if isinstance(written, int) and not isinstance(written, bool):
+        return written * 1000 if relation.event_time_unit == "s" else written // _PER_MS[relation.event_time_unit]
+    if not isinstance(written, str):
+        return None
+    try:
+        form = relation.event_time_format
+        moment = _instant(written) if form is None else _in_utc(datetime.strptime(written, form))  # noqa: DTZ007
+    except ValueError:
+        return None
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
 def is_same(written: object, value: object) -> bool:
     """Say whether a JSON value stands for a column's value."""
     if isinstance(value, bool) or isinstance(written, bool):
@@ -100,4 +153,8 @@ def _instant(value: object) -> datetime | None:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         return None
+    return _in_utc(moment)
+
+
+def _in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from app.domain.access import WITHHELD, may_see_files
 from app.domain.explaining.facts import Committed, Found, LateFact, Place, Record, RejectFact, ResultFact, Values, Versions
-from app.domain.late_records import matches
+from app.domain.late_records import event_time_of, has_all, matches, names_in
 from app.store.log_tables import late_record, reject
 from app.store.query_plans import PlannedQuery
 from app.store.record_search import ALL_TIME, RecordSearch
@@ -59,7 +59,18 @@ class StoredFacts:
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
         """See ``Facts``."""
         found = [self._search.between(lane, values, from_ms, to_ms) for lane in self._query.plan.lanes_of(source)]
-        return Found([record for each in found for record in each.records], all(each.is_complete for each in found))
+        is_trimmed = any(self._search.is_trimmed(lane) for lane in self._query.plan.lanes_of(source))
+        return Found([record for each in found for record in each.records], all(each.is_complete for each in found), is_trimmed)
+
+    def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
+        """See ``Facts``."""
+        found = [self._search.around(lane, values, at_ms) for lane in self._query.plan.lanes_of(source)]
+        before = [record for each in found for record in each if record.event_time_ms <= at_ms]
+        after = [record for each in found for record in each if record.event_time_ms > at_ms]
+        return [
+            *([max(before, key=lambda record: record.event_time_ms)] if before else []),
+            *([min(after, key=lambda record: record.event_time_ms)] if after else []),
+        ]
 
     def _parts(self, source: Input) -> Sequence[Input]:
         return [lane for lane in self._query.plan.lanes_of(source) if lane.part_of is not None]
@@ -78,7 +89,15 @@ class StoredFacts:
     def late(self, values: Values, from_ms: int, to_ms: int) -> Sequence[LateFact]:
         """See ``Facts``."""
         return [
-            LateFact(row.input, row.reason, row.event_time_ms, row.stream_time_ms, is_replayed=row.replayed_at is not None)
+            LateFact(
+                row.input,
+                row.reason,
+                row.event_time_ms,
+                row.stream_time_ms,
+                is_replayed=row.replayed_at is not None,
+                offset=row.offset,
+                columns=names_in(row.record),
+            )
             for row in self._late_rows(values, from_ms, to_ms)
         ]
 
@@ -105,9 +124,10 @@ class StoredFacts:
                 row.reason,
                 row.detail if is_shown else WITHHELD,
                 None if row.partition is None else Place(row.partition, row.offset, feeds.get(row.feed)),
+                event_time_of(row.excerpt, source.relation, row.at),
             )
             for row in rows
-            if place is not None or (is_shown and (is_feed_shown or row.partition is None) and matches(row.excerpt, values))
+            if place is not None or (is_shown and (is_feed_shown or row.partition is None) and has_all(row.excerpt, values))
         ]
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:

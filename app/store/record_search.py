@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from app.domain.explaining.facts import Found, Place, Record, Versions
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.log.sequences import LANE_PARTITION, join_block, read_sequence
-from engine.connectors.log.storage import cut_batch, find_feed
+from engine.connectors.log.storage import cut_batch, find_feed, heads
 from engine.connectors.packets import decode_frame
 from engine.definition.expressions import compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME
@@ -31,14 +31,17 @@ ALL_TIME = (1 << 62) - 1
 _FAR_FUTURE_MS = 1 << 52
 
 _MEETING = """
-SELECT b.feed_id, b.partition, b.base_offset, b.max_ts, b.sequence, b.sequence_rows FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows
+FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
 WHERE f.name = %(feed)s AND b.max_ts >= %(from)s AND b.min_ts <= %(to)s
 ORDER BY {} LIMIT %(limit)s
 """
+_BY_TIME_UPWARDS = _MEETING.format("greatest(b.min_ts, %(from)s), coalesce(b.sequence, b.base_offset)")
 _BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, coalesce(b.sequence, b.base_offset) DESC")
 # Of a part whose records are of the time that a column of theirs holds: batches say that of the query which wrote them.
 _BY_NEARNESS = """
-SELECT b.feed_id, b.partition, b.base_offset, b.max_ts, b.sequence, b.sequence_rows FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows
+FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
 WHERE f.name = %(feed)s
 ORDER BY b.max_ts >= %(from)s AND b.min_ts <= %(to)s DESC, coalesce(b.sequence, b.base_offset) DESC LIMIT %(limit)s
 """
@@ -62,8 +65,9 @@ SELECT (
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A batch that was opened: its greatest event time, and what was looked for in it. None stands for one batch too many."""
+    """A batch that was opened: its least and greatest event time, and what was looked for in it. None stands for one batch too many."""
 
+    min_ts: int
     max_ts: int
     records: list[Record]
 
@@ -107,6 +111,35 @@ class RecordSearch:
                 return Found(found[:MAX_RECORDS], is_complete=False)
             found += opened.records
         return Found(found)
+
+    def is_trimmed(self, source: Input) -> bool:
+        """Say whether the oldest records of an input's feed were removed."""
+        feed = find_feed(self.connection, source.feed.log_feed) if source.feed.traits.is_kept_here else None
+        if feed is None:
+            return False
+        return bool(feed.start_sequence) or any(head.start_offset for head in heads(self.connection, feed.id))
+
+    def around(self, source: Input, values: Mapping[str, object], at_ms: int) -> list[Record]:
+        """Return the last record with these values up to a time and the first after it; of a feed that cannot be searched none."""
+        before = self._first(_BY_TIME, source, values, (0, at_ms))
+        after = self._first(_BY_TIME_UPWARDS, source, values, (at_ms + 1, ALL_TIME))
+        return [record for record in (before, after) if record is not None]
+
+    def _first(self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]) -> Record | None:
+        """Return the record of a span that is nearest to its end, or, upwards, to its beginning."""
+        is_upwards = statement is _BY_TIME_UPWARDS
+        is_ordered = not _is_timed_anew(source)
+        nearest: Record | None = None
+        for opened in self._opened(statement if is_ordered else _BY_NEARNESS, source, values, span):
+            if opened is None:
+                break
+            if nearest is not None and is_ordered:
+                ms = nearest.event_time_ms
+                if opened.min_ts > ms if is_upwards else opened.max_ts < ms:
+                    break  # what follows is farther away
+            records = [*opened.records] if nearest is None else [nearest, *opened.records]
+            nearest = (min if is_upwards else max)(records, key=_by_time, default=None)
+        return nearest
 
     def versions(self, source: Input, key: Mapping[str, object], at_ms: int, refused: Collection[tuple[int, int]]) -> Versions:
         """Return what a table's feed says of a key around a time.
@@ -176,7 +209,7 @@ class RecordSearch:
             return
         params = {"feed": source.feed.log_feed, "from": span[0], "to": span[1], "limit": MAX_BATCHES + 1}
         batches = self.connection.execute(statement, params).fetchall()
-        for feed_id, partition, base, max_ts, sequence, rows in batches[:MAX_BATCHES]:
+        for feed_id, partition, base, min_ts, max_ts, sequence, rows in batches[:MAX_BATCHES]:
             row = self.connection.execute(_PAYLOAD, (feed_id, partition, base), binary=True).fetchone()
             if row is None:
                 continue
@@ -187,7 +220,7 @@ class RecordSearch:
                 frame = frame.with_columns(pl.int_range(base, base + frame.height, dtype=pl.Int64).alias("_offset"))
             raw = frame if _is_timed_anew(source) else frame.filter(pl.col("_ts").is_between(*span))
             records = self._records(source, values, partition, raw)
-            yield _Opened(max_ts, [record for record in records if span[0] <= record.event_time_ms <= span[1]])
+            yield _Opened(min_ts, max_ts, [record for record in records if span[0] <= record.event_time_ms <= span[1]])
         if len(batches) > MAX_BATCHES:
             yield None
 

@@ -362,9 +362,10 @@ class ErrorItem(Answer):
     code = Item[str]()
     """Stable snake_case code."""
 
-    kind = Item[Literal["request", "definition", "statement", "record", "query"]]()
+    kind = Item[Literal["request", "definition", "statement", "record", "query", "warning"]]()
     """`request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. `record`: of a record
-    that was refused. `query`: of a query that failed, is retried or waits.
+    that was refused. `query`: of a query that failed, is retried or waits. `warning`: of what was accepted and may still
+    surprise.
     """
 
     status = Item[int | None]()
@@ -708,6 +709,9 @@ class ProblemItem(Answer):
     detail = Item[str]()
     """What is wrong and what to do about it."""
 
+    type = Item[str | None]()
+    """Where the code is explained, relative to the service."""
+
 
 class PseudoColumnItem(Answer):
     """A pseudo-column."""
@@ -1039,6 +1043,9 @@ class WarningItem(Answer):
     cure = Item[str]()
     """What to do where that is not meant."""
 
+    type = Item[str]()
+    """Where the code is explained, relative to the service."""
+
 
 class AggregateItem(Answer):
     """An aggregate."""
@@ -1310,6 +1317,7 @@ class ExplainStep(Answer):
     code = Item[
         Literal[
             "passed",
+            "no_record",
             "not_read_yet",
             "rejected",
             "filtered",
@@ -1324,10 +1332,11 @@ class ExplainStep(Answer):
             "unknown",
         ]
     ]()
-    """`not_read_yet`: in the feed, behind the query's position. `rejected`: refused by its relation. `filtered`: fails a
-    condition. `late`: came too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches
-    `until_ms`. `expired`, `no_version`, `joined_version`: what the join met. `final`: the window's last word. `shown`: the
-    row is there. `passed`: nothing in the way. `unknown`: not known, and why.
+    """`no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind
+    the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or
+    would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`,
+    `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in
+    the way. `unknown`: not known, and why.
     """
 
     blocking = Item[bool]()
@@ -1554,6 +1563,19 @@ class LookupAnswer(Answer):
 
     results = Item[tuple[LookupResult, ...]](many(LookupResult))
     """One for each key, in the order of the keys."""
+
+
+class NearRecord(Answer):
+    """A record of the same key with another time."""
+
+    event_time_ms = Item[int]()
+    """Its event time, in milliseconds since 1970."""
+
+    place = Item[RecordPlace](RecordPlace)
+    """Where it is."""
+
+    is_read = Item[bool]()
+    """Whether the query has read it."""
 
 
 class OneQueryAnswer(Answer):
@@ -2103,10 +2125,17 @@ class ExplainAnswer(Answer):
     """The event time asked about, in milliseconds since 1970."""
 
     answer = Item[ExplainStep](ExplainStep)
-    """The first step that blocks, else the one that says the most."""
+    """The step `no_record` where nothing is known of this key and time; else the first step that blocks, else the one that
+    says the most.
+    """
 
     steps = Item[tuple[ExplainStep, ...]](many(ExplainStep))
     """One after the other, up to the first that blocks."""
+
+    nearest = Item[tuple[NearRecord, ...]](many(NearRecord))
+    """Where the first input has no record with this key and time: the last one before it and the first one after it. Else, and
+    where its feed cannot be searched, empty.
+    """
 
     position = Item[dict[str, dict[str, int]]]()
     """What the query had read when it last committed."""

@@ -5,7 +5,9 @@ Codes:
 - ``lateness_depends_on_tasks``: a window or a grace reads what several tasks let go after waiting, each by its own stream time (T1);
 - ``no_grace_on_derived``: no grace over a relation whose producer emits out of the order of event time;
 - ``no_grace_behind_join``: the same behind a join of the same query;
-- ``event_time_is_arrival``: a window or a grace judges by event time, and the stream's is the time of arrival.
+- ``event_time_is_arrival``: a window or a grace judges by event time, and the stream's is the time of arrival;
+- ``table_dated_by_arrival``: a stream with an event-time column looks up a table without one (J2, V4);
+- ``history_by_change``: the history of a running aggregation, whose versions have the time of each change (A3).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from engine.definition.queries import QueryDefinition, Window
 from engine.plan.catalog import Catalog
 from engine.plan.disorder import Disorder, Producers, disorder_of, greatest, triggering, waits_of
 from engine.plan.grouping import WINDOW_OPERATOR
-from engine.plan.model import Plan
+from engine.plan.model import Plan, RelationSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class _Judge:
 
 
 def warnings_of(definition: QueryDefinition, plan: Plan, catalog: Catalog, producers: Producers) -> list[DefinitionWarning]:
-    """Say where a query's lateness depends on what a user would not expect.
+    """Say where a query's lateness, matches or history depend on what a user would not expect.
 
     Args:
         definition: normalised.
@@ -76,7 +78,7 @@ def warnings_of(definition: QueryDefinition, plan: Plan, catalog: Catalog, produ
     found = [warning for judge in judges for warning in _of_order(judge, definition, plan, producers)]
     for pointer, name in dict(feed for judge in judges for feed in _streams(judge, definition)).items():
         found += _of_arrival(pointer, name, catalog, producers)
-    return found
+    return [*found, *_of_lookups(definition, catalog, producers), *_of_history(definition)]
 
 
 def _judges(definition: QueryDefinition) -> Iterator[_Judge]:
@@ -164,11 +166,62 @@ def _of_arrival(pointer: str, name: str, catalog: Catalog, producers: Producers)
     )  # fmt: skip
 
 
+def _of_lookups(definition: QueryDefinition, catalog: Catalog, producers: Producers) -> Iterator[DefinitionWarning]:
+    """Warn of tables whose rows are dated by arrival where the stream that looks them up has times of its own."""
+    stream = definition.source.stream
+    if stream is None or any(_undated(stream, catalog, producers)):
+        return
+    for place, join in enumerate(definition.joins):
+        entry = None if join.table is None else catalog.get(join.table)
+        sources = [] if entry is None or join.table is None else sorted(set(_undated(join.table, catalog, producers)))
+        if entry is None or not sources:
+            continue
+        declared = ", ".join(repr(source) for source in sources)
+        is_versioned = entry.relation.history_retention_ms is not None
+        result = (
+            f"a record of {stream!r} from before a row arrived does not meet that row"
+            if is_versioned
+            else f"records are read in the order of event time, so those of {stream!r} from before a row arrived are read before that row "
+            f"where both are still unread, and do not meet it"
+        )
+        others = "" if is_versioned else "; nothing where rows arrive before the events that meet them"
+        yield DefinitionWarning(
+            f"/joins/{place}/table", "table_dated_by_arrival",
+            f"{declared} names no `event_time` column: unless each record brings a time of its own (`$event_time_ms`, a topic's timestamp), the "
+            f"rows of {join.table!r} are valid from their arrival, and {result}",
+            f"register {declared} with an `event_time` column that says from when a row is valid, or append its rows with "
+            f"`$event_time_ms`{others}",
+        )  # fmt: skip
+
+
+def _of_history(definition: QueryDefinition) -> Iterator[DefinitionWarning]:
+    """Warn of the history of a running aggregation over a stream (A3)."""
+    is_running = bool(definition.aggregate or definition.group_by) and definition.window is None
+    if definition.into.versioned is None or not is_running or definition.source.stream is None:
+        return
+    yield DefinitionWarning(
+        "/into/versioned", "history_by_change",
+        "each version of a row has the greatest event time of the records counted so far: a record that comes out of the order of event "
+        "time changes the row from that time on, not from its own. A read as of a time shows what was counted by then; it is not complete "
+        "by event time",
+        "count in windows for results that are complete by event time; nothing where the records come in the order of event time, or "
+        "where the history of the changes is meant",
+    )  # fmt: skip
+
+
 def _undated(name: str, catalog: Catalog, producers: Producers) -> Iterator[str]:
     """Yield the sources without an event time from whose records a relation's times come."""
     entry, definition = catalog.get(name), producers(name)
     if definition is not None:
+        if definition.into.event_time is not None:
+            return
         for read in triggering(definition):
             yield from _undated(read, catalog, producers)
-    elif entry is not None and entry.produced_by is None and entry.relation.event_time is None:
+    elif entry is not None and entry.produced_by is None and _is_dated_by_arrival(entry.relation):
         yield name
+
+
+def _is_dated_by_arrival(relation: RelationSchema) -> bool:
+    """Whether records have no time of their own; changes of a database have that of their commit."""
+    is_of_database = relation.conflict == "latest_position" or relation.change_rules is not None
+    return relation.event_time is None and not is_of_database

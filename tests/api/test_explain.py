@@ -175,8 +175,39 @@ async def test_a_kept_late_record_is_late(client: httpx.AsyncClient, dsn: str, j
 async def test_what_nobody_has_sent_yet_would_be_late(client: httpx.AsyncClient, dsn: str, delays: None) -> None:
     commit(dsn, "delays", clocks(AT + 9 * H, name="window"), READ_ALL)
     body = await ask(client, "delays")
-    assert [step["code"] for step in body["steps"]] == ["unknown", "late"]
-    assert "would be late" in body["answer"]["sentence"]
+    assert [step["code"] for step in body["steps"]] == ["no_record", "late"]
+    assert (body["answer"]["code"], body["nearest"]) == ("no_record", [])
+    assert "would be late" in body["steps"][-1]["sentence"]
+
+
+async def test_a_time_without_a_record_is_answered_with_the_nearest_ones_not_with_another_times_reject(
+    client: httpx.AsyncClient, dsn: str, joined: None
+) -> None:
+    refused = await client.post("/v1/streams/departures/records", json=[{**departure(), "delay": "much"}])
+    assert refused.status_code == 422
+    places = [await post(client, "streams/departures", departure(f"2013-01-01T{hour:02}:00:00Z")) for hour in (9, 11, 15, 18)]
+    await post(client, "streams/departures", departure("2013-01-01T14:00:00Z", "LGA"))
+    commit(dsn, "joined", clocks(AT + 9 * H, AT), READ_ALL)
+    body = await ask(client, at="2013-01-01T14:00:00Z")
+    near = [
+        {"event_time_ms": AT + hours * H, "place": {"partition": at[0], "offset": at[1], "part": None}, "is_read": True}
+        for hours, at in ((-1, places[1]), (3, places[2]))
+    ]
+    assert (body["answer"]["code"], body["nearest"]) == ("no_record", near)
+    assert "2013-01-01T11:00:00Z" in body["answer"]["sentence"]
+    assert (await ask(client))["answer"]["code"] == "rejected"
+
+
+async def test_a_record_that_retention_may_have_removed_is_said_to_be_perhaps_removed(
+    client: httpx.AsyncClient, dsn: str, joined: None
+) -> None:
+    await post(client, "streams/departures", departure("2013-01-01T09:00:00Z"))
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE log.head SET start_offset = next_offset WHERE next_offset > 0")
+        connection.execute("DELETE FROM log.batch")
+    commit(dsn, "joined", clocks(AT, AT), READ_ALL)
+    answer = (await ask(client))["answer"]
+    assert (answer["code"], answer["reason"]) == ("no_record", "removed")
 
 
 async def test_an_open_window_closes_at_a_stream_time_and_then_is_final(

@@ -27,7 +27,7 @@ BOTH = [("/window/grace", "lateness_depends_on_tasks"), ("/window/grace", "no_gr
 def warned(response: httpx.Response) -> list[tuple[str, str]]:
     assert response.status_code in (200, 201), response.text
     found = response.json()["warnings"]
-    assert all(item.keys() == {"pointer", "code", "detail", "cure"} and item["detail"] and item["cure"] for item in found)
+    assert all(item.keys() == {"pointer", "code", "detail", "cure", "type"} and item["detail"] and item["cure"] for item in found)
     return [(item["pointer"], item["code"]) for item in found]
 
 

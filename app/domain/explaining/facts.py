@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -12,7 +12,7 @@ Values = Mapping[str, object]
 """Column → value, as far as known."""
 
 Code = Literal[
-    "passed", "not_read_yet", "rejected", "filtered", "late", "buffered_until", "window_open_until", "expired", "no_version",
+    "passed", "no_record", "not_read_yet", "rejected", "filtered", "late", "buffered_until", "window_open_until", "expired", "no_version",
     "joined_version", "final", "shown", "unknown",
 ]  # fmt: skip
 Clock = Literal["stream_time", "table_time", "wall_clock"]
@@ -53,10 +53,12 @@ class Found:
 
     Attributes:
         is_complete: False: there may be more; the feed cannot be searched, or not all of it.
+        is_trimmed: the oldest records of the feed were removed; what was looked for may have been among them.
     """
 
     records: Sequence[Record] = ()
     is_complete: bool = True
+    is_trimmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class LateFact:
 
     Attributes:
         is_replayed: it was fed through the query again.
+        offset: in its feed; None where it is not made of one record.
+        columns: the names that it has, qualified where a join made them so.
     """
 
     operator: str
@@ -91,15 +95,23 @@ class LateFact:
     event_time_ms: int
     stream_time_ms: int | None
     is_replayed: bool = False
+    offset: int | None = None
+    columns: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RejectFact:
-    """A kept reject of a relation; ``place`` is None where it never entered a feed."""
+    """A kept reject of a relation.
+
+    Attributes:
+        place: None where it never entered a feed.
+        event_time_ms: None where it cannot be read from what was kept.
+    """
 
     reason: str
     detail: str
     place: Place | None
+    event_time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +170,10 @@ class Facts(Protocol):
         """
         ...
 
+    def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
+        """Return the last record of an input and its parts before a time and the first after it, as far as the feeds can be searched."""
+        ...
+
     def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
         """Return what a table's feed says of a key around a time."""
         ...
@@ -171,7 +187,7 @@ class Facts(Protocol):
         ...
 
     def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
-        """Return kept rejects of an input's relation: the one at a place, or those with these values."""
+        """Return kept rejects of an input's relation: the one at a place, or those that have all these values."""
         ...
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
@@ -238,8 +254,10 @@ class Explanation:
     Attributes:
         answer: the first step that blocks, else the last that says something.
         record: the record that it is about, where the feed has it.
+        nearest: records of the same key around the time, where there is none with it.
     """
 
     answer: Step
     steps: Sequence[Step]
     record: Record | None = None
+    nearest: Sequence[Record] = ()

@@ -120,7 +120,7 @@ def _version(
     if answer is not None and not answer.is_delete:
         end_ms = None if found.next is None else found.next.event_time_ms
         valid = "still valid" if end_ms is None else f"valid until {shown(end_ms)}"
-        sentence = f"The version of {name} from {shown(answer.event_time_ms)} answers, {valid}.{unread}"
+        sentence = f"The version of {name} from {shown(answer.event_time_ms)} answers, {valid}.{_later(spec, answer, subject, table)}{unread}"
         return desk.step("joined_version", sentence, version=(answer.event_time_ms, end_ms), place=answer.place), answer
     if not found.is_complete:
         return desk.step("unknown", f"Which version of {name} answers is not known: its feed cannot be searched that far."), None
@@ -128,9 +128,27 @@ def _version(
     if answer is not None:
         sentence = f"{name} has no row for this key at {shown(subject.at_ms)}: it was deleted at {shown(answer.event_time_ms)}; {row}.{unread}"
         return desk.step("no_version", sentence, is_blocking=is_inner, reason="deleted", place=answer.place), None
-    first = f" The first is from {shown(found.next.event_time_ms)}." if found.next is not None else ""
+    first = f" The first is from {shown(found.next.event_time_ms)}.{_dated(table)}" if found.next is not None else ""
     sentence = f"{name} has no version for this key at {shown(subject.at_ms)}; {row}.{first}{unread}"
     return desk.step("no_version", sentence, is_blocking=is_inner, reason="no_version"), None
+
+
+def _later(spec: StreamTableJoin, answer: Record, subject: Subject, table: Input) -> str:
+    """Say that the latest row of a table that is not versioned may have come after the record was joined."""
+    if spec.history_retention_ms is not None or answer.event_time_ms <= subject.at_ms:
+        return ""
+    return f" That is after the record's time: a record that was read before this row met an older one, or none.{_dated(table)}"
+
+
+def _dated(table: Input) -> str:
+    """Say that a table's rows are valid from their arrival, where that is why there is no version."""
+    relation = table.relation
+    if table.feed.is_derived or relation.event_time is not None or relation.conflict == "latest_position":
+        return ""
+    return (
+        f" {relation.name} names no `event_time` column, so its rows are valid from their arrival, or from the timestamps of its topic; "
+        f"register it with an `event_time` column, or append its rows with `$event_time_ms`."
+    )
 
 
 def _unread(found: Versions) -> str:

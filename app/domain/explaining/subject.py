@@ -21,6 +21,7 @@ class Subject:
         record: the record that was found; None: what is said holds for one that would come now.
         late: kept late records of this key and time.
         results: what the result holds for this key and time.
+        is_recognised: enough is known to tell rows of this key from others; False: ``results`` is empty and says nothing.
     """
 
     plan: Plan
@@ -30,11 +31,17 @@ class Subject:
     record: Record | None
     late: Sequence[LateFact]
     results: Sequence[ResultFact]
+    is_recognised: bool = True
 
     @property
     def exists(self) -> bool:
         """Whether the query has read such a record."""
         return self.record is not None and self.record.is_read
+
+    @property
+    def is_known_of(self) -> bool:
+        """Whether anything that is kept concerns this key and time: the record, a late record, or what the result holds."""
+        return self.record is not None or bool(self.results) or any(fact.event_time_ms == self.at_ms for fact in self.late)
 
     def task(self, stage: Stage) -> int | None:
         """Return the task that handles it in a stage, None where that is not known."""

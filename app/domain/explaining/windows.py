@@ -44,6 +44,9 @@ def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> 
     if is_closed and spec.is_late(subject.at_ms, now_ms or 0) and not subject.exists:
         sentence = f"{window} is closed, and no record of this key was in it: one that came now would be late, stream time is {shown(now_ms)}."
         return desk.step("late", sentence, is_blocking=True, clock=clock, reason="window_closed")
+    if is_closed and not subject.is_recognised:
+        sentence = f"{window} is closed. Whether it has a row is not known, for not all of the row's key is known."
+        return desk.step("unknown", sentence, clock=clock)
     if is_closed:
         having = ", or it does not fulfil `having`" if spec.having is not None else ""
         sentence = f"{window} is closed and has no row: it was removed by its retention, what was in it has a null key or was late{having}."
@@ -66,6 +69,8 @@ def _open(desk: Desk, spec: WindowedAggregation, subject: Subject, span: Span, r
             f"The first result comes when stream time reaches the window's end {shown(span.end_ms)}; it is at {shown(now_ms)}."
         )
         return desk.step("window_open_until", sentence, is_blocking=True, clock=Waiting("stream_time", now_ms, span.end_ms))
+    if not subject.is_recognised:
+        return desk.step("window_open_until", f"The window is open {until}.", clock=clock)
     having = spec.having is not None
     sentence = f"The window is open {until}; it has no row{' that fulfils `having`' if having else ''} yet."
     return desk.step("window_open_until", sentence, is_blocking=having, clock=clock, reason="having" if having else None)

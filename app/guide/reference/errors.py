@@ -22,6 +22,7 @@ _KINDS: Final = {
     "statement": ("Of statements", "A statement of SQL is wrong: an entry of `errors`, with line and column."),
     "record": ("Of records", "A record was refused. The answer to the append and the relation's rejects carry the code."),
     "query": ("Of queries", "A query failed, is tried again, or waits. Its status carries the code."),
+    "warning": ("Of warnings", "Something was accepted and may still surprise: an entry of `warnings` in the answer."),
 }
 
 
@@ -38,7 +39,8 @@ def _entry(entry: ErrorEntry) -> str:
     statuses = ", ".join(f"{status}" for status in entry.statuses)
     where = f"Status {statuses}" if statuses else "Stands in a status"
     again = "the same may succeed later" if entry.is_retryable else "the same again does not help"
-    return page(f"### {entry.code}", entry.meaning, f"**Cure:** {entry.cure}", f"*{where}; {again}.*")
+    kept = f"{where}; {again}" if entry.kind != "warning" else "A warning refuses nothing"
+    return page(f"### {entry.code}", entry.meaning, f"**Cure:** {entry.cure}", f"*{kept}.*")
 
 
 def kinds() -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +30,7 @@ USAGE: Final = 2
 """The command line was wrong; nothing was asked of the service."""
 DIFFERENT: Final = 3
 """``diff``: there is something to do. ``apply``: something was left undone."""
+_EXPLAINED: Final = re.compile(r"/v1/errors/\w{1,100}")
 UNREACHABLE: Final = 4
 """Nobody answers, or somebody else than the service."""
 INTERRUPTED: Final = 130
@@ -62,6 +64,7 @@ class Failure:
     Attributes:
         code: stable code; empty: there is none.
         places: what in the request is wrong: a pointer or an excerpt, and what it is.
+        links: URLs at which the service explains the codes.
     """
 
     code: str
@@ -70,6 +73,7 @@ class Failure:
     exit_code: int
     places: tuple[tuple[str, str], ...] = ()
     request_id: str | None = None
+    links: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """Return it as ``--json`` shows it."""
@@ -81,6 +85,7 @@ class Failure:
                 "cure": self.cure,
                 "errors": faults,
                 "request_id": self.request_id,
+                "links": list(self.links),
             }
         }
 
@@ -104,14 +109,25 @@ def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
             return Failure("foreign_answer", f"{url} does not answer as Slackwater does: {error}", cure, UNREACHABLE)
         case Unauthorized():
             cure = "give a key: --key, SLACKWATER_API_KEY, or slackwater context add NAME --url URL --key KEY"
-            return Failure(error.code, error.detail, cure, FAILED, request_id=error.request_id)
+            return Failure(error.code, error.detail, cure, FAILED, request_id=error.request_id, links=_links(error, url))
         case ServiceError():
-            return Failure(error.code, error.detail, error.cure, FAILED, tuple(_places(error)), error.request_id)
+            return Failure(
+                error.code, error.detail, error.cure, FAILED, tuple(_places(error)), error.request_id, _links(error, url)
+            )
         case QueryFailed() | PushFailed() | ChangesReset():
             return Failure(error.code, str(error.detail), "", FAILED)
         case NotReached():
             return Failure("not_reached", str(error), "wait longer with --timeout, or look: slackwater status", FAILED)
     return Failure("", str(error), "", FAILED)
+
+
+def _links(error: ServiceError, url: str) -> tuple[str, ...]:
+    """Return where the codes of an answer are explained; of a service that does not say it, nowhere."""
+    faults = error.problem.get("errors")
+    told = [each.get("type") for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
+    paths = [path for path in [*told, error.problem.get("type")] if isinstance(path, str) and _EXPLAINED.fullmatch(path)]
+    named = [path for path in dict.fromkeys(paths) if path.rpartition("/")[2] != "definition_invalid" or len(set(paths)) == 1]
+    return tuple(url.rstrip("/") + path for path in named)
 
 
 def _places(error: ServiceError) -> Iterator[tuple[str, str]]:
@@ -142,3 +158,5 @@ def show(console: Console, failure: Failure, *, as_json: bool) -> None:
             console.print(f"  {at}: {detail}" if at else f"  {detail}", markup=False, highlight=False, soft_wrap=True)
     if failure.cure:
         console.print(f"  → {failure.cure}", markup=False, highlight=False, soft_wrap=True)
+    for link in failure.links:
+        console.print(f"  more: {link}", markup=False, highlight=False, soft_wrap=True)

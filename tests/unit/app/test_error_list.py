@@ -25,6 +25,8 @@ PLACES = {
     "ErrorReport": 0,
     "StatementRefused": 0,
     "StatementUnsupported": 0,
+    "DefinitionWarning": 1,
+    "_no_grace": 0,
 }
 """What makes a fault → which argument is its code."""
 

@@ -41,6 +41,9 @@ SOURCES: dict[str, Any] = {
             "versioned": {"history_retention": "10h"},
         }
     ),
+    "arrived": TableDefinition.model_validate(
+        {"key": ["origin"], "columns": {"origin": "string", "region": "string"}, "versioned": {"history_retention": "10h"}}
+    ),
     "names": TableDefinition.model_validate({"key": ["origin"], "columns": {"origin": "string", "name": "string"}}),
 }  # fmt: skip
 CATALOG = {name: source_entry(name, each) for name, each in SOURCES.items()}
@@ -57,6 +60,7 @@ class Known:
     rejected: Sequence[RejectFact] = ()
     rows: Sequence[ResultFact] = ()
     read_to: int | None = None
+    near: Sequence[Record] = ()
     asked: list[tuple[str, Values]] = field(default_factory=list)
 
     def record_at(self, source: Input, place: Place) -> Record | None:
@@ -65,7 +69,12 @@ class Known:
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
         self.asked.append((source.alias, values))
         found = self.found.get(source.alias, Found())
-        return Found([each for each in found.records if from_ms <= each.event_time_ms <= to_ms], found.is_complete)
+        return Found(
+            [each for each in found.records if from_ms <= each.event_time_ms <= to_ms], found.is_complete, found.is_trimmed
+        )
+
+    def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
+        return self.near
 
     def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
         self.asked.append((source.alias, key))
@@ -147,9 +156,88 @@ def test_a_lag_in_a_feed_that_cannot_be_searched_is_not_read_yet() -> None:
 
 
 def test_a_rejected_record_is_told_with_its_reason() -> None:
-    found = answer(join(), Known(rejected=[RejectFact("wrong_type", "delay is no number", None)]))
+    found = answer(join(), Known(rejected=[RejectFact("wrong_type", "delay is no number", None, AT)]))
     assert (found.code, found.reason) == ("rejected", "wrong_type")
     assert "delay is no number" in found.sentence
+
+
+@pytest.mark.parametrize("time", [AT - 1, AT + H, None])
+def test_a_reject_of_another_time_is_not_blamed(time: int | None) -> None:
+    assert answer(join(), Known(rejected=[RejectFact("wrong_type", "delay is no number", None, time)])).code == "no_record"
+
+
+def test_of_several_rejects_in_a_window_the_nearest_is_blamed() -> None:
+    rejected = [RejectFact("wrong_type", text, None, AT + ms) for text, ms in (("far", H), ("near", 1), ("outside", 2 * H))]
+    assert "near" in answer(windows(), Known(rejected=rejected)).sentence
+
+
+def test_without_a_record_the_answer_is_the_nearest_ones_whatever_the_clock() -> None:
+    near = [record(AT - H, offset=3), Record(Place(1, 9, "web"), AT + H, is_delete=False, is_read=False)]
+    for plan in (join(grace="1h"), join(grace="1h", late="drop"), windows()):
+        for now in (None, AT, AT + 90 * H):
+            found = ask(plan, Known(clocks(now), near=near))
+            assert (found.answer.code, found.answer.is_blocking, found.nearest) == ("no_record", False, near)
+            assert "No record with this key and time was read" in found.answer.sentence
+            assert "1970-01-05T03:00:00Z (partition 0, offset 3)" in found.answer.sentence
+            assert "1970-01-05T05:00:00Z (part web, partition 1, offset 9, not read yet)" in found.answer.sentence
+            assert len(found.steps) > 1
+
+
+def test_a_record_that_retention_may_have_removed_is_not_said_to_have_never_been_there() -> None:
+    found = answer(join(), Known(found={"departures": Found(is_trimmed=True)}))
+    assert (found.code, found.reason) == ("no_record", "removed")
+    assert "was read" not in found.sentence
+
+
+def test_a_late_record_or_a_row_of_this_key_and_time_says_more_than_its_absence_from_the_feed() -> None:
+    late = Known(clocks(AT + 9 * H), late_records=[LateFact("w", "late_dropped", AT, AT + 5 * H)])
+    assert answer(join(grace="1h", late="drop"), late).code == "late"
+    assert answer(windows(), Known(clocks(AT + 9 * H), rows=[ResultFact(AT, AT, AT + 2 * H)])).code == "final"
+    other = Known(clocks(AT + 9 * H), late_records=[LateFact("w", "late_dropped", AT + 1, AT + 5 * H)])
+    assert answer(join(grace="1h", late="drop"), other).code == "no_record"
+
+
+def test_a_late_record_of_the_joined_stream_is_not_taken_for_one_of_the_first() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        joins=[
+            {"stream": "arrivals", "as": "a", "on": "departures.origin = a.origin", "within": {"before": "1h", "after": "1h"}}
+        ],
+        select={"origin": "departures.origin", "delay": "a.delay"},
+        into={"stream": "met"},
+    )
+    theirs, ours = (LateFact("a", "join_window_closed", AT, AT, columns={f"{name}.origin"}) for name in ("a", "departures"))
+    known = Committed({"a": {"0": AT + 9 * H}})
+    assert answer(plan, Known(known, READ, late_records=[theirs])).code == "no_version"
+    assert answer(plan, Known(known, READ, late_records=[ours])).code == "late"
+
+
+def test_a_late_record_from_another_place_does_not_answer_for_this_one() -> None:
+    def at(offset: int | None) -> Step:
+        late = [LateFact("w", "late_dropped", AT, AT + 5 * H, offset=offset)]
+        return ask(join(grace="1h", late="drop"), Known(clocks(AT + 9 * H), READ, late_records=late), place=Place(0, 7)).answer
+
+    assert [at(offset).code for offset in (7, 8, None)] == ["late", "no_version", "late"]
+
+
+def test_a_record_of_the_window_that_the_query_takes_is_told_before_one_that_it_leaves_out() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures", "where": "delay > 5"}},
+        group_by=["origin"], window={"type": "tumbling", "size": "2h"}, aggregate={"n": "count(*)"}, into={"table": "n"},
+    )  # fmt: skip
+    both = Found([record(AT, offset=1, delay=1.0), record(AT + 1, offset=2, delay=9.0)])
+    step = ask(plan, Known(clocks(AT), {"departures": both})).steps[0]
+    assert (step.code, step.place) == ("passed", Place(0, 2))
+
+
+def test_rows_of_a_table_are_looked_for_only_where_the_whole_key_is_known() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}}, group_by=["origin", "carrier"], window={"type": "tumbling", "size": "2h"},
+        aggregate={"flights": "count(*)"}, into={"table": "flights"},
+    )  # fmt: skip
+    known = Known(clocks(AT + 9 * H), rows=[ResultFact(AT, AT, AT + 2 * H)])
+    assert answer(plan, known).code == "no_record"
+    assert "results" not in [what for what, _ in known.asked]
 
 
 def test_a_record_at_a_place_that_the_feed_does_not_have_is_unknown() -> None:
@@ -189,8 +277,8 @@ def test_a_record_waits_for_the_grace_until_stream_time_reaches_its_end() -> Non
 
 def test_a_record_that_would_come_now_would_wait_too() -> None:
     found = ask(join(grace="1h"), Known(clocks(None)))
-    assert [step.code for step in found.steps] == ["unknown", "buffered_until"]
-    assert "would wait" in found.answer.sentence
+    assert [step.code for step in found.steps] == ["no_record", "buffered_until"]
+    assert "would wait" in found.steps[-1].sentence
 
 
 def test_the_clock_is_that_of_the_keys_own_task() -> None:
@@ -221,7 +309,7 @@ def test_a_record_that_would_come_too_late_would_be_late(policy: str, is_blockin
     steps = ask(join(grace="1h", late=policy), Known(clocks(AT + H + 1))).steps
     late = next(step for step in steps if step.code == "late")
     assert late.is_blocking == is_blocking
-    assert answer(join(grace="1h", late=policy), Known(clocks(AT + H))).code != "late"
+    assert all(step.code != "late" for step in ask(join(grace="1h", late=policy), Known(clocks(AT + H))).steps)
 
 
 def test_the_version_valid_at_the_time_answers() -> None:
@@ -317,8 +405,8 @@ def test_a_record_that_came_after_its_window_closed_is_late() -> None:
 
 
 def test_a_record_that_would_come_after_its_window_closed_would_be_late() -> None:
-    assert answer(windows(), Known(clocks(AT + 3 * H))).code == "late"
-    assert answer(windows(), Known(clocks(AT + 3 * H - 1))).code == "window_open_until"
+    assert ask(windows(), Known(clocks(AT + 3 * H))).steps[-1].code == "late"
+    assert ask(windows(), Known(clocks(AT + 3 * H - 1))).steps[-1].code == "window_open_until"
 
 
 def test_a_closed_window_without_a_row_says_what_may_have_removed_it() -> None:
@@ -429,7 +517,7 @@ def test_a_stream_waits_for_its_partner_in_another() -> None:
     assert answer(plan, Known(Committed({"a": {"0": AT}}), partner)).code == "joined_version"
     unread = {**READ, "a": Found([record(AT + H, is_read=False)])}
     assert answer(plan, Known(Committed({"a": {"0": AT}}), unread)).code == "not_read_yet"
-    assert answer(plan, Known(Committed({"a": {"0": AT + 3 * H + 1}}))).code == "late"
+    assert ask(plan, Known(Committed({"a": {"0": AT + 3 * H + 1}}))).steps[-1].code == "late"
 
 
 def test_each_operator_of_a_plan_of_two_stages_has_its_say_with_the_task_of_its_own_key() -> None:
@@ -469,7 +557,7 @@ def test_of_a_record_that_nobody_has_seen_nothing_is_known() -> None:
     plan = planned(
         **{"from": {"stream": "departures"}}, group_by=["origin"], aggregate={"flights": "count(*)"}, into={"table": "flights"}
     )
-    assert answer(plan, Known()).code == "unknown"
+    assert answer(plan, Known()).code == "no_record"
 
 
 def test_a_table_is_looked_up_by_what_an_expression_makes_of_the_record() -> None:
@@ -560,3 +648,25 @@ def test_rows_of_a_result_are_looked_for_by_what_the_query_groups_by() -> None:
     known = Known(found={"departures": Found([record(origin="JFK", carrier="AA")])}, rows=[ResultFact(AT)])
     assert ask(plan, known).answer.code == "shown"
     assert ("results", {"line": "aa"}) in known.asked
+
+
+def test_no_version_of_a_table_without_an_event_time_names_the_arrival_as_the_reason() -> None:
+    later = {"w": Versions(next=version(AT + H), latest=version(AT + H))}
+    found = answer(join(table="arrived"), Known(clocks(AT, AT + H), READ, later))
+    assert (found.code, "rows are valid from their arrival" in found.sentence) == ("no_version", True)
+    assert "arrival" not in answer(join(), Known(clocks(AT, AT + H), READ, later)).sentence
+
+
+def test_the_latest_row_of_an_unversioned_table_that_is_newer_than_the_record_may_not_have_been_met() -> None:
+    def met_at(ms: int) -> str:
+        found = Versions(version(ms), latest=version(ms))
+        return answer(plan, Known(clocks(AT), READ, {"n": found})).sentence
+
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        joins=[{"table": "names", "as": "n", "on": "departures.origin = n.origin"}],
+        select={"origin": "departures.origin", "name": "n.name"},
+        into={"stream": "named"},
+    )
+    assert "read before this row met an older one, or none. names names no" in met_at(AT + H)
+    assert "read before" not in met_at(AT)

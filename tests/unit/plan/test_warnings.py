@@ -22,6 +22,15 @@ SOURCES: dict[str, CatalogEntry] = {
     "views": source_entry("views", DATED),
     "clicks": source_entry("clicks", DATED),
     "arrivals": source_entry("arrivals", StreamDefinition.model_validate({"key": ["id"], "columns": COLUMNS})),
+    "names": source_entry(
+        "names", TableDefinition.model_validate({"key": ["ad"], "columns": {"ad": "string", "name": "string"}})
+    ),
+    "named": source_entry(
+        "named",
+        TableDefinition.model_validate(
+            {"key": ["ad"], "columns": {"ad": "string", "name": "string"}, "versioned": {"history_retention": "1h"}}
+        ),
+    ),
     "ads": source_entry("ads", TableDefinition.model_validate(ADS)),
 }
 FROM = {"from": {"stream": "views"}}
@@ -206,3 +215,42 @@ def test_a_warning_says_who_waits_how_long_and_what_can_be_done() -> None:
         "stream time (T1), so which records are late here depends on the number of tasks"
     )
     assert found.cure == 'give a grace of at least 10m, or run what waits with "tasks": 1'
+
+
+@pytest.mark.parametrize(("table", "detail"), [("named", "does not meet that row"), ("names", "in the order of event time")])
+def test_a_table_without_an_event_time_that_a_dated_stream_looks_up_is_warned_about(table: str, detail: str) -> None:
+    join = {"table": table, "as": "n", "on": "views.ad = n.ad"}
+    (found,) = Pipe().add("q", joins=[join], select=SELECT)
+    assert (found.pointer, found.code) == ("/joins/0/table", "table_dated_by_arrival")
+    assert detail in found.detail
+    assert f"register '{table}' with an `event_time`" in found.cure
+
+
+def test_a_table_without_an_event_time_needs_no_warning_where_the_stream_is_dated_by_arrival_too() -> None:
+    join = {"table": "named", "as": "n", "on": "arrivals.ad = n.ad"}
+    assert Pipe().add("q", **{"from": {"stream": "arrivals"}}, joins=[join], select={"id": "arrivals.id"}) == []
+
+
+def test_a_table_with_an_event_time_needs_no_warning() -> None:
+    assert Pipe().add("q", joins=[ON_ARRIVAL], select=SELECT) == []
+
+
+def test_the_time_of_arrival_is_seen_through_a_derived_table_unless_its_query_gives_a_time() -> None:
+    join = {"table": "mid", "as": "m", "on": "views.id = m.id"}
+
+    def over(**into: Any) -> list[DefinitionWarning]:
+        pipe = Pipe()
+        pipe.add("mid", **{"from": {"stream": "arrivals"}, "group_by": ["id"], "aggregate": {"at": "max(at)"}, "into": into})
+        return pipe.add("last", joins=[join], select=SELECT)
+
+    (found,) = over(table="mid")
+    assert (found.code, "'arrivals' names no" in found.detail) == ("table_dated_by_arrival", True)
+    assert over(table="mid", event_time="at") == []
+
+
+def test_the_history_of_a_running_aggregation_of_a_stream_is_warned_about_and_that_of_windows_is_not() -> None:
+    into = {"table": "q", "versioned": {"history_retention": "1d"}}
+    (found,) = Pipe().add("q", **COUNTED, into=into)
+    assert (found.pointer, found.code) == ("/into/versioned", "history_by_change")
+    assert Pipe().add("q", **COUNTED, into={"table": "q"}) == []
+    assert Pipe().add("q", **COUNTED, window=HOURLY, into=into) == []
