@@ -35,7 +35,7 @@ def free_select_of(select: Select, session: Session, properties: Properties, dia
     Raises:
         StatementRefused: a name is unknown.
     """
-    sources = sources_of(select, session)
+    sources = sources_of(select, session, is_free=True)
     translate = Translator(sources, session.types, is_free=True)
     first = sources.first
     found = Selected(sources, first.relation.kind, is_free=True)
@@ -51,7 +51,7 @@ def free_select_of(select: Select, session: Session, properties: Properties, dia
     if select.window is not None:
         found.body["window"], found.notes = window_body(select.window, select.emit, session.settings, is_free=True)
         translate.synthetic |= _columns([*WINDOW_BOUNDS])
-    translate.synthetic |= _columns([*given])
+    translate.synthetic |= _columns([*given, *(_name(item) for item in select.items if is_aggregate(item.value.bare))])
     found.body |= _results(select.items, translate, given)
     if select.having is not None:
         translate.synthetic |= _columns(list(found.body.get("aggregate", {})))

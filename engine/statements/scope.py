@@ -41,6 +41,11 @@ class Source:
     relation: SqlRelation
     at: Relation
 
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns that definitions know, the bounds of windows among them."""
+        return self.relation.entry.relation.columns.names
+
     def column(self, name: str, at: Node | None = None) -> Column:
         """Return a reference to one of its columns, as definitions write it."""
         span = None if at is None else at.span
@@ -103,8 +108,13 @@ class Sources:
         return iter(self.listed)
 
 
-def sources_of(select: Select, session: Session) -> Sources:
+def sources_of(select: Select, session: Session, *, is_free: bool = False) -> Sources:
     """Find the inputs of a query.
+
+    Args:
+        select: the query.
+        session: with the relations.
+        is_free: the input in FROM keeps its alias, as in definitions, also where an operator is called so.
 
     Raises:
         StatementRefused: a relation does not exist, or an alias is taken twice.
@@ -121,7 +131,7 @@ def sources_of(select: Select, session: Session) -> Sources:
             raise StatementUnsupported(
                 "time_travel", "FOR SYSTEM_TIME reads rows as of a time; it belongs to a SELECT without EMIT", at.time
             )
-        taken = {*OPERATORS, *(source.name for source in found)}
+        taken = {source.name for source in found} | (set() if is_free and not found else OPERATORS)
         found.append(Source(alias, alias_of(alias, taken), relation, at))
     return Sources(tuple(found))
 
@@ -151,7 +161,8 @@ class Translator:
         sources: the inputs.
         types: named types.
         synthetic: what names that no input has stand for (``ROWKEY``).
-        is_free: ksqlDB's rules do not bind the query: types are written as definitions write them.
+        is_free: ksqlDB's rules do not bind the query. Types are written as definitions write them, and a name means what it means in
+            a definition: a parameter hides a column, and a column hides the names of ksqlDB (ROWTIME, WINDOWSTART).
     """
 
     sources: Sources
@@ -203,14 +214,16 @@ class Translator:
         return self._unit(node) is not None
 
     def _unit(self, node: Node) -> Text | None:
-        """Return an argument that is a unit of time and no column (``TIMESTAMPADD(DAYS, 1, T)``)."""
-        if not isinstance(node, Column) or node.table is not None:
+        """Return an argument that is a unit of time and no column (``TIMESTAMPADD(DAYS, 1, T)``); names in quotes are columns."""
+        if not isinstance(node, Column) or node.table is not None or node.name.is_quoted:
             return None
         name = folded(node.name)
         return None if name not in _UNITS or self.sources.having(name) else Text(name, span=node.span)
 
     def _parameters(self, parameters: tuple[Identifier, ...], bound_names: frozenset[str]) -> frozenset[str]:
         names = [folded(each) for each in parameters]
+        if self.is_free:
+            return bound_names | set(names)
         for name, each in zip(names, parameters, strict=True):
             if self.sources.having(name):
                 raise StatementRefused("lambda_malformed", f"{name} is a column: call the parameter something else", each)
@@ -225,6 +238,8 @@ class Translator:
         if column.table is None and name in self.synthetic:
             found = self.synthetic[name]
             return found if isinstance(found, Column) else Paren(found, span=column.span)
+        if self.is_free and (own := self._as_defined(name, column)) is not None:
+            return own
         if name.startswith("$"):
             alias = None if column.table is None else self.sources.find(column.table).name
             return Column(
@@ -240,6 +255,18 @@ class Translator:
             raise StatementRefused("ambiguous_column", f"several relations have a column {name}: write {names}", column)
         return self._of(those[0] if those else self.sources.first, name, column)
 
+    def _as_defined(self, name: str, column: Column) -> Column | None:
+        """Return a column under the name that definitions give it, a bound of windows included; None where no input has it."""
+        inputs = self.sources.listed if column.table is None else (self.sources.find(column.table),)
+        found = [source for source in inputs if name in source.own_columns]
+        if not found:
+            return None
+        return (
+            found[0].column(name, column)
+            if column.table is not None
+            else Column(Identifier(name, is_quoted=True), span=column.span)
+        )
+
     def _of(self, source: Source, name: str, at: Column) -> Node:
         if name == ROWTIME:
             return source.column(EVENT_TIME, at)
@@ -250,10 +277,15 @@ class Translator:
                 "pseudo_column", f"{name}: places of records are not kept; RECORD_COLUMNS of a topic makes columns of them", at
             )
         if name not in source.relation.columns:
-            known = self.sources.column_names if at.table is None else source.relation.columns.names
+            known = self._known(None if at.table is None else source)
             written = name if at.table is None else f"{source.alias}.{name}"
             raise StatementRefused("unknown_column", f"there is no column {written}{hint(name, known)}", at)
         return source.column(name, at)
+
+    def _known(self, source: Source | None) -> list[str]:
+        """Return the columns that may be named, of one input or of all."""
+        inputs = self.sources.listed if source is None else (source,)
+        return [name for each in inputs for name in (each.own_columns if self.is_free else each.relation.columns.names)]
 
 
 def _refuse_null(sign: str, at: Node, *operands: Node) -> None:

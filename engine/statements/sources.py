@@ -53,7 +53,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
             "relation_exists", f"only one of the old {name} and the new one is a SOURCE: drop {name} first", statement.name
         )
     properties = Properties(statement.properties)
-    columns = _columns(statement, session)
+    columns = _columns(statement, session, is_free=properties.one_of("DIALECT", ("STANDARD",)) is not None)
     headers = {folded(each.name): each for each in statement.columns if each.header is not None}
     key = tuple(folded(each.name) for each in statement.columns if each.role in ("key", "primary_key"))
     if not properties.has("KAFKA_TOPIC"):
@@ -93,7 +93,8 @@ def _ordered(key: tuple[str, ...], properties: Properties) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _columns(statement: CreateRelation, session: Session) -> Schema:
+def _columns(statement: CreateRelation, session: Session, *, is_free: bool) -> Schema:
+    """Return what is declared; names that ksqlDB gives to each record are free where a statement says that its rules do not bind it."""
     found: dict[str, ColumnType] = {}
     if not statement.columns:
         raise StatementRefused(
@@ -103,7 +104,8 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
         )
     for each in statement.columns:
         name = folded(each.name)
-        check_column_name(name, each)
+        if not is_free:
+            check_column_name(name, each)
         _check_role(each, statement)
         if name in found:
             raise StatementRefused("duplicate_column", f"two columns are called {name}: rename one", each)
