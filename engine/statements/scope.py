@@ -10,7 +10,7 @@ from engine.definition.suggestions import hint
 from engine.definition.types import ColumnType
 from engine.sql.statement_tree import Relation, Select
 from engine.sql.tree import Binary, Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Null, Paren, StructOf, Text
-from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all
 from engine.statements.naming import ROWTIME, WINDOWSTART, alias_of, folded
 from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.type_names import type_name, type_of
@@ -120,7 +120,9 @@ def sources_of(select: Select, session: Session, *, is_free: bool = False) -> So
         StatementRefused: a relation does not exist, or an alias is taken twice.
     """
     found: list[Source] = []
-    for at in (select.relation, *(join.relation for join in select.joins)):
+    named = (select.relation, *(join.relation for join in select.joins))
+    raise_all([_no_relation(at.name, session) for at in named if session.relation(folded(at.name)) is None])
+    for at in named:
         relation = relation_of(at.name, session)
         alias = folded(at.alias or at.name)
         if any(source.alias == alias for source in found):
@@ -144,10 +146,13 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
     """
     relation = session.relation(folded(name))
     if relation is None:
-        raise StatementRefused(
-            "unknown_relation", f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}", name
-        )
+        raise _no_relation(name, session)
     return relation
+
+
+def _no_relation(name: Identifier, session: Session) -> StatementRefused:
+    detail = f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}"
+    return StatementRefused("unknown_relation", detail, name)
 
 
 Resolve = Callable[[Column], Node]
@@ -163,12 +168,14 @@ class Translator:
         synthetic: what names that no input has stand for (``ROWKEY``).
         is_free: ksqlDB's rules do not bind the query. Types are written as definitions write them, and a name means what it means in
             a definition: a parameter hides a column, and a column hides the names of ksqlDB (ROWTIME, WINDOWSTART).
+        faults: where faults are gathered instead of raised; what is wrong then stays as it is written.
     """
 
     sources: Sources
     types: Mapping[str, ColumnType]
     synthetic: dict[str, Node] = field(default_factory=dict)
     is_free: bool = False
+    faults: list[StatementFault] | None = None
 
     def __call__(self, node: Node) -> Node:
         """Return the definition's tree of an expression; every column in it names its input.
@@ -180,35 +187,45 @@ class Translator:
 
     def _changed(self, node: Node, bound_names: frozenset[str]) -> Node:
         def change(part: Node) -> Node | None:
-            match part:
-                case Column():
-                    return self._column(part, bound_names)
-                case Lambda(parameters=parameters, body=body):
-                    names = self._parameters(parameters, bound_names)
-                    declared = tuple(Identifier(folded(each), is_quoted=True) for each in parameters)
-                    return Lambda(declared, self._changed(body, names), span=part.span)
-                case Field(operand=operand, name=name):
-                    return Field(self._changed(operand, bound_names), Identifier(folded(name), is_quoted=True), span=part.span)
-                case StructOf(fields=fields):
-                    return StructOf(
-                        tuple(
-                            FieldValue(Identifier(folded(each.name), is_quoted=True), self._changed(each.value, bound_names))
-                            for each in fields
-                        ),
-                        span=part.span,
-                    )
-                case Binary(sign=sign, left=left, right=right) if not self.is_free and not sign.startswith("IS"):
-                    _refuse_null(sign, part, left, right)
-                case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
-                    return None
-                case Cast(operand=operand, type=kind):
-                    return Cast(self._changed(operand, bound_names), type_name(type_of(kind, self.types), kind), span=part.span)
-                case Call(arguments=arguments) if any(map(self._is_unit, arguments)):
-                    own = tuple(self._unit(each) or self._changed(each, bound_names) for each in arguments)
-                    return Call(part.name, own, part.is_distinct, span=part.span)
-            return None
+            try:
+                return self._change(part, bound_names)
+            except StatementFault as fault:
+                if self.faults is None:
+                    raise
+                self.faults.append(fault)
+                return part
 
         return node.mapped(change)
+
+    def _change(self, part: Node, bound_names: frozenset[str]) -> Node | None:
+        """Return what a part becomes; None: what is in it is looked at."""
+        match part:
+            case Column():
+                return self._column(part, bound_names)
+            case Lambda(parameters=parameters, body=body):
+                names = self._parameters(parameters, bound_names)
+                declared = tuple(Identifier(folded(each), is_quoted=True) for each in parameters)
+                return Lambda(declared, self._changed(body, names), span=part.span)
+            case Field(operand=operand, name=name):
+                return Field(self._changed(operand, bound_names), Identifier(folded(name), is_quoted=True), span=part.span)
+            case StructOf(fields=fields):
+                return StructOf(
+                    tuple(
+                        FieldValue(Identifier(folded(each.name), is_quoted=True), self._changed(each.value, bound_names))
+                        for each in fields
+                    ),
+                    span=part.span,
+                )
+            case Binary(sign=sign, left=left, right=right) if not self.is_free and not sign.startswith("IS"):
+                _refuse_null(sign, part, left, right)
+            case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
+                return None
+            case Cast(operand=operand, type=kind):
+                return Cast(self._changed(operand, bound_names), type_name(type_of(kind, self.types), kind), span=part.span)
+            case Call(arguments=arguments) if any(map(self._is_unit, arguments)):
+                own = tuple(self._unit(each) or self._changed(each, bound_names) for each in arguments)
+                return Call(part.name, own, part.is_distinct, span=part.span)
+        return None
 
     def _is_unit(self, node: Node) -> bool:
         return self._unit(node) is not None

@@ -24,7 +24,7 @@ from engine.statements.naming import check_column_name, definition_name, folded
 from engine.statements.new_relations import kept
 from engine.statements.properties import Properties, milliseconds, milliseconds_of
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation
-from engine.statements.topics import check_formats, topic_of
+from engine.statements.topics import check_formats, topic_of, with_fitting_key
 from engine.statements.type_names import check_supported, named_type, shown
 
 RFC_3339: Final = "RFC 3339"
@@ -62,6 +62,8 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
+    if _chosen(properties) == DEFAULT.name():
+        topic = with_fitting_key(topic, columns, key, properties, session, statement)
     of_values = columns.select(tuple(each for each in columns.names if each not in headers))
     check_formats(topic, of_values, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     for each in statement.columns:
@@ -217,7 +219,7 @@ def _connector(properties: Properties, words: TopicWords, headers: Mapping[str, 
     """
     given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
     where = properties.text("FEED_WHERE")
-    chosen = next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
+    chosen = _chosen(properties)
     _refuse_others(chosen, properties)
     said = {field: value for field, value in {**given[chosen], "where": where}.items() if value is not None}
     if headers:
@@ -242,6 +244,11 @@ def _with_headers(chosen: str, said: Any, headers: Mapping[str, ColumnDefinition
     if not isinstance(said, dict):
         return said  # the definition refuses it
     return {**said, **{name: f"header:{each.header.value}" for name, each in headers.items() if each.header is not None}}
+
+
+def _chosen(properties: Properties) -> str:
+    """Return the connector that a property stands for, else the default one."""
+    return next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
 
 
 def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:

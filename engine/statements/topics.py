@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from engine.definition.record_formats import RECORD_FORMATS, delimiter_of
@@ -63,6 +64,29 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
     return topic
 
 
+def with_fitting_key(
+    topic: Topic, columns: Schema, key: tuple[str, ...], properties: Properties, session: Session, at: Node
+) -> Topic:
+    """Return the topic of a relation in the built-in log with keys in JSON, where no one says how they are written and KAFKA cannot.
+
+    Args:
+        topic: as ``topic_of`` gives it.
+        columns: of the relation.
+        key: names of the key's columns.
+        properties: of the statement.
+        session: with the defaults.
+        at: see ``check_formats``.
+    """
+    is_said = any(map(properties.has, ("FORMAT", "KEY_FORMAT"))) or _DEFAULT_KEY in session.settings.values
+    if is_said or topic.key_format.name != "KAFKA":
+        return topic
+    try:
+        _check_format(topic.key_format, [(name, columns[name]) for name in key], "key", at)
+    except StatementRefused:
+        return replace(topic, key_format=Format("JSON"))
+    return topic
+
+
 def _positive(properties: Properties, name: str) -> int | None:
     found = properties.whole(name)
     if found == 0:
@@ -114,7 +138,8 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
     if known.is_single and len(columns) > 1:
         raise StatementRefused(
             "format_clash",
-            f"{form.name} writes one column, and the {side} has {len(columns)}: choose another {side.upper()}_FORMAT",
+            f"{form.name} writes one column, and the {side} has {len(columns)}: write {side.upper()}_FORMAT='JSON', or another that "
+            "writes several",
             at,
         )
     if form.name == "JSON":

@@ -203,3 +203,12 @@ _TOPIC: dict[str, Any] = {
 def test_properties_say_where_records_come_from(properties: str, connector: dict[str, Any]) -> None:
     action = _source(f"CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON'{properties});")
     assert action.definition.connector.model_dump(mode="json", by_alias=True) == connector
+
+
+@pytest.mark.parametrize("key", ["a INT KEY, b INT KEY", "a STRUCT<x INT> KEY", "a BOOLEAN KEY"])
+def test_a_key_that_kafka_cannot_write_needs_no_format_in_the_built_in_log_alone(key: str) -> None:
+    (action,), _ = bound(f"CREATE STREAM s ({key}, v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');")
+    assert isinstance(action, RegisterSource)
+    assert action.relation.topic.key_format.name == "JSON"
+    with pytest.raises(StatementRefused, match="KEY_FORMAT"):
+        bound(f"CREATE STREAM s ({key}, v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', CONNECTION='broker');")
