@@ -20,6 +20,7 @@ from app.api.sql.faults import of_script, placed
 from app.api.sql.looking import check_looking, look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
 from app.api.sql.parameters import with_parameters
+from app.api.sql.progress import Progress
 from app.api.sql.pulls import reads_end
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
@@ -107,13 +108,18 @@ class ScriptRunner:
 
         return await planned(self._services, reading)
 
-    async def run(self, script: Script) -> list[Outcome]:
-        """Carry every statement out; SELECTs with EMIT are none of these: ``app.api.sql.pushes``.
+    async def run(self, statements: Sequence[Parsed], progress: Progress) -> None:
+        """Carry statements out; SELECTs with EMIT are none of these: ``app.api.sql.pushes``.
+
+        Args:
+            statements: in their order.
+            progress: gets the outcome of each as soon as it is carried out.
 
         Raises:
             AppError: one was refused; those before it are carried out.
         """
-        return [await self.run_one(parsed) for parsed in script.statements]
+        for parsed in statements:
+            progress.outcomes.append(await self.run_one(parsed))
 
     async def preview(self, script: Script) -> list[Outcome]:
         """Say what every statement would do, each seeing what the ones before it would have left; nothing stays.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from slackwater.errors import (
     QueryFailed,
     ServiceError,
     SlackwaterError,
+    StatementState,
     Unauthorized,
     Unreachable,
 )
@@ -32,6 +33,11 @@ DIFFERENT: Final = 3
 UNREACHABLE: Final = 4
 """Nobody answers, or somebody else than the service."""
 INTERRUPTED: Final = 130
+
+_STATES: Final = {"done": "done", "failed": "failed", "not_tried": "not tried"}
+_STATE_WIDTH: Final = max(map(len, _STATES.values()))
+_MOST_CHARACTERS: Final = 100
+"""Of a statement, where it is named in one line."""
 
 
 class CommandFailed(Exception):
@@ -62,6 +68,7 @@ class Failure:
     Attributes:
         code: stable code; empty: there is none.
         places: what in the request is wrong: a pointer or an excerpt, and what it is.
+        statements: of a script that failed half-way: what became of each.
     """
 
     code: str
@@ -70,19 +77,21 @@ class Failure:
     exit_code: int
     places: tuple[tuple[str, str], ...] = ()
     request_id: str | None = None
+    statements: tuple[StatementState, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """Return it as ``--json`` shows it."""
         faults = [{"at": at, "detail": detail} for at, detail in self.places]
-        return {
-            "error": {
-                "code": self.code,
-                "detail": self.detail,
-                "cure": self.cure,
-                "errors": faults,
-                "request_id": self.request_id,
-            }
+        error: dict[str, Any] = {
+            "code": self.code,
+            "detail": self.detail,
+            "cure": self.cure,
+            "errors": faults,
+            "request_id": self.request_id,
         }
+        if self.statements:
+            error["statements"] = [asdict(each) for each in self.statements]
+        return {"error": error}
 
 
 def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
@@ -106,7 +115,9 @@ def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
             cure = "give a key: --key, SLACKWATER_API_KEY, or slackwater context add NAME --url URL --key KEY"
             return Failure(error.code, error.detail, cure, FAILED, request_id=error.request_id)
         case ServiceError():
-            return Failure(error.code, error.detail, error.cure, FAILED, tuple(_places(error)), error.request_id)
+            return Failure(
+                error.code, error.detail, error.cure, FAILED, tuple(_places(error)), error.request_id, error.statements
+            )
         case QueryFailed() | PushFailed() | ChangesReset():
             return Failure(error.code, str(error.detail), "", FAILED)
         case NotReached():
@@ -140,5 +151,14 @@ def show(console: Console, failure: Failure, *, as_json: bool) -> None:
                 console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True, style="yellow")
         else:
             console.print(f"  {at}: {detail}" if at else f"  {detail}", markup=False, highlight=False, soft_wrap=True)
+    for each in failure.statements:
+        words = _STATES.get(each.state, each.state)
+        what = each.message or " ".join(each.statement.split())
+        console.print(
+            f"  {words.ljust(_STATE_WIDTH)}  line {each.line}: {what[:_MOST_CHARACTERS]}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     if failure.cure:
         console.print(f"  → {failure.cure}", markup=False, highlight=False, soft_wrap=True)

@@ -558,7 +558,8 @@ export interface paths {
          * @description Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
          *
          *     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
-         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT
+         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out: `statements` of the
+         *     problem says what became of each. A SELECT without EMIT
          *     answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
          *     asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
          */
@@ -6525,6 +6526,12 @@ export interface components {
              * @description One entry per fault; empty where there is but one.
              */
             errors: components["schemas"]["FaultBody"][];
+            /**
+             * Statements
+             * @description Of a script with several statements: what became of each. Else it is not there.
+             * @default null
+             */
+            statements: components["schemas"]["StatementState"][] | null;
         };
         /**
          * QueryDefinition
@@ -6919,6 +6926,36 @@ export interface components {
              * @description Records with an earlier event time are left out. RFC 3339; without an offset it is UTC.
              */
             at: string;
+        };
+        /**
+         * StatementState
+         * @description What became of one statement of a script that failed half-way.
+         */
+        StatementState: {
+            /**
+             * Statement
+             * @description The statement, with the values of its variables.
+             * @example DROP STREAM orders
+             */
+            statement: string;
+            /**
+             * Line
+             * @description Where it begins in the script, counted from 1.
+             * @example 1
+             */
+            line: number;
+            /**
+             * State
+             * @description `done`: it is carried out, and stays so; `failed`: `errors` says why; `not_tried`: it stands behind that one.
+             * @enum {string}
+             */
+            state: "done" | "failed" | "not_tried";
+            /**
+             * Message
+             * @description Of one that is done: what was done, in a sentence.
+             * @default null
+             */
+            message: string | null;
         };
         /**
          * StatementsBody
