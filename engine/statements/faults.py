@@ -34,17 +34,26 @@ class StatementFault(Exception):
         return (self, *self.others)
 
 
-def raise_all(faults: Sequence[StatementFault]) -> None:
-    """Raise the faults of one statement together, in the order of the text; each sentence once. Without faults do nothing.
+def together(faults: Sequence[StatementFault]) -> StatementFault:
+    """Return the first of the faults of one statement in the order of the text, with the others; each sentence once.
 
-    Raises:
-        StatementFault: the first; the others are its ``others``.
+    Args:
+        faults: one at least.
     """
     each_once = {(fault.code, fault.sentence): fault for fault in reversed(faults)}
-    ordered = sorted(each_once.values(), key=lambda fault: fault.span or (0, 0))[:MAX_FAULTS]
-    if ordered:
-        ordered[0].others = tuple(ordered[1:])
-        raise ordered[0]
+    first, *others = sorted(each_once.values(), key=lambda fault: fault.span or (0, 0))[:MAX_FAULTS]
+    first.others = tuple(others)
+    return first
+
+
+def raise_all(faults: Sequence[StatementFault]) -> None:
+    """Raise the faults of one statement together; without faults do nothing.
+
+    Raises:
+        StatementFault: see ``together``.
+    """
+    if faults:
+        raise together(faults)
 
 
 class StatementRefused(StatementFault):
