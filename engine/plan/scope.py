@@ -144,7 +144,15 @@ class Checked:
 
 
 def check_expression(pointer: str, text: str, schema: Schema, problems: Problems, rename: Rename | None = None) -> Checked | None:
-    """Compile an expression; on a fault add it, with all unknown names, and return None. ``rename`` says how the canonical text names columns."""
+    """Compile an expression; on a fault add it and return None.
+
+    Args:
+        pointer: of the expression, for faults.
+        text: the expression.
+        schema: what it may name.
+        problems: gets every unknown name, or else the first fault.
+        rename: how the canonical text names columns.
+    """
     tree: Node | None = None
     try:
         tree = parse(text)

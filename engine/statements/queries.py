@@ -25,6 +25,11 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     if (nothing := kept(statement, session)) is not None:
         return nothing
     properties = Properties(statement.properties)
+    with properties.gathered():
+        return _created(statement, session, name, properties)
+
+
+def _created(statement: CreateAs, session: Session, name: str, properties: Properties) -> CreateQuery:
     selected = selected_of(statement, session, properties, name)
     _check_kind(statement, selected)
     topic = topic_of(properties, session, _prefixed(name, session), selected.sources.first.relation.topic, statement)

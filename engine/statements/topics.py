@@ -43,6 +43,8 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
     values = session.settings.values
     key = both or of_key or (inherited.key_format.name if inherited else values.get(_DEFAULT_KEY, "KAFKA").upper())
     value = both or of_value or (inherited.value_format.name if inherited else values.get(_DEFAULT_VALUE, "").upper())
+    if not value and (properties.has("FORMAT") or properties.has("VALUE_FORMAT")):
+        value = "JSON"  # stands in for one that is malformed, which is reported
     if not value:
         raise StatementRefused(
             "property_missing",

@@ -241,3 +241,15 @@ def test_all_relations_that_there_are_not_are_reported_at_once() -> None:
     with pytest.raises(StatementRefused) as caught:
         query("CREATE STREAM s AS SELECT * FROM ridse r JOIN city c ON r.city = c.name;")
     assert [fault.sentence.rpartition("; ")[2] for fault in caught.value.all] == ["did you mean RIDES?", "did you mean CITIES?"]
+
+
+def test_faults_of_properties_and_of_the_query_are_reported_at_once() -> None:
+    text = "CREATE STREAM s WITH (TASK=2, START='nwo', TASKS='x', VALUE_FROMAT='JSON') AS SELECT ctiy FROM rides;"
+    with pytest.raises(StatementRefused) as caught:
+        query(text)
+    assert [(each.code, text[slice(*each.span or (0, 0))]) for each in caught.value.all] == [
+        ("unknown_property", "TASK=2"), ("unknown_property", "VALUE_FROMAT='JSON'"), ("unknown_column", "ctiy"),
+    ]  # fmt: skip
+    with pytest.raises(StatementRefused) as caught:
+        query("CREATE STREAM s WITH (TASKS='x', DESIRED_STATE='PUASED', STATED='x') AS SELECT id, city FROM rides;")
+    assert [each.code for each in caught.value.all] == ["property_malformed", "property_malformed", "unknown_property"]
