@@ -123,8 +123,8 @@ def parse_script(text: str, variables: Mapping[str, str] | None = None, bounds: 
                 raise SyntaxFault("script_too_long", 0, 0)
             tree = parse_statement(origin.filled.text, bounds)
         except SyntaxFault as fault:
-            for each in with_other_typos(fault, origin.filled.text, bounds)[: MAX_FAULTS - len(faults)]:
-                faults.append(ScriptFault(each, origin.filled.text, origin.passage((each.start, each.end))))
+            found = with_other_typos(fault, origin.filled.text, bounds)[: MAX_FAULTS - len(faults)]
+            faults += (ScriptFault(each, origin.filled.text, origin.passage((each.start, each.end))) for each in found)
             if len(faults) == MAX_FAULTS or fault.kind in ("too_many", "script_too_long"):
                 break
             continue

@@ -9,8 +9,9 @@ from engine.definition.record_formats import RECORD_FORMATS, delimiter_of
 from engine.definition.types import ColumnType, Schema
 from engine.sql.tree import Node
 from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.naming import folded
 from engine.statements.properties import Properties
-from engine.statements.session import Format, Session, Topic
+from engine.statements.session import Format, Session, SqlRelation, Topic
 from engine.statements.type_names import shown
 
 FORMATS: Final = tuple(RECORD_FORMATS)
@@ -87,6 +88,36 @@ def with_fitting_key(
     except StatementRefused:
         return replace(topic, key_format=Format("JSON"))
     return topic
+
+
+def check_topic(relation: SqlRelation, tree: Node, session: Session) -> None:
+    """Refuse a new relation of the built-in log that names another one's topic: there it would have records of its own, unlike in a broker.
+
+    Args:
+        relation: the new one.
+        tree: the statement that makes it; without KAFKA_TOPIC it claims no topic.
+        session: as the statement was bound.
+
+    Raises:
+        StatementRefused: ``topic_taken``.
+    """
+    given = next((each for each in getattr(tree, "properties", ()) if folded(each.name).upper() == "KAFKA_TOPIC"), None)
+    if given is None or relation.name in session.relations or not relation.entry.feed.traits.is_kept_here:
+        return
+    others = (each for each in session.relations.values() if each.topic.name == relation.topic.name)
+    other = next((each for each in others if each.entry.feed.traits.is_kept_here), None)
+    if other is None or other.entry.feed.name == relation.entry.feed.name:
+        return
+    way = f"read {other.name} itself, whose query writes it"
+    if other.entry.produced_by is None:
+        way = f"write FEED='{other.entry.feed.log_feed}' to read the same records"
+    if relation.entry.produced_by is not None:
+        way = f"write INSERT INTO {other.name} SELECT … to add to its records"
+    detail = (
+        f"{other.name} has the topic {relation.topic.name!r}, and in the built-in log a topic is of one relation: {way}, give another "
+        "KAFKA_TOPIC for a log of its own, or name a broker by CONNECTION"
+    )
+    raise StatementRefused("topic_taken", detail, given)
 
 
 def _positive(properties: Properties, name: str) -> int | None:

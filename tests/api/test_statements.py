@@ -441,3 +441,30 @@ async def test_whatever_ends_a_script_says_what_is_done(client: httpx.AsyncClien
     answer = await client.post(PATH, json={"sql": f"{ORDERS} {sql};"}, headers={"Accept": "application/x-ndjson"})
     assert (answer.status_code, answer.json()["code"]) == (422, code)
     assert [each["state"] for each in answer.json()["statements"]] == ["done", "failed"]
+
+
+async def test_a_source_without_a_broker_says_that_its_topic_is_none_of_a_broker(client: httpx.AsyncClient) -> None:
+    (made,) = await run(client, ORDERS)
+    (warning,) = made["warnings"]
+    assert (warning["code"], "CONNECTION" in warning["cure"]) == ("topic_in_built_in_log", True)
+    (fed,) = await run(client, ORDERS.replace("orders", "copies", 1).replace("PARTITIONS=1", "PARTITIONS=1, FEED='orders'"))
+    assert fed["warnings"] == []
+
+
+async def test_two_relations_of_the_built_in_log_share_a_topic_where_they_say_so(
+    client: httpx.AsyncClient, problem: Problem
+) -> None:
+    await run(client, ORDERS + TOTALS)
+    copies = ORDERS.replace("orders", "copies", 1)
+    body = problem(await client.post(PATH, json={"sql": copies}), 422, "topic_taken")
+    assert "FEED='orders'" in body["detail"]
+    assert body["errors"][0]["place"]["column"] == copies.index("KAFKA_TOPIC") + 1
+    assert problem(await client.post(PATH, params={"validate": True}, json={"sql": copies}), 422, "topic_taken")
+    await run(client, copies.replace("PARTITIONS=1", "PARTITIONS=1, FEED='orders'"))
+    await run(client, "INSERT INTO orders (id, item, amount, made) VALUES ('1', 'cup', 2.5, '2013-01-01T00:00:00Z');")
+    assert '"ITEM":"cup"' in (await client.get("/v1/streams/copies/records")).text
+    result = "CREATE STREAM big WITH (KAFKA_TOPIC='orders') AS SELECT * FROM orders;"
+    assert "INSERT INTO ORDERS" in problem(await client.post(PATH, json={"sql": result}), 422, "topic_taken")["detail"]
+    of_result = ORDERS.replace("orders", "sums", 1).replace("'orders'", "'TOTALS'")
+    assert "read TOTALS itself" in problem(await client.post(PATH, json={"sql": of_result}), 422, "topic_taken")["detail"]
+    await run(client, ORDERS.replace("CREATE", "CREATE OR REPLACE"))

@@ -47,11 +47,12 @@ from engine.sql.statement_tree import (
     SetProperty,
     Show,
 )
-from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
+from engine.statements.actions import Action, ChangeSetting, ChangeVariable, CreateQuery, InsertRecords, Look, RegisterSource
 from engine.statements.binding import bind
 from engine.statements.clause_properties import says_target
 from engine.statements.inferring import asked_columns, with_columns
 from engine.statements.session import Session, Settings
+from engine.statements.topics import check_topic
 
 Found = TypeVar("Found")
 _LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print, AssertTopic)
@@ -156,6 +157,7 @@ class ScriptRunner:
                     )
                 case Look():
                     return Defined(parsed, Done(check_looking(parsed.tree, session)))
+            _check(action, parsed, session)
             bound.append((parsed, action))
             return Defined(parsed, carry_out(connection, action, parsed.text))
 
@@ -208,7 +210,10 @@ class ScriptRunner:
             await self._look_outside(parsed, action)
 
         def defining(connection: sa.Connection) -> Done:
-            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
+            session = self.session(connection)
+            action = bind(parsed.tree, session)
+            _check(action, parsed, session)
+            return carry_out(connection, action, parsed.text)
 
         async with planning_turn(self._services):
             done = await self._in_transaction(defining, parsed, is_edit=True)
@@ -269,6 +274,12 @@ class ScriptRunner:
         body = await to_thread.run_sync(_body, action)
         appended = await self._services.appender.append(relation.kind, relation.definition_name, body, "application/json", None)
         return Inserted(parsed, relation, appended)
+
+
+def _check(action: Action, parsed: Parsed, session: Session) -> None:
+    """Refuse what statements of ksqlDB can mean and the built-in log has not."""
+    if isinstance(action, RegisterSource | CreateQuery):
+        check_topic(action.relation, parsed.tree, session)
 
 
 def _body(action: InsertRecords) -> bytes:
