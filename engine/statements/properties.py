@@ -170,7 +170,7 @@ class Properties:
             return None
         return found.upper()
 
-    def _malformed(self, sentence: str, at: Node, code: str = "property_malformed") -> None:
+    def _malformed(self, sentence: str, at: Node | None, code: str = "property_malformed") -> None:
         self._faults.append(StatementRefused(code, sentence, at))
 
     def check_all_read(self) -> None:
