@@ -25,11 +25,12 @@ def with_other_typos(fault: SyntaxFault, text: str, bounds: Bounds) -> list[Synt
     """
     found, repaired = [fault], text
     moves: list[tuple[int, int]] = []
-    latest: SyntaxFault = fault
+    latest, last = fault, -1
     while latest.misspelt is not None and len(found) < _MOST:
         at = _place(latest, repaired)
-        if at is None:
+        if at is None or at == last:
             break
+        last = at
         written, meant = latest.misspelt.written, latest.misspelt.meant
         repaired = f"{repaired[:at]}{meant}{repaired[at + len(written) :]}"
         moves.append((at + len(meant), len(meant) - len(written)))
@@ -39,7 +40,7 @@ def with_other_typos(fault: SyntaxFault, text: str, bounds: Bounds) -> list[Synt
             latest = further
         else:
             break
-        if latest.misspelt is not None:
+        if latest.misspelt is not None and _place(latest, repaired) != at:
             found.append(_moved_back(latest, moves))
     return found
 
