@@ -67,6 +67,10 @@ STATEMENT_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "self_join": ("A relation is on both sides of a join.", "Make a second stream or table of it, and join that."),
     "table_function": ("What makes several rows of one is for streams without groups.", "Make a stream with it first, and read that."),
     "time_travel": ("Only a read can be as of a time.", "Leave FOR SYSTEM_TIME out, or read once without EMIT."),
+    "topic_taken": (
+        "Another relation has the topic, and in the built-in log a topic is of one relation.",
+        "Write FEED to read the same records, another KAFKA_TOPIC for a log of its own, or CONNECTION for a broker's topic.",
+    ),
     "type_exists": ("There is a type of that name.", "Choose another name, or DROP TYPE it first."),
     "type_malformed": ("A type cannot have these numbers.", "See the detail; DECIMAL(12, 2) has 12 digits, 2 of them behind the point."),
     "type_not_supported": ("Columns of this type cannot be had.", "See the detail for the reason, and use another type."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence, Set
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import structlog
 from fastapi import FastAPI, Request
@@ -54,6 +54,17 @@ class FaultBody(BaseModel):
     place: PlaceBody | None = Field(default=None, description="Of a fault in a text of SQL; else it is not there.")
 
 
+class StatementState(BaseModel):
+    """What became of one statement of a script that failed half-way."""
+
+    statement: str = Field(description="The statement, with the values of its variables.", examples=["DROP STREAM orders"])
+    line: int = Field(description="Where it begins in the script, counted from 1.", examples=[1])
+    state: Literal["done", "failed", "not_tried"] = Field(
+        description="`done`: it is carried out, and stays so; `failed`: `errors` says why; `not_tried`: it stands behind that one."
+    )
+    message: str | None = Field(default=None, description="Of one that is done: what was done, in a sentence.")
+
+
 class ProblemBody(BaseModel):
     """Every error answer (RFC 9457)."""
 
@@ -88,12 +99,28 @@ class ProblemBody(BaseModel):
     retryable: bool = Field(description="Whether the same request can succeed later.")
     request_id: str = Field(description="Also in the X-Request-Id header and in the service's log.")
     errors: list[FaultBody] = Field(description="One entry per fault; empty where there is but one.")
+    statements: list[StatementState] | None = Field(
+        default=None, description="Of a script with several statements: what became of each. Else it is not there."
+    )
+
+
+class ScriptProgress(Protocol):
+    """What a request has carried out of a script: ``request.state.script``."""
+
+    def states(self) -> list[StatementState]:
+        """Return what became of each statement."""
+
+    def sentence(self) -> str:
+        """Say the same in a sentence."""
 
 
 def problem_response(request: Request, error: AppError) -> JSONResponse:
     """Return the answer for an error; a 500 carries nothing of the cause."""
     request_id = request_id_of(request.scope)
     body = problem_body(error, request.url.path, request_id)
+    progress: ScriptProgress | None = getattr(request.state, "script", None)
+    if progress is not None:
+        body.detail, body.statements = f"{body.detail}; {progress.sentence()}", progress.states()
     headers = {REQUEST_ID_HEADER: request_id, **error.headers}
     return JSONResponse(body.model_dump(exclude_none=True), error.status, headers, MEDIA_TYPE)
 

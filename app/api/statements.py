@@ -18,12 +18,13 @@ from app.api.negotiation import NDJSON_TYPE
 from app.api.opened import OpenedResponse
 from app.api.push import EVENT_STREAM
 from app.api.sql.answers import answer_of, values_of
+from app.api.sql.progress import Progress
 from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.schemas import StatementsAnswer, StatementsBody
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.record_json import encode_values
 from app.errors import AppError, BadRequest, Fault, NotAcceptable, Unprocessable, UnsupportedMediaType
-from engine.sql.scripts import Parsed, Script
+from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Select
 
 SQL_TYPE = "application/sql"
@@ -99,7 +100,8 @@ async def post_statements(
     """Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
 
     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
-    carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT
+    carried out by itself, in order; what refuses one ends the script, and those before it stay carried out: `statements` of the
+    problem says what became of each. A SELECT without EMIT
     answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
     asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
     """
@@ -112,12 +114,16 @@ async def post_statements(
         raise Unprocessable("missing_statement", detail, [Fault("/sql", "missing_statement", detail)])
     if validate:
         return StatementsAnswer(results=[answer_of(each) for each in await runner.preview(script)])
+    progress = Progress(script.statements)
     *before, last = script.statements
-    if isinstance(last.tree, Select) and last.tree.emit is not None:
-        form = _form(request)
-        await runner.run(Script(tuple(before), (), script.variables))
+    is_push = isinstance(last.tree, Select) and last.tree.emit is not None
+    form = _form(request) if is_push else None
+    if before:
+        request.state.script = progress
+    await runner.run(before if form is not None else script.statements, progress)
+    if form is not None:
         return await _pushed(request, services, runner, last, form)
-    return StatementsAnswer(results=[answer_of(each) for each in await runner.run(script)])
+    return StatementsAnswer(results=[answer_of(each) for each in progress.outcomes])
 
 
 def _text(value: object) -> str:

@@ -84,6 +84,25 @@ def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
     ]  # fmt: skip
 
 
+def topic_warnings(definition: SourceDefinition, topic: str) -> list[DefinitionWarning]:
+    """Say of a source made by a statement that its topic is none of a broker. Code: ``topic_in_built_in_log``.
+
+    Args:
+        definition: of the source. One that names a feed of the built-in log means it.
+        topic: as KAFKA_TOPIC gives it.
+    """
+    connector = definition.connector
+    if not connector.traits.is_kept_here or any(name is not None for _, name in connector.named()):
+        return []
+    return [
+        DefinitionWarning(
+            "/connector", "topic_in_built_in_log",
+            f"no broker is named, so {topic!r} is a log in the service's database: records come by INSERT INTO and POST …/records alone",
+            "write CONNECTION='…' (or BOOTSTRAP='host:port') into WITH to read the topic of a broker; nothing if the built-in log is meant",
+        )
+    ]  # fmt: skip
+
+
 def _check_key(definition: SourceDefinition, problems: Problems) -> None:
     schema = definition.schema_
     for index, name in enumerate(definition.key):

@@ -52,12 +52,14 @@ class Refused(Exception):
         error: why.
         statement: its text.
         entities: of the statements before it.
+        how_far: is added to the message.
     """
 
-    def __init__(self, error: AppError, statement: str, entities: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(self, error: AppError, statement: str, entities: Sequence[dict[str, Any]] = (), how_far: str = "") -> None:
         super().__init__(error.detail)
         self.error = error
-        self._body = {**error_body(error, statement), "entities": list(entities)}
+        body = error_body(error, statement)
+        self._body = {**body, "message": f"{body['message']}{how_far}", "entities": list(entities)}
 
     def response(self) -> JSONResponse:
         """Return the answer."""

@@ -7,12 +7,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from app.api.database_errors import DATABASE_ERRORS, translate_and_log
 from app.api.deps import Services
+from app.api.problems import from_engine
+from app.api.sql.progress import Progress
 from app.api.sql.scripts import ScriptRunner
 from app.errors import AppError
 from app.ksqldb.entities import entities_of
 from app.ksqldb.errors import QUERY_ENDPOINT, Refused
 from app.ksqldb.requests import asked_of
+from engine.errors import EngineError
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Select
 
@@ -21,7 +25,7 @@ router = APIRouter()
 
 @router.post("/ksql")
 async def post_ksql(request: Request) -> JSONResponse:
-    """Carry statements out, in order; the first that is refused ends the request."""
+    """Carry statements out, in order; the first that is refused ends the request, and the answer has the entities of those before it."""
     services: Services = request.app.state.services
     asked = await asked_of(request, "ksql")
     runner = ScriptRunner(services, asked.words(), "ksqldb")
@@ -30,23 +34,39 @@ async def post_ksql(request: Request) -> JSONResponse:
     except AppError as error:
         raise Refused(error, asked.text) from error
     entities: list[dict[str, Any]] = []
+    progress = Progress(script.statements)
     for parsed in script.statements:
         if isinstance(parsed.tree, Select):
-            return JSONResponse(_of_query(parsed), 400)
+            return JSONResponse({**_of_query(parsed, _how_far(progress)), "entities": entities}, 400)
         try:
             outcome = await runner.run_one(parsed)
             session = await runner.inspected(parsed, lambda known: known)
-        except AppError as error:
-            raise Refused(error, f"{parsed.text};", entities) from error
+        except (AppError, EngineError, *DATABASE_ERRORS) as error:
+            refusal = _refusal(error, services.settings.limits.read_timeout_ms)
+            raise Refused(refusal, f"{parsed.text};", entities, _how_far(progress)) from error
+        progress.outcomes.append(outcome)
         entities += entities_of(outcome, session)
     return JSONResponse(entities)
 
 
-def _of_query(parsed: Parsed) -> dict[str, Any]:
+def _refusal(error: Exception, read_timeout_ms: int) -> AppError:
+    match error:
+        case AppError():
+            return error
+        case EngineError():
+            return from_engine(error)
+    return translate_and_log(error, "/ksql", read_timeout_ms)
+
+
+def _how_far(progress: Progress) -> str:
+    """Say how far a script of several statements has come; nothing for a single statement."""
+    return "" if len(progress.statements) == 1 else f"\n{progress.sentence()}"
+
+
+def _of_query(parsed: Parsed, how_far: str) -> dict[str, Any]:
     return {
         "@type": "statement_error",
         "error_code": QUERY_ENDPOINT,
-        "message": "a SELECT goes to /query or /query-stream",
+        "message": f"a SELECT goes to /query or /query-stream{how_far}",
         "statementText": f"{parsed.text};",
-        "entities": [],
     }

@@ -90,6 +90,23 @@ class Fault:
     place: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StatementState:
+    """What became of one statement of a script that failed half-way.
+
+    Attributes:
+        line: where it begins in the script, from 1.
+        statement: its text.
+        state: ``done``, ``failed`` or ``not_tried``.
+        message: of one that is done: what was done.
+    """
+
+    line: int
+    statement: str
+    state: str
+    message: str | None = None
+
+
 class ServiceError(SlackwaterError):
     """The service answered with a problem. A subclass says the kind, ``code`` the case.
 
@@ -99,6 +116,7 @@ class ServiceError(SlackwaterError):
         detail: what is wrong and what to do about it.
         cure: what helps against this code in general; empty where the service does not say.
         errors: one entry per fault, with a pointer to the part of the request.
+        statements: of a script with several statements, what became of each; empty for other requests.
         retryable: whether the same request can succeed later.
         request_id: names the request in the service's log.
         retry_after_s: how long the service asks to wait; None where it does not.
@@ -115,6 +133,7 @@ class ServiceError(SlackwaterError):
         self.detail = str(problem.get("detail", ""))
         self.cure = str(problem.get("cure", ""))
         self.errors = tuple(_faults(problem.get("errors")))
+        self.statements = tuple(_statements(problem.get("statements")))
         self.retryable = bool(problem.get("retryable", False))
         self.request_id = problem.get("request_id")
         self.retry_after_s = retry_after_s
@@ -312,6 +331,16 @@ def _faults(given: Any) -> Iterator[Fault]:
             place = each.get("place")
             yield Fault(
                 str(each["pointer"]), str(each["code"]), str(each["detail"]), place if isinstance(place, Mapping) else None
+            )
+
+
+def _statements(given: Any) -> Iterator[StatementState]:
+    """Yield what became of the statements of a script; other programs mean other things by ``statements``."""
+    for each in given if isinstance(given, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("line"), int) and {"statement", "state"} <= each.keys():
+            message = each.get("message")
+            yield StatementState(
+                each["line"], str(each["statement"]), str(each["state"]), None if message is None else str(message)
             )
 
 

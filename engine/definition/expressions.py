@@ -33,7 +33,7 @@ from engine.definition.operands import (
     number_literal,
     text_literal,
 )
-from engine.definition.parameters import free_columns, with_columns
+from engine.definition.parameters import free_columns, with_columns, with_quotes
 from engine.definition.patience import ask
 from engine.definition.patterns import like, like_computed
 from engine.definition.suggestions import hint, meant
@@ -130,7 +130,7 @@ def columns_of(text: str, schema: Schema) -> frozenset[str]:
 
 
 def qualify(written: str | Node, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
-    """Return the canonical text of an expression: every column by its full name in ``schema``, quoted.
+    """Return the canonical text of an expression: every column by its full name in ``schema``; columns, fields and parameters in quotes.
 
     Args:
         written: an expression that compiles against ``schema``, or its tree.
@@ -146,7 +146,8 @@ def qualify(written: str | Node, schema: Schema, rename: Callable[[str], tuple[s
         alias, name = name_of(resolve(column, schema))
         return Column(Identifier(name, is_quoted=True), None if alias is None else Identifier(alias, is_quoted=True))
 
-    return render(with_columns(parse(written) if isinstance(written, str) else written, named))
+    tree = parse(written) if isinstance(written, str) else written
+    return render(with_quotes(with_columns(tree, named)))
 
 
 def split(name: str) -> tuple[str | None, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from engine.sql.tree import Column, Identifier, Lambda, Node
+from engine.sql.tree import Column, Field, Identifier, Lambda, Node, StructOf
 
 
 def free_columns(tree: Node, hidden: frozenset[str] = frozenset()) -> Iterator[Column]:
@@ -67,3 +67,28 @@ def _with_other_names(node: Lambda, taken: set[str]) -> Lambda:
 
 def _renaming(name: Identifier, other: Identifier) -> Callable[[Column], Column]:
     return lambda column: Column(other) if is_parameter(column, frozenset((name.text,))) else column
+
+
+def with_quotes(tree: Node) -> Node:
+    """Return the tree with columns, fields and parameters in quotes: one text for all ways to write it."""
+    return tree.mapped(_in_quotes)
+
+
+def _in_quotes(node: Node) -> Node | None:
+    match node:
+        case Column(name=name, table=table):
+            return replace(node, name=quoted_name(name), table=None if table is None else quoted_name(table))
+        case Field(operand=operand, name=name):
+            return replace(node, operand=with_quotes(operand), name=quoted_name(name))
+        case StructOf(fields=fields):
+            return replace(
+                node, fields=tuple(replace(each, name=quoted_name(each.name), value=with_quotes(each.value)) for each in fields)
+            )
+        case Lambda(parameters=parameters, body=body):
+            return replace(node, parameters=tuple(map(quoted_name, parameters)), body=with_quotes(body))
+    return None
+
+
+def quoted_name(name: Identifier) -> Identifier:
+    """Return a name in quotes."""
+    return replace(name, is_quoted=True)

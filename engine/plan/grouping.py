@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.definition.aggregate_calls import AggregateCall, name_aggregates, parse_aggregate
-from engine.definition.aggregates import UNDOABLE, is_undoable
+from engine.definition.aggregates import AGGREGATE_NAMES, UNDOABLE, is_undoable
 from engine.definition.expressions import columns_of
 from engine.definition.nested import NO_KEY
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.pseudo_columns import STATE
+from engine.definition.syntax import parse
 from engine.definition.types import STRING, TIMESTAMP, Schema
 from engine.plan.operators.aggregation import AggregateColumn, Aggregation, RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.windows import Emit, SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.plan.problems import Problems, pointer_of
 from engine.plan.running import Running
-from engine.plan.scope import Checked, Scope, check_condition, check_expression
+from engine.plan.scope import Checked, Scope, add_faults, check_condition, check_expression
 from engine.plan.windows import Sizes
+from engine.sql.tree import Call, Node
 
 WINDOW_OPERATOR = "window"
 AGGREGATE_OPERATOR = "aggregate"
@@ -219,10 +221,8 @@ def _aggregates(scope: Scope, group: set[str], schema: Schema, *, is_table: bool
         if name in taken:
             problems.add(pointer, "name_clash", f"{name} is a group column or a bound of the window; choose another name")
             continue
-        try:
-            call = parse_aggregate(text, schema)
-        except ExpressionInvalid as error:
-            problems.add(pointer, error.code, error.detail)
+        call = _aggregate(pointer, text, schema, problems)
+        if call is None:
             continue
         if is_table and not is_undoable(call.function):
             *names, last = UNDOABLE
@@ -234,6 +234,17 @@ def _aggregates(scope: Scope, group: set[str], schema: Schema, *, is_table: bool
             continue
         found[name] = call
     return found
+
+
+def _aggregate(pointer: str, text: str, schema: Schema, problems: Problems) -> AggregateCall | None:
+    tree: Node | None = None
+    try:
+        tree = parse(text)
+        return parse_aggregate(text, schema)
+    except ExpressionInvalid as error:
+        is_aggregate = isinstance(tree, Call) and tree.name.text in AGGREGATE_NAMES
+        add_faults(pointer, error, tree if is_aggregate else None, schema, problems)
+        return None
 
 
 def _read_by(texts: list[str], schema: Schema) -> set[str]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Final, Literal
 
+from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.expressions import Scalar, compile_tree, qualify, resolve
+from engine.definition.function_list import function_of
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.parameters import free_columns
 from engine.definition.pseudo_columns import EVENT_TIME, FORCED, MATCH, STATE
+from engine.definition.python_functions import CALL
 from engine.definition.queries import QueryDefinition
 from engine.definition.syntax import parse
+from engine.definition.table_functions import EXPLODE
 from engine.definition.types import BIGINT, BOOLEAN, STRING, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.problems import Problems
-from engine.sql.tree import Column, Node
+from engine.sql.tree import Call, Column, Node
+
+_OF_NAMES: Final = frozenset({"unknown_function", "unknown_column", "ambiguous_column"})
+_NO_FUNCTIONS: Final = frozenset({*AGGREGATE_NAMES, CALL, EXPLODE})
+"""What calls name besides functions; whether they may stand where they stand is for those who compile them."""
 
 Rename = Callable[[str], tuple[str | None, str]]
 
@@ -134,14 +144,40 @@ class Checked:
 
 
 def check_expression(pointer: str, text: str, schema: Schema, problems: Problems, rename: Rename | None = None) -> Checked | None:
-    """Compile an expression; on a fault add it and return None. ``rename`` says how the canonical text names columns."""
+    """Compile an expression; on a fault add it and return None.
+
+    Args:
+        pointer: of the expression, for faults.
+        text: the expression.
+        schema: what it may name.
+        problems: gets every unknown name, or else the first fault.
+        rename: how the canonical text names columns.
+    """
+    tree: Node | None = None
     try:
         tree = parse(text)
         scalar, column = compile_tree(tree, schema), plain_column(tree, schema)
         return Checked(qualify(tree, schema, rename), scalar, column)
     except ExpressionInvalid as error:
-        problems.add(pointer, error.code, error.detail)
+        add_faults(pointer, error, tree, schema, problems)
         return None
+
+
+def add_faults(pointer: str, error: ExpressionInvalid, tree: Node | None, schema: Schema, problems: Problems) -> None:
+    """Add what is wrong with an expression: where it is a name, every function and column of its tree that there is not."""
+    unknown = [] if tree is None or error.code not in _OF_NAMES else list(_unknown_names(tree, schema))
+    for code, detail in dict.fromkeys((fault.code, fault.detail) for fault in unknown or [error]):
+        problems.add(pointer, code, detail)
+
+
+def _unknown_names(tree: Node, schema: Schema) -> Iterator[ExpressionInvalid]:
+    calls = [node.name.text for node in tree.walk() if isinstance(node, Call) and node.name.text.lower() not in _NO_FUNCTIONS]
+    checks = [partial(function_of, name) for name in calls] + [partial(resolve, column, schema) for column in free_columns(tree)]
+    for check in checks:
+        try:
+            check()
+        except ExpressionInvalid as error:
+            yield error
 
 
 def check_condition(pointer: str, text: str, schema: Schema, problems: Problems, rename: Rename | None = None) -> str | None:

@@ -13,6 +13,7 @@ from engine.sql.splitting import Filled, cuts_of, filled
 from engine.sql.statement_tree import Define, Statement
 from engine.sql.statements import STATEMENT_BOUNDS, parse_statement
 from engine.sql.tree import Span
+from engine.sql.typos import with_other_typos
 
 MAX_SCRIPT_CHARS: Final = 1_000_000
 """Read in a second or two, while somebody waits. Also with the values of its variables."""
@@ -122,7 +123,8 @@ def parse_script(text: str, variables: Mapping[str, str] | None = None, bounds: 
                 raise SyntaxFault("script_too_long", 0, 0)
             tree = parse_statement(origin.filled.text, bounds)
         except SyntaxFault as fault:
-            faults.append(ScriptFault(fault, origin.filled.text, origin.passage((fault.start, fault.end))))
+            found = with_other_typos(fault, origin.filled.text, bounds)[: MAX_FAULTS - len(faults)]
+            faults += (ScriptFault(each, origin.filled.text, origin.passage((each.start, each.end))) for each in found)
             if len(faults) == MAX_FAULTS or fault.kind in ("too_many", "script_too_long"):
                 break
             continue

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from engine.sql.tree import Node, Span
+
+MAX_FAULTS: Final = 20
+"""That are reported of one statement."""
 
 
 class StatementFault(Exception):
@@ -12,12 +18,42 @@ class StatementFault(Exception):
         code: stable snake_case code.
         sentence: what is wrong and what to do about it.
         span: of what is wrong: its first character in the text and the one behind its last; None where no one place is.
+        others: further faults of the same statement, in the order of the text.
     """
+
+    others: tuple[StatementFault, ...] = ()
 
     def __init__(self, code: str, sentence: str, at: Node | Span | None = None) -> None:
         super().__init__(sentence)
         self.code, self.sentence = code, sentence
         self.span = at.span if isinstance(at, Node) else at
+
+    @property
+    def all(self) -> tuple[StatementFault, ...]:
+        """This fault and the others of the statement."""
+        return (self, *self.others)
+
+
+def together(faults: Sequence[StatementFault]) -> StatementFault:
+    """Return the first of the faults of one statement in the order of the text, with the others; each sentence once.
+
+    Args:
+        faults: one at least.
+    """
+    each_once = {(fault.code, fault.sentence): fault for fault in reversed(faults)}
+    first, *others = sorted(each_once.values(), key=lambda fault: fault.span or (0, 0))[:MAX_FAULTS]
+    first.others = tuple(others)
+    return first
+
+
+def raise_all(faults: Sequence[StatementFault]) -> None:
+    """Raise the faults of one statement together; without faults do nothing.
+
+    Raises:
+        StatementFault: see ``together``.
+    """
+    if faults:
+        raise together(faults)
 
 
 class StatementRefused(StatementFault):

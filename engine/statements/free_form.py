@@ -19,6 +19,7 @@ from engine.statements.emitting import suppress_body, window_body
 from engine.statements.faults import StatementRefused
 from engine.statements.grouping import is_aggregate
 from engine.statements.joins import join_options
+from engine.statements.name_checks import check_names
 from engine.statements.naming import folded
 from engine.statements.properties import Properties, milliseconds
 from engine.statements.scope import Source, Translator, core, sources_of
@@ -35,11 +36,15 @@ def free_select_of(select: Select, session: Session, properties: Properties, dia
     Raises:
         StatementRefused: a name is unknown.
     """
-    sources = sources_of(select, session)
+    sources = sources_of(select, session, is_free=True)
     translate = Translator(sources, session.types, is_free=True)
     first = sources.first
     found = Selected(sources, first.relation.kind, is_free=True)
     given = {name.removeprefix(AGGREGATE): properties.text(name) or "" for name in properties.names if name.startswith(AGGREGATE)}
+    groups = [f"group_{number + 1}" for number in range(len(select.group_by))]
+    shown = [_name(item) for item in select.items if is_aggregate(item.value.bare)]
+    bounds = [*WINDOW_BOUNDS] if select.window is not None else []
+    check_names(select, sources, session, [*groups, *bounds, *given, *shown], is_free=True)
     joins = [_join(join, source, translate) for join, source in zip(select.joins, sources.listed[1:], strict=True)]
     found.body = {"dialect": dialect, "from": _from(first, properties), "joins": joins, **suppress_body(select.emit)}
     if select.where is not None:
@@ -47,11 +52,10 @@ def free_select_of(select: Select, session: Session, properties: Properties, dia
     if select.group_by:
         trees = [translate(each) for each in select.group_by]
         found.body["group_by"] = [render(tree) for tree in trees]
-        translate.synthetic |= _columns([f"group_{number + 1}" for number in range(len(trees))])
+        translate.synthetic |= _columns(groups)
     if select.window is not None:
         found.body["window"], found.notes = window_body(select.window, select.emit, session.settings, is_free=True)
-        translate.synthetic |= _columns([*WINDOW_BOUNDS])
-    translate.synthetic |= _columns([*given])
+    translate.synthetic |= _columns([*bounds, *given, *shown])
     found.body |= _results(select.items, translate, given)
     if select.having is not None:
         translate.synthetic |= _columns(list(found.body.get("aggregate", {})))

@@ -31,6 +31,11 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
             statement.name,
         )
     properties = Properties(statement.properties)
+    with properties.gathered():
+        return _inserting(statement, session, target, properties)
+
+
+def _inserting(statement: InsertQuery, session: Session, target: SqlRelation, properties: Properties) -> InsertInto:
     selected = selected_of(statement, session, properties, target.name)
     if selected.kind != "stream":
         raise StatementRefused(

@@ -10,14 +10,14 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.start import StartAt
 from engine.definition.syntax import parse
 from engine.definition.types import Schema
-from engine.errors import DefinitionInvalid
+from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, faults_of_new
 from engine.plan.model import Plan
 from engine.plan.problems import problems_of
 from engine.sql.statement_tree import CreateAs, InsertQuery
 from engine.sql.tree import Node
 from engine.statements.clause_properties import INTO_CONNECTOR, connector_of, take_properties
-from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
+from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported, together
 from engine.statements.free_form import free_select_of
 from engine.statements.functions import functions_called
 from engine.statements.java_times import strptime_of
@@ -93,11 +93,15 @@ def planned(
             raise DefinitionInvalid(problems)
         return definition, build_plan(definition, entries)
     except ValidationError as error:
-        problem = problems_of(error, QueryDefinition)[0]
-        at = _place(problem.pointer, selected, statement)
-        raise StatementUnsupported("definition_not_supported", f"{problem.pointer}: {problem.detail}", at) from error
+        found = [
+            StatementUnsupported(
+                "definition_not_supported", f"{each.pointer}: {each.detail}", _place(each.pointer, selected, statement)
+            )
+            for each in problems_of(error, QueryDefinition)
+        ]
+        raise together(found) from error
     except DefinitionInvalid as error:
-        raise _fault(error, selected, statement) from error
+        raise together([_fault(each, selected, statement) for each in error.problems]) from error
 
 
 def _take_shape(selected: Selected, definition: QueryDefinition, plan: Plan) -> None:
@@ -110,9 +114,8 @@ def _take_shape(selected: Selected, definition: QueryDefinition, plan: Plan) -> 
     selected.columns = tuple(name for name in output.columns.names if name not in hidden)
 
 
-def _fault(error: DefinitionInvalid, selected: Selected, statement: Node) -> StatementFault:
+def _fault(problem: Problem, selected: Selected, statement: Node) -> StatementFault:
     """Return a problem of the definition as a fault of the statement, at the place that it comes from."""
-    problem = error.problems[0]
     kind = StatementUnsupported if problem.code in _BEYOND else StatementRefused
     return kind(problem.code, problem.detail, _place(problem.pointer, selected, statement))
 

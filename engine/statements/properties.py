@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
+from engine.definition.connector_list import MODELS
 from engine.definition.durations import parse_duration
-from engine.definition.suggestions import hint
+from engine.definition.suggestions import hint, meant
 from engine.sql.clauses import MAX_DIGITS
 from engine.sql.statement_tree import Duration, Property
 from engine.sql.tree import Boolean, Column, Identifier, Negative, Node, Number, Text
-from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all, together
 
 _UNITS_MS: Final = {
     "MILLISECONDS": 1, "SECONDS": 1_000, "MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000, "WEEKS": 7 * 86_400_000,
@@ -34,6 +36,23 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "VALUE_PROTOBUF_NULLABLE_REPRESENTATION": _NULLS,
 }
 """Properties of ksqlDB that mean nothing here, and what to write instead."""
+
+
+_OWN: Final = frozenset({
+    "APPEND_TO", "CLEANUP_POLICY", "CONFLICT", "DESIRED_STATE", "DIALECT", "EMIT_AT", "EMIT_BUFFER_BYTES", "EMIT_BUFFER_ROWS",
+    "EMIT_EVENT_DRIVEN", "EMIT_EVERY", "EMIT_ON_FULL", "EMIT_WAIT", "EVENT_TIME_FORMAT", "EVENT_TIME_UNIT", "FEED_WHERE",
+    "FORMAT", "FROM.WHERE", "HISTORY_RETENTION", "IDLE_AFTER", "INTO_CONNECTOR", "KAFKA_TOPIC", "KEY", "KEY_DELIMITER",
+    "KEY_FORMAT", "LATE_RECORDS_MAX_ROWS", "LATE_RECORDS_RETENTION", "LOG_RETENTION", "MATERIALIZE", "MATERIALIZE_OPEN",
+    "MAX_FUTURE_SKEW", "MEMORY_MB", "ON_BAD_RECORD", "ON_ERROR", "PARTITIONS", "QUERY_ID", "REPLICAS", "RETENTION_MS", "START",
+    "STATE", "TASKS", "TIMEOUT", "TIMESTAMP", "TIMESTAMP_FORMAT", "VALUE_DELIMITER", "VALUE_FORMAT", "WINDOW_SIZE",
+    "WINDOW_TYPE", "WRAP_SINGLE_VALUE",
+})  # fmt: skip
+_OF_PARTS: Final = ("JOIN.", "AGGREGATE.")
+NAMES: Final = _OWN | {clause.name for model in MODELS.values() for clause in model.clauses} | _ELSEWHERE.keys()
+"""What properties may be called, whatever the statement; beside them those of joins and aggregates (``JOIN.W.GRACE``, ``AGGREGATE.N``)."""
+
+_FOLLOWING: Final = ("property_missing", "property_clash")
+"""Codes of what may be wrong only because another property cannot be read."""
 
 
 def milliseconds(duration: Duration) -> int:
@@ -66,16 +85,17 @@ def milliseconds_of(text: str) -> int | None:
 
 
 class Properties:
-    """The properties of one statement."""
+    """The properties of one statement. One that is malformed counts as absent until ``gathered`` or ``check_all_read`` reports it."""
 
     def __init__(self, given: Sequence[Property]) -> None:
         self._given: dict[str, Property] = {}
         self._asked: set[str] = set()
+        self._faults: list[StatementFault] = []
         for each in given:
             name = _name(each)
             if name in self._given:
-                raise StatementRefused("duplicate_property", f"WITH has {name} twice: leave one out", each)
-            self._given[name] = each
+                self._faults.append(StatementRefused("duplicate_property", f"WITH has {name} twice: leave one out", each))
+            self._given.setdefault(name, each)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,7 +122,8 @@ class Properties:
                 return value
             case Identifier(text=value) | Column(name=Identifier(text=value)):
                 return value
-        raise StatementRefused("property_malformed", f"{name} is a text, as in {name}='…'", node)
+        self._malformed(f"{name} is a text, as in {name}='…'", node)
+        return None
 
     def whole(self, name: str) -> int | None:
         """Return a property that is a whole number, also where it is written as a text."""
@@ -111,7 +132,8 @@ class Properties:
         if node is None:
             return None
         if isinstance(node, Negative) or not is_whole(written):
-            raise StatementRefused("property_malformed", f"{name} is a whole number from 0 on", node)
+            self._malformed(f"{name} is a whole number from 0 on", node)
+            return None
         return int(written)
 
     def flag(self, name: str) -> bool | None:
@@ -123,7 +145,8 @@ class Properties:
             return node.value
         if isinstance(node, Text) and node.value.lower() in ("true", "false"):
             return node.value.lower() == "true"
-        raise StatementRefused("property_malformed", f"{name} is TRUE or FALSE", node)
+        self._malformed(f"{name} is TRUE or FALSE", node)
+        return None
 
     def duration(self, name: str) -> int | None:
         """Return a property that is a duration, in milliseconds."""
@@ -132,7 +155,7 @@ class Properties:
             return None
         found = milliseconds_of(node.value) if isinstance(node, Text) else None
         if found is None:
-            raise StatementRefused("duration_malformed", f"{name} is a duration, as in {name}='5 MINUTES'", node)
+            self._malformed(f"{name} is a duration, as in {name}='5 MINUTES'", node, "duration_malformed")
         return found
 
     def one_of(self, name: str, words: Sequence[str]) -> str | None:
@@ -141,17 +164,45 @@ class Properties:
         if found is None:
             return None
         if found.upper() not in words:
-            raise StatementRefused("property_malformed", f"{name} is one of {', '.join(words)}, not {found}", self.node(name))
+            near = meant(found, words)
+            ending = "" if near is None else f"; did you mean {near}?"
+            self._malformed(f"{name} is one of {', '.join(words)}, not {found}{ending}", self.node(name))
+            return None
         return found.upper()
 
+    def _malformed(self, sentence: str, at: Node | None, code: str = "property_malformed") -> None:
+        self._faults.append(StatementRefused(code, sentence, at))
+
     def check_all_read(self) -> None:
-        """Refuse what nothing has asked for."""
-        for name, each in self._given.items():
-            if name in _ELSEWHERE:
-                raise StatementUnsupported("property_not_supported", f"{name} is not supported: {_ELSEWHERE[name]}", each)
-            if name not in self._asked:
-                known = sorted(self._asked)
-                raise StatementRefused("unknown_property", f"WITH knows no {name} here{hint(name, known)}", each)
+        """Refuse what is malformed, and what nothing has asked for.
+
+        Raises:
+            StatementFault: with every fault of the properties.
+        """
+        unread = [name for name in self._given if name not in self._asked or name in _ELSEWHERE]
+        raise_all([*self._faults, *(self._unread(name, sorted(self._asked)) for name in unread)])
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Report a fault of the statement together with those of its properties.
+
+        Raises:
+            StatementFault: with every fault.
+        """
+        try:
+            yield
+        except StatementFault as fault:
+            known = {each.span for each in fault.all}
+            unknown = [name for name in self._given if name not in NAMES | self._asked and not name.startswith(_OF_PARTS)]
+            own = [*self._faults, *(self._unread(name, sorted(NAMES)) for name in unknown)]
+            own = [each for each in own if each.span not in known]
+            raise together([*own, *(each for each in fault.all if not own or each.code not in _FOLLOWING)]) from fault
+
+    def _unread(self, name: str, known: Sequence[str]) -> StatementFault:
+        given = self._given[name]
+        if name in _ELSEWHERE:
+            return StatementUnsupported("property_not_supported", f"{name} is not supported: {_ELSEWHERE[name]}", given)
+        return StatementRefused("unknown_property", f"WITH knows no {name} here{hint(name, known)}", given)
 
 
 def _name(given: Property) -> str:

@@ -16,7 +16,7 @@ from engine.statements.planning import columns_of, event_time_of, planned, query
 from engine.statements.properties import Properties, milliseconds
 from engine.statements.selecting import Selected
 from engine.statements.session import Session, SqlRelation, Topic
-from engine.statements.topics import check_formats, topic_of
+from engine.statements.topics import check_formats, topic_of, with_fitting_key
 
 
 def bind_create_as(statement: CreateAs, session: Session) -> Action:
@@ -25,6 +25,11 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     if (nothing := kept(statement, session)) is not None:
         return nothing
     properties = Properties(statement.properties)
+    with properties.gathered():
+        return _created(statement, session, name, properties)
+
+
+def _created(statement: CreateAs, session: Session, name: str, properties: Properties) -> CreateQuery:
     selected = selected_of(statement, session, properties, name)
     _check_kind(statement, selected)
     topic = topic_of(properties, session, _prefixed(name, session), selected.sources.first.relation.topic, statement)
@@ -52,6 +57,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     if not selected.key and (properties.text("KEY_FORMAT") or "NONE").upper() != "NONE":
         detail = "the stream has no key that a format could write: leave KEY_FORMAT out"
         raise StatementRefused("format_clash", detail, properties.node("KEY_FORMAT"))
+    topic = with_fitting_key(topic, columns, selected.key, properties, session, statement)
     check_formats(topic, columns, selected.key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     is_anew = statement.is_replace and properties.one_of("STATE", ("KEEP", "DISCARD")) == "DISCARD"
     properties.check_all_read()

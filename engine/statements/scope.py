@@ -10,7 +10,7 @@ from engine.definition.suggestions import hint
 from engine.definition.types import ColumnType
 from engine.sql.statement_tree import Relation, Select
 from engine.sql.tree import Binary, Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Null, Paren, StructOf, Text
-from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all
 from engine.statements.naming import ROWTIME, WINDOWSTART, alias_of, folded
 from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.type_names import type_name, type_of
@@ -40,6 +40,11 @@ class Source:
     name: str
     relation: SqlRelation
     at: Relation
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns that definitions know, the bounds of windows among them."""
+        return self.relation.entry.relation.columns.names
 
     def column(self, name: str, at: Node | None = None) -> Column:
         """Return a reference to one of its columns, as definitions write it."""
@@ -103,14 +108,21 @@ class Sources:
         return iter(self.listed)
 
 
-def sources_of(select: Select, session: Session) -> Sources:
+def sources_of(select: Select, session: Session, *, is_free: bool = False) -> Sources:
     """Find the inputs of a query.
+
+    Args:
+        select: the query.
+        session: with the relations.
+        is_free: the input in FROM keeps its alias, as in definitions, also where an operator is called so.
 
     Raises:
         StatementRefused: a relation does not exist, or an alias is taken twice.
     """
     found: list[Source] = []
-    for at in (select.relation, *(join.relation for join in select.joins)):
+    named = (select.relation, *(join.relation for join in select.joins))
+    raise_all([_no_relation(at.name, session) for at in named if session.relation(folded(at.name)) is None])
+    for at in named:
         relation = relation_of(at.name, session)
         alias = folded(at.alias or at.name)
         if any(source.alias == alias for source in found):
@@ -121,7 +133,7 @@ def sources_of(select: Select, session: Session) -> Sources:
             raise StatementUnsupported(
                 "time_travel", "FOR SYSTEM_TIME reads rows as of a time; it belongs to a SELECT without EMIT", at.time
             )
-        taken = {*OPERATORS, *(source.name for source in found)}
+        taken = {source.name for source in found} | (set() if is_free and not found else OPERATORS)
         found.append(Source(alias, alias_of(alias, taken), relation, at))
     return Sources(tuple(found))
 
@@ -134,10 +146,13 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
     """
     relation = session.relation(folded(name))
     if relation is None:
-        raise StatementRefused(
-            "unknown_relation", f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}", name
-        )
+        raise _no_relation(name, session)
     return relation
+
+
+def _no_relation(name: Identifier, session: Session) -> StatementRefused:
+    detail = f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}"
+    return StatementRefused("unknown_relation", detail, name)
 
 
 Resolve = Callable[[Column], Node]
@@ -151,13 +166,16 @@ class Translator:
         sources: the inputs.
         types: named types.
         synthetic: what names that no input has stand for (``ROWKEY``).
-        is_free: ksqlDB's rules do not bind the query: types are written as definitions write them.
+        is_free: ksqlDB's rules do not bind the query. Types are written as definitions write them, and a name means what it means in
+            a definition: a parameter hides a column, and a column hides the names of ksqlDB (ROWTIME, WINDOWSTART).
+        faults: where faults are gathered instead of raised; what is wrong then stays as it is written.
     """
 
     sources: Sources
     types: Mapping[str, ColumnType]
     synthetic: dict[str, Node] = field(default_factory=dict)
     is_free: bool = False
+    faults: list[StatementFault] | None = None
 
     def __call__(self, node: Node) -> Node:
         """Return the definition's tree of an expression; every column in it names its input.
@@ -169,48 +187,60 @@ class Translator:
 
     def _changed(self, node: Node, bound_names: frozenset[str]) -> Node:
         def change(part: Node) -> Node | None:
-            match part:
-                case Column():
-                    return self._column(part, bound_names)
-                case Lambda(parameters=parameters, body=body):
-                    names = self._parameters(parameters, bound_names)
-                    declared = tuple(Identifier(folded(each), is_quoted=True) for each in parameters)
-                    return Lambda(declared, self._changed(body, names), span=part.span)
-                case Field(operand=operand, name=name):
-                    return Field(self._changed(operand, bound_names), Identifier(folded(name), is_quoted=True), span=part.span)
-                case StructOf(fields=fields):
-                    return StructOf(
-                        tuple(
-                            FieldValue(Identifier(folded(each.name), is_quoted=True), self._changed(each.value, bound_names))
-                            for each in fields
-                        ),
-                        span=part.span,
-                    )
-                case Binary(sign=sign, left=left, right=right) if not self.is_free and not sign.startswith("IS"):
-                    _refuse_null(sign, part, left, right)
-                case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
-                    return None
-                case Cast(operand=operand, type=kind):
-                    return Cast(self._changed(operand, bound_names), type_name(type_of(kind, self.types), kind), span=part.span)
-                case Call(arguments=arguments) if any(map(self._is_unit, arguments)):
-                    own = tuple(self._unit(each) or self._changed(each, bound_names) for each in arguments)
-                    return Call(part.name, own, part.is_distinct, span=part.span)
-            return None
+            try:
+                return self._change(part, bound_names)
+            except StatementFault as fault:
+                if self.faults is None:
+                    raise
+                self.faults.append(fault)
+                return part
 
         return node.mapped(change)
+
+    def _change(self, part: Node, bound_names: frozenset[str]) -> Node | None:
+        """Return what a part becomes; None: what is in it is looked at."""
+        match part:
+            case Column():
+                return self._column(part, bound_names)
+            case Lambda(parameters=parameters, body=body):
+                names = self._parameters(parameters, bound_names)
+                declared = tuple(Identifier(folded(each), is_quoted=True) for each in parameters)
+                return Lambda(declared, self._changed(body, names), span=part.span)
+            case Field(operand=operand, name=name):
+                return Field(self._changed(operand, bound_names), Identifier(folded(name), is_quoted=True), span=part.span)
+            case StructOf(fields=fields):
+                return StructOf(
+                    tuple(
+                        FieldValue(Identifier(folded(each.name), is_quoted=True), self._changed(each.value, bound_names))
+                        for each in fields
+                    ),
+                    span=part.span,
+                )
+            case Binary(sign=sign, left=left, right=right) if not self.is_free and not sign.startswith("IS"):
+                _refuse_null(sign, part, left, right)
+            case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
+                return None
+            case Cast(operand=operand, type=kind):
+                return Cast(self._changed(operand, bound_names), type_name(type_of(kind, self.types), kind), span=part.span)
+            case Call(arguments=arguments) if any(map(self._is_unit, arguments)):
+                own = tuple(self._unit(each) or self._changed(each, bound_names) for each in arguments)
+                return Call(part.name, own, part.is_distinct, span=part.span)
+        return None
 
     def _is_unit(self, node: Node) -> bool:
         return self._unit(node) is not None
 
     def _unit(self, node: Node) -> Text | None:
-        """Return an argument that is a unit of time and no column (``TIMESTAMPADD(DAYS, 1, T)``)."""
-        if not isinstance(node, Column) or node.table is not None:
+        """Return an argument that is a unit of time and no column (``TIMESTAMPADD(DAYS, 1, T)``); names in quotes are columns."""
+        if not isinstance(node, Column) or node.table is not None or node.name.is_quoted:
             return None
         name = folded(node.name)
         return None if name not in _UNITS or self.sources.having(name) else Text(name, span=node.span)
 
     def _parameters(self, parameters: tuple[Identifier, ...], bound_names: frozenset[str]) -> frozenset[str]:
         names = [folded(each) for each in parameters]
+        if self.is_free:
+            return bound_names | set(names)
         for name, each in zip(names, parameters, strict=True):
             if self.sources.having(name):
                 raise StatementRefused("lambda_malformed", f"{name} is a column: call the parameter something else", each)
@@ -225,6 +255,8 @@ class Translator:
         if column.table is None and name in self.synthetic:
             found = self.synthetic[name]
             return found if isinstance(found, Column) else Paren(found, span=column.span)
+        if self.is_free and (own := self._as_defined(name, column)) is not None:
+            return own
         if name.startswith("$"):
             alias = None if column.table is None else self.sources.find(column.table).name
             return Column(
@@ -240,6 +272,18 @@ class Translator:
             raise StatementRefused("ambiguous_column", f"several relations have a column {name}: write {names}", column)
         return self._of(those[0] if those else self.sources.first, name, column)
 
+    def _as_defined(self, name: str, column: Column) -> Column | None:
+        """Return a column under the name that definitions give it, a bound of windows included; None where no input has it."""
+        inputs = self.sources.listed if column.table is None else (self.sources.find(column.table),)
+        found = [source for source in inputs if name in source.own_columns]
+        if not found:
+            return None
+        return (
+            found[0].column(name, column)
+            if column.table is not None
+            else Column(Identifier(name, is_quoted=True), span=column.span)
+        )
+
     def _of(self, source: Source, name: str, at: Column) -> Node:
         if name == ROWTIME:
             return source.column(EVENT_TIME, at)
@@ -250,10 +294,15 @@ class Translator:
                 "pseudo_column", f"{name}: places of records are not kept; RECORD_COLUMNS of a topic makes columns of them", at
             )
         if name not in source.relation.columns:
-            known = self.sources.column_names if at.table is None else source.relation.columns.names
+            known = self._known(None if at.table is None else source)
             written = name if at.table is None else f"{source.alias}.{name}"
             raise StatementRefused("unknown_column", f"there is no column {written}{hint(name, known)}", at)
         return source.column(name, at)
+
+    def _known(self, source: Source | None) -> list[str]:
+        """Return the columns that may be named, of one input or of all."""
+        inputs = self.sources.listed if source is None else (source,)
+        return [name for each in inputs for name in (each.own_columns if self.is_free else each.relation.columns.names)]
 
 
 def _refuse_null(sign: str, at: Node, *operands: Node) -> None:

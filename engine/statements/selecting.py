@@ -14,9 +14,10 @@ from engine.statements.grouping import Groups, check_items, group_trees, has_agg
 from engine.statements.items import Item, Naming, items_of
 from engine.statements.joins import Joined, RowKey, joined
 from engine.statements.ksqldb_rules import check_rules
+from engine.statements.name_checks import check_names
 from engine.statements.naming import Numbered, check_column_name
 from engine.statements.scope import Sources, Translator, core, sources_of
-from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session
+from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation
 
 _KEYLESS: Final = "ksql.new.query.planner.enabled"
 """Of ksqlDB: a stream whose SELECT does not show the key has none, instead of being refused."""
@@ -65,6 +66,7 @@ def select_of(select: Select, session: Session, sink: str) -> Selected:
         StatementUnsupported: it cannot be had here.
     """
     sources = sources_of(select, session)
+    check_names(select, sources, session)
     check_rules(select, sources)
     translate = Translator(sources, session.types)
     state = joined(sources, select.joins, translate)
@@ -104,11 +106,7 @@ def _group(select: Select, session: Session, state: Joined, found: Selected, sin
             "partition_unfit", "PARTITION BY does not go with GROUP BY, which gives the rows their key", select.partition_by[0]
         )
     if state.key.bounds and state.kind == "table":
-        raise StatementRefused(
-            "windowed_group",
-            "rows of a table with windows are not grouped again: group the stream that it is made of",
-            select.relation,
-        )
+        raise StatementRefused("windowed_group", _windowed(state.sources.first.relation, session), select.relation)
     translate = with_bounds(state.translate, is_windowed=select.window is not None)
     groups = Groups.of(group_trees(select, state.translate))
     items = items_of(select.items, state.sources, translate, Naming(Numbered(state.sources.column_names)))
@@ -143,6 +141,19 @@ def _group(select: Select, session: Session, state: Joined, found: Selected, sin
     found.body |= {"group_by": [render(tree) for tree in groups.trees], "aggregate": dict(groups.body), "select": chosen}
     found.places |= {f"/aggregate/{name}": at for name, at in groups.places.items()}
     found.places |= {f"/group_by/{number}": at for number, at in enumerate(select.group_by)}
+
+
+def _windowed(relation: SqlRelation, session: Session) -> str:
+    """Say why a table with windows is not grouped, and what can be grouped in its place."""
+    by_name = {each.definition_name: each for each in session.relations.values()}
+    stream = by_name.get(min(relation.entry.reads, default=""))
+    while stream is not None and stream.kind == "table" and stream.entry.reads:
+        stream = by_name.get(min(stream.entry.reads))
+    named = "the stream that it is made of" if stream is None else f"{stream.name}, which it is made of"
+    return (
+        f"each row of {relation.name} is of one window, and ksqlDB does not group such a table: group {named}, or write "
+        "WITH (DIALECT='KSQLDB'), which groups the rows of all windows as they are now"
+    )
 
 
 def _own(name: str) -> Node:

@@ -18,13 +18,13 @@ from engine.plan.catalog import source_entry
 from engine.plan.problems import problems_of
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation
 from engine.statements.actions import Action, RegisterSource
-from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all
 from engine.statements.java_times import strptime_of
 from engine.statements.naming import check_column_name, definition_name, folded
 from engine.statements.new_relations import kept
 from engine.statements.properties import Properties, milliseconds, milliseconds_of
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation
-from engine.statements.topics import check_formats, topic_of
+from engine.statements.topics import check_formats, topic_of, with_fitting_key
 from engine.statements.type_names import check_supported, named_type, shown
 
 RFC_3339: Final = "RFC 3339"
@@ -53,15 +53,20 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
             "relation_exists", f"only one of the old {name} and the new one is a SOURCE: drop {name} first", statement.name
         )
     properties = Properties(statement.properties)
-    columns = _columns(statement, session)
+    with properties.gathered():
+        return _registered(statement, session, name, properties)
+
+
+def _registered(statement: CreateRelation, session: Session, name: str, properties: Properties) -> RegisterSource:
+    columns = _columns(statement, session, is_free=properties.one_of("DIALECT", ("STANDARD",)) is not None)
     headers = {folded(each.name): each for each in statement.columns if each.header is not None}
     key = tuple(folded(each.name) for each in statement.columns if each.role in ("key", "primary_key"))
-    if not properties.has("KAFKA_TOPIC"):
-        raise StatementRefused("property_missing", "say which topic has the records: WITH (KAFKA_TOPIC='…')", statement)
     if properties.has("KEY"):
         key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
+    if _chosen(properties) == DEFAULT.name():
+        topic = with_fitting_key(topic, columns, key, properties, session, statement)
     of_values = columns.select(tuple(each for each in columns.names if each not in headers))
     check_formats(topic, of_values, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     for each in statement.columns:
@@ -71,6 +76,8 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         bool(key), len(key) == 1, topic.is_wrapped is False,
     )  # fmt: skip
     definition = _definition(statement, columns, key, window, properties, session, words, headers)
+    if not properties.has("KAFKA_TOPIC"):
+        raise StatementRefused("property_missing", "say which topic has the records: WITH (KAFKA_TOPIC='…')", statement)
     properties.check_all_read()
     entry = source_entry(definition_name(name, statement.name), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
@@ -93,7 +100,8 @@ def _ordered(key: tuple[str, ...], properties: Properties) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _columns(statement: CreateRelation, session: Session) -> Schema:
+def _columns(statement: CreateRelation, session: Session, *, is_free: bool) -> Schema:
+    """Return what is declared; names that ksqlDB gives to each record are free where a statement says that its rules do not bind it."""
     found: dict[str, ColumnType] = {}
     if not statement.columns:
         raise StatementRefused(
@@ -101,13 +109,13 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
             "columns are missing: declare them in brackets; they are found for topics of a broker (CONNECTION, BOOTSTRAP) and for files alone",
             statement,
         )
+    faults: list[StatementFault] = []
     for each in statement.columns:
-        name = folded(each.name)
-        check_column_name(name, each)
-        _check_role(each, statement)
-        if name in found:
-            raise StatementRefused("duplicate_column", f"two columns are called {name}: rename one", each)
-        found[name] = named_type(each.type, session.types)
+        try:
+            found |= _column(each, statement, session, found, is_free=is_free)
+        except StatementFault as fault:
+            faults.append(fault)
+    raise_all(faults)
     if statement.kind == "table" and not any(each.role == "primary_key" for each in statement.columns):
         raise StatementRefused(
             "key_missing",
@@ -115,6 +123,18 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
             statement,
         )
     return Schema(tuple(found.items()))
+
+
+def _column(
+    column: ColumnDefinition, statement: CreateRelation, session: Session, before: Mapping[str, ColumnType], *, is_free: bool
+) -> dict[str, ColumnType]:
+    name = folded(column.name)
+    if not is_free:
+        check_column_name(name, column)
+    _check_role(column, statement)
+    if name in before:
+        raise StatementRefused("duplicate_column", f"two columns are called {name}: rename one", column)
+    return {name: named_type(column.type, session.types)}
 
 
 def _check_role(column: ColumnDefinition, statement: CreateRelation) -> None:
@@ -215,7 +235,7 @@ def _connector(properties: Properties, words: TopicWords, headers: Mapping[str, 
     """
     given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
     where = properties.text("FEED_WHERE")
-    chosen = next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
+    chosen = _chosen(properties)
     _refuse_others(chosen, properties)
     said = {field: value for field, value in {**given[chosen], "where": where}.items() if value is not None}
     if headers:
@@ -240,6 +260,11 @@ def _with_headers(chosen: str, said: Any, headers: Mapping[str, ColumnDefinition
     if not isinstance(said, dict):
         return said  # the definition refuses it
     return {**said, **{name: f"header:{each.header.value}" for name, each in headers.items() if each.header is not None}}
+
+
+def _chosen(properties: Properties) -> str:
+    """Return the connector that a property stands for, else the default one."""
+    return next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
 
 
 def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:

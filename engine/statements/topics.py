@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from engine.definition.record_formats import RECORD_FORMATS, delimiter_of
 from engine.definition.types import ColumnType, Schema
 from engine.sql.tree import Node
 from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.naming import folded
 from engine.statements.properties import Properties
-from engine.statements.session import Format, Session, Topic
+from engine.statements.session import Format, Session, SqlRelation, Topic
 from engine.statements.type_names import shown
 
 FORMATS: Final = tuple(RECORD_FORMATS)
@@ -42,6 +44,8 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
     values = session.settings.values
     key = both or of_key or (inherited.key_format.name if inherited else values.get(_DEFAULT_KEY, "KAFKA").upper())
     value = both or of_value or (inherited.value_format.name if inherited else values.get(_DEFAULT_VALUE, "").upper())
+    if not value and (properties.has("FORMAT") or properties.has("VALUE_FORMAT")):
+        value = "JSON"  # stands in for one that is malformed, which is reported
     if not value:
         raise StatementRefused(
             "property_missing",
@@ -61,6 +65,59 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
     properties.whole("RETENTION_MS")
     properties.one_of("CLEANUP_POLICY", ("COMPACT", "DELETE", "COMPACT,DELETE", "DELETE,COMPACT"))
     return topic
+
+
+def with_fitting_key(
+    topic: Topic, columns: Schema, key: tuple[str, ...], properties: Properties, session: Session, at: Node
+) -> Topic:
+    """Return the topic of a relation in the built-in log with keys in JSON, where no one says how they are written and KAFKA cannot.
+
+    Args:
+        topic: as ``topic_of`` gives it.
+        columns: of the relation.
+        key: names of the key's columns.
+        properties: of the statement.
+        session: with the defaults.
+        at: see ``check_formats``.
+    """
+    is_said = any(map(properties.has, ("FORMAT", "KEY_FORMAT"))) or _DEFAULT_KEY in session.settings.values
+    if is_said or topic.key_format.name != "KAFKA":
+        return topic
+    try:
+        _check_format(topic.key_format, [(name, columns[name]) for name in key], "key", at)
+    except StatementRefused:
+        return replace(topic, key_format=Format("JSON"))
+    return topic
+
+
+def check_topic(relation: SqlRelation, tree: Node, session: Session) -> None:
+    """Refuse a new relation of the built-in log that names another one's topic: there it would have records of its own, unlike in a broker.
+
+    Args:
+        relation: the new one.
+        tree: the statement that makes it; without KAFKA_TOPIC it claims no topic.
+        session: as the statement was bound.
+
+    Raises:
+        StatementRefused: ``topic_taken``.
+    """
+    given = next((each for each in getattr(tree, "properties", ()) if folded(each.name).upper() == "KAFKA_TOPIC"), None)
+    if given is None or relation.name in session.relations or not relation.entry.feed.traits.is_kept_here:
+        return
+    others = (each for each in session.relations.values() if each.topic.name == relation.topic.name)
+    other = next((each for each in others if each.entry.feed.traits.is_kept_here), None)
+    if other is None or other.entry.feed.name == relation.entry.feed.name:
+        return
+    way = f"read {other.name} itself, whose query writes it"
+    if other.entry.produced_by is None:
+        way = f"write FEED='{other.entry.feed.log_feed}' to read the same records"
+    if relation.entry.produced_by is not None:
+        way = f"write INSERT INTO {other.name} SELECT … to add to its records"
+    detail = (
+        f"{other.name} has the topic {relation.topic.name!r}, and in the built-in log a topic is of one relation: {way}, give another "
+        "KAFKA_TOPIC for a log of its own, or name a broker by CONNECTION"
+    )
+    raise StatementRefused("topic_taken", detail, given)
 
 
 def _positive(properties: Properties, name: str) -> int | None:
@@ -114,7 +171,8 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
     if known.is_single and len(columns) > 1:
         raise StatementRefused(
             "format_clash",
-            f"{form.name} writes one column, and the {side} has {len(columns)}: choose another {side.upper()}_FORMAT",
+            f"{form.name} writes one column, and the {side} has {len(columns)}: write {side.upper()}_FORMAT='JSON', or another that "
+            "writes several",
             at,
         )
     if form.name == "JSON":

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.sql.statement_printing import show
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation, Property
+from engine.statements.naming import SYSTEM_COLUMNS
 from engine.statements.session import Topic
 from engine.statements.sources import RFC_3339
 from engine.statements.type_names import type_name
@@ -58,6 +59,8 @@ def _topic(name: str, topic: Topic | None) -> Iterator[Property]:
 
 
 def _properties(definition: SourceDefinition) -> Iterator[Property]:
+    if not SYSTEM_COLUMNS.isdisjoint(definition.columns):
+        yield prop("DIALECT", "STANDARD")
     if list(definition.key) != [name for name in definition.columns if name in definition.key]:
         yield prop("KEY", json.dumps(list(definition.key), ensure_ascii=False))
     if definition.event_time is not None:

@@ -178,12 +178,15 @@ async def test_the_first_statement_that_is_refused_ends_a_request(one: httpx.Asy
     assert (answer.status_code, body["@type"], body["error_code"]) == (400, "statement_error", 40001)
     assert body["statementText"] == "DROP TABLE nothing;"
     assert [each["@type"] for each in body["entities"]] == ["currentStatus"]
+    assert body["message"].endswith("\nstatement 2 of 3 failed: 1 carried out before it, 1 behind it not tried")
 
 
 async def test_a_select_belongs_to_another_endpoint(one: httpx.AsyncClient) -> None:
     await ksql(one, ORDERS)
     answer = await one.post("/ksql", json={"ksql": "SELECT id FROM orders;"})
     assert (answer.status_code, answer.json()["error_code"]) == (400, 40002)
+    behind = (await one.post("/ksql", json={"ksql": "DROP STREAM orders; SELECT id FROM orders;"})).json()
+    assert ([each["@type"] for each in behind["entities"]], behind["error_code"]) == (["currentStatus"], 40002)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ CHECKED = {"validate": True}
         ("SELECT id FROM orders WHERE amount > 'much' EMIT CHANGES;", "type_mismatch"),
         ("SELECT id FROM ordres EMIT CHANGES;", "unknown_relation"),
         ("SELECT id, COUNT(*) AS n FROM orders GROUP BY idd EMIT CHANGES;", "unknown_column"),
-        ("SELECT o.id, h.nope FROM orders o JOIN orders h WITHIN 1 HOUR ON o.id = h.id EMIT CHANGES;", "self_join"),
+        ("SELECT o.id, h.item FROM orders o JOIN orders h WITHIN 1 HOUR ON o.id = h.id EMIT CHANGES;", "self_join"),
         ("DESCRIBE ordres;", "unknown_relation"),
         ("PRINT 'ordres';", "unknown_topic"),
         ("EXPLAIN hurly;", "query_not_found"),

@@ -166,7 +166,7 @@ async def test_every_fault_of_a_script_is_told_at_its_place(client: httpx.AsyncC
     [
         ("SELECT amont FROM orders", "unknown_column", 8),
         ("SELECT id FROM oders", "unknown_relation", 16),
-        ("CREATE TABLE t AS SELECT id, FROB(item) AS x FROM orders", "wrong_kind", 1),
+        ("CREATE TABLE t AS SELECT id, UCASE(item) AS x FROM orders", "wrong_kind", 1),
         ("CREATE STREAM s AS SELECT id, FROB(item) AS x FROM orders", "unknown_function", 31),
         ("SELECT id FROM orders WHERE amount", "type_mismatch", 29),
     ],
@@ -177,6 +177,14 @@ async def test_a_fault_of_meaning_has_its_place(client: httpx.AsyncClient, sql: 
     assert response.status_code == 422
     (fault,) = response.json()["errors"]
     assert (fault["code"], fault["place"]["column"]) == (code, column)
+
+
+async def test_faults_of_meaning_are_told_at_once(client: httpx.AsyncClient, problem: Problem) -> None:
+    await run(client, ORDERS)
+    sql = "CREATE STREAM s AS SELECT amont,\n FROB(item) AS x FROM orders"
+    body = problem(await client.post(PATH, json={"sql": sql}), 422, "sql_invalid")
+    found = [(fault["code"], fault["place"]["line"], fault["place"]["column"]) for fault in body["errors"]]
+    assert found == [("unknown_column", 1, 27), ("unknown_function", 2, 2)]
 
 
 async def test_nothing_is_carried_out_of_a_script_that_cannot_be_read(client: httpx.AsyncClient) -> None:
@@ -405,3 +413,58 @@ async def test_a_source_is_judged_as_one_that_is_put(client: httpx.AsyncClient, 
     sql = "CREATE STREAM bids (k STRING KEY, n INT) WITH (KAFKA_TOPIC='bids', FORMAT='JSON', FEED='all', FEED_WHERE='nope = 1');"
     problem(await client.post(PATH, json={"sql": sql}), 422, "unknown_column", "/sql")
     assert (await client.get("/v1/streams/bids")).status_code == 404
+
+
+HALF = f"{ORDERS}\nSHOW STREAMS;\nCREATE STREAM s AS SELECT itm FROM orders;\nDROP STREAM orders;"
+
+
+async def test_a_script_that_fails_half_way_says_what_is_done(client: httpx.AsyncClient, problem: Problem) -> None:
+    body = problem(await client.post(PATH, json={"sql": HALF}), 422, "unknown_column")
+    assert [(each["line"], each["state"]) for each in body["statements"]] == [
+        (1, "done"), (2, "done"), (3, "failed"), (4, "not_tried"),
+    ]  # fmt: skip
+    assert body["statements"][0]["message"] == "stream ORDERS is registered"
+    assert body["detail"].endswith("statement 3 of 4 failed: 2 carried out before it, 1 behind it not tried")
+    assert (await client.get("/v1/streams/orders")).status_code == 200
+    alone = problem(await client.post(PATH, json={"sql": "CREATE STREAM s AS SELECT itm FROM orders;"}), 422, "unknown_column")
+    assert "statements" not in alone
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT itm FROM orders EMIT CHANGES", "unknown_column"),
+        ("CREATE STREAM orders AS SELECT * FROM orders", "relation_exists"),
+    ],
+)
+async def test_whatever_ends_a_script_says_what_is_done(client: httpx.AsyncClient, sql: str, code: str) -> None:
+    answer = await client.post(PATH, json={"sql": f"{ORDERS} {sql};"}, headers={"Accept": "application/x-ndjson"})
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert [each["state"] for each in answer.json()["statements"]] == ["done", "failed"]
+
+
+async def test_a_source_without_a_broker_says_that_its_topic_is_none_of_a_broker(client: httpx.AsyncClient) -> None:
+    (made,) = await run(client, ORDERS)
+    (warning,) = made["warnings"]
+    assert (warning["code"], "CONNECTION" in warning["cure"]) == ("topic_in_built_in_log", True)
+    (fed,) = await run(client, ORDERS.replace("orders", "copies", 1).replace("PARTITIONS=1", "PARTITIONS=1, FEED='orders'"))
+    assert fed["warnings"] == []
+
+
+async def test_two_relations_of_the_built_in_log_share_a_topic_where_they_say_so(
+    client: httpx.AsyncClient, problem: Problem
+) -> None:
+    await run(client, ORDERS + TOTALS)
+    copies = ORDERS.replace("orders", "copies", 1)
+    body = problem(await client.post(PATH, json={"sql": copies}), 422, "topic_taken")
+    assert "FEED='orders'" in body["detail"]
+    assert body["errors"][0]["place"]["column"] == copies.index("KAFKA_TOPIC") + 1
+    assert problem(await client.post(PATH, params={"validate": True}, json={"sql": copies}), 422, "topic_taken")
+    await run(client, copies.replace("PARTITIONS=1", "PARTITIONS=1, FEED='orders'"))
+    await run(client, "INSERT INTO orders (id, item, amount, made) VALUES ('1', 'cup', 2.5, '2013-01-01T00:00:00Z');")
+    assert '"ITEM":"cup"' in (await client.get("/v1/streams/copies/records")).text
+    result = "CREATE STREAM big WITH (KAFKA_TOPIC='orders') AS SELECT * FROM orders;"
+    assert "INSERT INTO ORDERS" in problem(await client.post(PATH, json={"sql": result}), 422, "topic_taken")["detail"]
+    of_result = ORDERS.replace("orders", "sums", 1).replace("'orders'", "'TOTALS'")
+    assert "read TOTALS itself" in problem(await client.post(PATH, json={"sql": of_result}), 422, "topic_taken")["detail"]
+    await run(client, ORDERS.replace("CREATE", "CREATE OR REPLACE"))

@@ -31,7 +31,7 @@ def placed(parsed: Parsed) -> Iterator[None]:
     try:
         yield
     except StatementFault as error:
-        raise _refusal([_fault(error.code, error.sentence, parsed.passage(error.span))]) from error
+        raise _refusal([_fault(each.code, each.sentence, parsed.passage(each.span)) for each in error.all]) from error
     except DefinitionInvalid as error:
         raise _refusal([_fault(each.code, each.detail, parsed.passage()) for each in error.problems]) from error
     except AppError as error:

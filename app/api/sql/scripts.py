@@ -20,6 +20,7 @@ from app.api.sql.faults import of_script, placed
 from app.api.sql.looking import check_looking, look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
 from app.api.sql.parameters import with_parameters
+from app.api.sql.progress import Progress
 from app.api.sql.pulls import reads_end
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
@@ -46,11 +47,12 @@ from engine.sql.statement_tree import (
     SetProperty,
     Show,
 )
-from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
+from engine.statements.actions import Action, ChangeSetting, ChangeVariable, CreateQuery, InsertRecords, Look, RegisterSource
 from engine.statements.binding import bind
 from engine.statements.clause_properties import says_target
 from engine.statements.inferring import asked_columns, with_columns
 from engine.statements.session import Session, Settings
+from engine.statements.topics import check_topic
 
 Found = TypeVar("Found")
 _LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print, AssertTopic)
@@ -107,13 +109,18 @@ class ScriptRunner:
 
         return await planned(self._services, reading)
 
-    async def run(self, script: Script) -> list[Outcome]:
-        """Carry every statement out; SELECTs with EMIT are none of these: ``app.api.sql.pushes``.
+    async def run(self, statements: Sequence[Parsed], progress: Progress) -> None:
+        """Carry statements out; SELECTs with EMIT are none of these: ``app.api.sql.pushes``.
+
+        Args:
+            statements: in their order.
+            progress: gets the outcome of each as soon as it is carried out.
 
         Raises:
             AppError: one was refused; those before it are carried out.
         """
-        return [await self.run_one(parsed) for parsed in script.statements]
+        for parsed in statements:
+            progress.outcomes.append(await self.run_one(parsed))
 
     async def preview(self, script: Script) -> list[Outcome]:
         """Say what every statement would do, each seeing what the ones before it would have left; nothing stays.
@@ -150,6 +157,7 @@ class ScriptRunner:
                     )
                 case Look():
                     return Defined(parsed, Done(check_looking(parsed.tree, session)))
+            _check(action, parsed, session)
             bound.append((parsed, action))
             return Defined(parsed, carry_out(connection, action, parsed.text))
 
@@ -202,7 +210,10 @@ class ScriptRunner:
             await self._look_outside(parsed, action)
 
         def defining(connection: sa.Connection) -> Done:
-            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
+            session = self.session(connection)
+            action = bind(parsed.tree, session)
+            _check(action, parsed, session)
+            return carry_out(connection, action, parsed.text)
 
         async with planning_turn(self._services):
             done = await self._in_transaction(defining, parsed, is_edit=True)
@@ -263,6 +274,12 @@ class ScriptRunner:
         body = await to_thread.run_sync(_body, action)
         appended = await self._services.appender.append(relation.kind, relation.definition_name, body, "application/json", None)
         return Inserted(parsed, relation, appended)
+
+
+def _check(action: Action, parsed: Parsed, session: Session) -> None:
+    """Refuse what statements of ksqlDB can mean and the built-in log has not."""
+    if isinstance(action, RegisterSource | CreateQuery):
+        check_topic(action.relation, parsed.tree, session)
 
 
 def _body(action: InsertRecords) -> bytes:

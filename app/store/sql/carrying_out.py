@@ -15,7 +15,7 @@ from app.domain.access import Role, refuse_below, refuse_beyond_scope
 from app.domain.edits import EditKind
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in, named_in
-from app.domain.sources import check_source, source_warnings
+from app.domain.sources import check_source, source_warnings, topic_warnings
 from app.errors import Unprocessable
 from app.store.catalog import source_of
 from app.store.delivery_targets import target_of
@@ -160,7 +160,7 @@ def _register(connection: sa.Connection, action: RegisterSource) -> Done:
     put_source(connection, sql.kind, name, action.definition, ANY)
     _note_facts(connection, sql)
     stored = action.definition.model_dump(mode="json", by_alias=True)
-    warned = tuple(source_warnings(action.definition))
+    warned = (*source_warnings(action.definition), *topic_warnings(action.definition, sql.topic.name))
     return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warned)
 
 

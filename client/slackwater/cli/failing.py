@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -19,6 +19,7 @@ from slackwater.errors import (
     QueryFailed,
     ServiceError,
     SlackwaterError,
+    StatementState,
     Unauthorized,
     Unreachable,
 )
@@ -34,6 +35,11 @@ _EXPLAINED: Final = re.compile(r"/v1/errors/\w{1,100}")
 UNREACHABLE: Final = 4
 """Nobody answers, or somebody else than the service."""
 INTERRUPTED: Final = 130
+
+_STATES: Final = {"done": "done", "failed": "failed", "not_tried": "not tried"}
+_STATE_WIDTH: Final = max(map(len, _STATES.values()))
+_MOST_CHARACTERS: Final = 100
+"""Of a statement, where it is named in one line."""
 
 
 class CommandFailed(Exception):
@@ -65,6 +71,7 @@ class Failure:
         code: stable code; empty: there is none.
         places: what in the request is wrong: a pointer or an excerpt, and what it is.
         links: URLs at which the service explains the codes.
+        statements: of a script that failed half-way: what became of each.
     """
 
     code: str
@@ -74,20 +81,22 @@ class Failure:
     places: tuple[tuple[str, str], ...] = ()
     request_id: str | None = None
     links: tuple[str, ...] = ()
+    statements: tuple[StatementState, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """Return it as ``--json`` shows it."""
         faults = [{"at": at, "detail": detail} for at, detail in self.places]
-        return {
-            "error": {
-                "code": self.code,
-                "detail": self.detail,
-                "cure": self.cure,
-                "errors": faults,
-                "request_id": self.request_id,
-                "links": list(self.links),
-            }
+        error: dict[str, Any] = {
+            "code": self.code,
+            "detail": self.detail,
+            "cure": self.cure,
+            "errors": faults,
+            "request_id": self.request_id,
+            "links": list(self.links),
         }
+        if self.statements:
+            error["statements"] = [asdict(each) for each in self.statements]
+        return {"error": error}
 
 
 def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
@@ -112,7 +121,14 @@ def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
             return Failure(error.code, error.detail, cure, FAILED, request_id=error.request_id, links=_links(error, url))
         case ServiceError():
             return Failure(
-                error.code, error.detail, error.cure, FAILED, tuple(_places(error)), error.request_id, _links(error, url)
+                error.code,
+                error.detail,
+                error.cure,
+                FAILED,
+                tuple(_places(error)),
+                error.request_id,
+                _links(error, url),
+                error.statements,
             )
         case QueryFailed() | PushFailed() | ChangesReset():
             return Failure(error.code, str(error.detail), "", FAILED)
@@ -156,6 +172,15 @@ def show(console: Console, failure: Failure, *, as_json: bool) -> None:
                 console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True, style="yellow")
         else:
             console.print(f"  {at}: {detail}" if at else f"  {detail}", markup=False, highlight=False, soft_wrap=True)
+    for each in failure.statements:
+        words = _STATES.get(each.state, each.state)
+        what = each.message or " ".join(each.statement.split())
+        console.print(
+            f"  {words.ljust(_STATE_WIDTH)}  line {each.line}: {what[:_MOST_CHARACTERS]}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     if failure.cure:
         console.print(f"  → {failure.cure}", markup=False, highlight=False, soft_wrap=True)
     for link in failure.links:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from app.domain.sources import read_source
+from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import read_query
+from engine.plan.build import build_plan, read_query
 from engine.plan.catalog import Catalog, source_entry
 
 STREAM = {"key": ["item"], "columns": {"item": "string", "quantity": "int", "at": "timestamp"}, "event_time": "at"}
@@ -32,10 +33,10 @@ JOIN: dict[str, Any] = {
 
 
 def faults(body: Any) -> dict[str, tuple[str, str]]:
-    """Return pointer → (code, detail)."""
+    """Return pointer → (code, detail) of its first fault."""
     with pytest.raises(DefinitionInvalid) as caught:
         read_query(body, lambda: CATALOG)
-    return {problem.pointer: (problem.code, problem.detail) for problem in caught.value.problems}
+    return {problem.pointer: (problem.code, problem.detail) for problem in reversed(caught.value.problems)}
 
 
 def codes(body: Any) -> dict[str, str]:
@@ -144,3 +145,26 @@ def test_a_body_that_is_too_deep_to_be_set_right_is_refused_all_the_same() -> No
     for _ in range(600):
         deep = [deep]
     assert codes({**COUNT, "tasks": 0, "x": deep})["/tasks"] == "invalid_value"
+
+
+def test_every_name_of_an_expression_that_there_is_not_is_reported() -> None:
+    body = {**JOIN, "select": {"item": "orders.item", "price": "shout(p.prise) + uper(orders.itm) + orders.itm"}}
+    with pytest.raises(DefinitionInvalid) as caught:
+        build_plan(QueryDefinition.model_validate(body), CATALOG)
+    found = [(each.pointer, each.code, each.detail.rpartition("; ")[2]) for each in caught.value.problems]
+    assert found == [
+        ("/select/price", "unknown_function", "GET /v1/functions lists those there are"),
+        ("/select/price", "unknown_function", "did you mean upper?"),
+        ("/select/price", "unknown_column", "did you mean p.price?"),
+        ("/select/price", "unknown_column", "did you mean orders.item?"),
+    ]
+
+
+def test_every_name_in_an_aggregate_that_there_is_not_is_reported() -> None:
+    body = {**COUNT, "aggregate": {"n": "sum(quantty + shout(itm))", "m": "conut(quantity)"}}
+    with pytest.raises(DefinitionInvalid) as caught:
+        build_plan(QueryDefinition.model_validate(body), CATALOG)
+    assert [(each.pointer, each.code) for each in caught.value.problems] == [
+        ("/aggregate/n", "unknown_function"), ("/aggregate/n", "unknown_column"), ("/aggregate/n", "unknown_column"),
+        ("/aggregate/m", "unknown_function"),
+    ]  # fmt: skip

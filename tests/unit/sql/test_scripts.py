@@ -149,3 +149,14 @@ def test_a_script_is_not_longer_with_the_values_of_its_variables() -> None:
     script = parse_script("DEFINE a = '" + "x" * 90_000 + "';" + "DEFINE b = '${a}';" * 900)
     assert [fault.fault.kind for fault in script.faults] == ["script_too_long"]
     assert sum(len(statement.text) for statement in script.statements) <= MAX_SCRIPT_CHARS
+
+
+def test_every_misspelt_word_of_a_statement_is_reported() -> None:
+    script = parse_script("CREATE TABEL t AS SELECT a, COUNT(*) FORM s GRUOP BY a;\nSHOW STRAMS;")
+    found = [(each.place.line, each.place.column, each.fault.misspelt and each.fault.misspelt.meant) for each in script.faults]
+    assert found == [(1, 8, "TABLE"), (1, 43, "FROM"), (1, 51, "GROUP"), (2, 6, "STREAMS")]
+
+
+def test_what_may_follow_from_a_misspelt_word_is_not_reported() -> None:
+    (fault,) = parse_script("SELECT a FORM s WHERE;").faults
+    assert fault.fault.misspelt is not None

@@ -194,3 +194,62 @@ def test_a_name_in_quotes_means_the_relation_that_has_its_letters_and_digits() -
     with pytest.raises(StatementUnsupported) as refused:
         bound("CREATE STREAM my_rides (id INT KEY) WITH (KAFKA_TOPIC='other', VALUE_FORMAT='JSON');", bound(before)[1])
     assert refused.value.code == "name_not_supported"
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["shout(city)", "COUNT(*) + shout(fare)", "MAX(shout(fare))", "shout(MAX(fare))"],
+)
+def test_an_unknown_function_is_named_in_a_grouped_query_as_well(call: str) -> None:
+    with pytest.raises(StatementRefused) as caught:
+        query(f"CREATE TABLE n AS SELECT city, COUNT(*) AS n, {call} AS loud FROM rides GROUP BY city;")
+    assert (caught.value.code, caught.value.others) == ("unknown_function", ())
+
+
+def test_a_misspelt_aggregate_is_asked_about() -> None:
+    with pytest.raises(StatementRefused, match="did you mean count"):
+        query("CREATE TABLE n AS SELECT city, conut(fare) AS n FROM rides GROUP BY city;")
+
+
+def test_the_refusal_to_group_a_table_with_windows_says_what_can_be_grouped() -> None:
+    with pytest.raises(StatementRefused, match="group RIDES, which it is made of") as caught:
+        query("CREATE TABLE s AS SELECT n, COUNT(*) AS m FROM hourly GROUP BY n;", RIDES + HOURLY)
+    assert caught.value.code == "windowed_group"
+    query("CREATE TABLE s WITH (DIALECT='KSQLDB') AS SELECT n, COUNT(*) AS m FROM hourly GROUP BY n;", RIDES + HOURLY)
+
+
+def test_a_key_of_two_columns_needs_no_format_in_the_built_in_log() -> None:
+    found = query("CREATE TABLE n AS SELECT city, meters, COUNT(*) AS n FROM rides GROUP BY city, meters;")
+    assert found.relation.topic.key_format.name == "JSON"
+    with pytest.raises(StatementRefused, match="KEY_FORMAT='JSON'"):
+        query("CREATE TABLE n WITH (KEY_FORMAT='KAFKA') AS SELECT city, meters, COUNT(*) AS n FROM rides GROUP BY city, meters;")
+
+
+def test_all_names_that_mean_nothing_are_reported_at_once() -> None:
+    text = "CREATE STREAM s AS SELECT ctiy, uper(city) AS u, x.id FROM rides WHERE fair > 1 AND shout(fare) > CAST(id AS INTT);"
+    with pytest.raises(StatementRefused) as caught:
+        query(text)
+    found = [(fault.code, text[slice(*fault.span or (0, 0))]) for fault in caught.value.all]
+    assert found == [
+        ("unknown_column", "ctiy"), ("unknown_function", "uper(city)"), ("unknown_relation", "x"), ("unknown_column", "fair"),
+        ("unknown_function", "shout(fare)"), ("unknown_type", "INTT"),
+    ]  # fmt: skip
+    assert [fault.sentence.rpartition("did you mean ")[2] for fault in caught.value.all][:2] == ["CITY?", "upper?"]
+
+
+def test_all_relations_that_there_are_not_are_reported_at_once() -> None:
+    with pytest.raises(StatementRefused) as caught:
+        query("CREATE STREAM s AS SELECT * FROM ridse r JOIN city c ON r.city = c.name;")
+    assert [fault.sentence.rpartition("; ")[2] for fault in caught.value.all] == ["did you mean RIDES?", "did you mean CITIES?"]
+
+
+def test_faults_of_properties_and_of_the_query_are_reported_at_once() -> None:
+    text = "CREATE STREAM s WITH (TASK=2, START='nwo', TASKS='x', VALUE_FROMAT='JSON') AS SELECT ctiy FROM rides;"
+    with pytest.raises(StatementRefused) as caught:
+        query(text)
+    assert [(each.code, text[slice(*each.span or (0, 0))]) for each in caught.value.all] == [
+        ("unknown_property", "TASK=2"), ("unknown_property", "VALUE_FROMAT='JSON'"), ("unknown_column", "ctiy"),
+    ]  # fmt: skip
+    with pytest.raises(StatementRefused) as caught:
+        query("CREATE STREAM s WITH (TASKS='x', DESIRED_STATE='PUASED', STATED='x') AS SELECT id, city FROM rides;")
+    assert [each.code for each in caught.value.all] == ["property_malformed", "property_malformed", "unknown_property"]

@@ -203,3 +203,32 @@ _TOPIC: dict[str, Any] = {
 def test_properties_say_where_records_come_from(properties: str, connector: dict[str, Any]) -> None:
     action = _source(f"CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON'{properties});")
     assert action.definition.connector.model_dump(mode="json", by_alias=True) == connector
+
+
+@pytest.mark.parametrize("key", ["a INT KEY, b INT KEY", "a STRUCT<x INT> KEY", "a BOOLEAN KEY"])
+def test_a_key_that_kafka_cannot_write_needs_no_format_in_the_built_in_log_alone(key: str) -> None:
+    (action,), _ = bound(f"CREATE STREAM s ({key}, v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');")
+    assert isinstance(action, RegisterSource)
+    assert action.relation.topic.key_format.name == "JSON"
+    with pytest.raises(StatementRefused, match="KEY_FORMAT"):
+        bound(f"CREATE STREAM s ({key}, v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', CONNECTION='broker');")
+
+
+def test_everything_wrong_of_a_source_is_reported_at_once() -> None:
+    text = (
+        "CREATE STREAM s (id INTT KEY, a STRIN, a INT, rowtime BIGINT) "
+        "WITH (KAFKA_TOPC='x', VALUE_FORMAT='JSN', PARTITIONS='two', LOG_RETENTION='long');"
+    )
+    with pytest.raises(StatementRefused) as caught:
+        bound(text)
+    assert [(each.code, text[slice(*each.span or (0, 0))]) for each in caught.value.all] == [
+        ("unknown_type", "INTT"), ("unknown_type", "STRIN"), ("reserved_column", "rowtime BIGINT"),
+        ("unknown_property", "KAFKA_TOPC='x'"),
+    ]  # fmt: skip
+    with pytest.raises(StatementRefused) as caught:
+        bound(text.replace("id INTT KEY, a STRIN, a INT, rowtime", "id INT KEY, a"))
+    assert [(each.code, each.sentence.rpartition("did you mean ")[2]) for each in caught.value.all] == [
+        ("unknown_property", "KAFKA_TOPIC?"), ("property_malformed", "JSON?"),
+        ("property_malformed", "PARTITIONS is a whole number from 0 on"),
+        ("duration_malformed", "LOG_RETENTION is a duration, as in LOG_RETENTION='5 MINUTES'"),
+    ]  # fmt: skip

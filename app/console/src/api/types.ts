@@ -3,7 +3,9 @@ import type { components } from "./schema";
 
 type Schemas = components["schemas"];
 
-export type Problem = Schemas["ProblemBody"];
+export type StatementState = Schemas["StatementState"];
+/** Only a script of several statements has `statements`. */
+export type Problem = Omit<Schemas["ProblemBody"], "statements"> & { statements?: StatementState[] | null };
 export type Me = Schemas["MeAnswer"];
 export type Overview = Schemas["OverviewAnswer"];
 export type OverviewQuery = Schemas["OverviewQuery"];

@@ -14,6 +14,7 @@ from slackwater.cli.opened import Command, context_file, opened
 from slackwater.cli.pairs import exclude
 from slackwater.cli.shell.results import Format, Printer
 from slackwater.cli.shell.session import Session
+from slackwater.errors import SlackwaterError
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -53,8 +54,7 @@ def sql(
     if not scripts and not sys.stdin.isatty():
         scripts = [sys.stdin.read()]
     if scripts:
-        for script in scripts:
-            session.run(script)
+        _run(session, scripts)
         return
     # Only here: commands need neither a terminal nor what it takes to speak with one.
     from slackwater.cli.shell.names import Known, read_names
@@ -64,6 +64,16 @@ def sql(
     here.output.say(f"Slackwater {version} at {here.service.url}. \\? helps, Ctrl-D leaves.")
     known = Known(partial(read_names, here.client))
     InteractiveShell(session, known, here.service.url, context_file().path.with_name("sql_history")).loop()
+
+
+def _run(session: Session, scripts: list[str]) -> None:
+    for number, script in enumerate(scripts, 1):
+        try:
+            session.run(script)
+        except (SlackwaterError, Misused):
+            if number < len(scripts):
+                session.printer.output.note(f"script {number} of {len(scripts)} failed; those behind it are not tried")
+            raise
 
 
 def _read(path: Path) -> str:

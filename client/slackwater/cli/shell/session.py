@@ -11,6 +11,7 @@ from slackwater.blocking.client import Client
 from slackwater.cli.failing import Misused
 from slackwater.cli.shell.results import Printer, Pushed
 from slackwater.cli.statements import Statement, bare, statements_of
+from slackwater.errors import ServiceError
 
 _SET: Final = re.compile(r"(?is)^SET\s+'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'$")
 _UNSET: Final = re.compile(r"(?is)^UNSET\s+'((?:[^']|'')*)'$")
@@ -41,7 +42,8 @@ class Session:
             Whether it may have changed what there is.
 
         Raises:
-            SlackwaterError: a statement was refused. Those before it are carried out, unless one of the script cannot be read.
+            SlackwaterError: a statement was refused. Those before it are carried out, and what they SET and DEFINE counts, unless one
+                of the script cannot be read.
             Misused: a SELECT with EMIT is not the last one.
         """
         statements = statements_of(script)
@@ -65,7 +67,13 @@ class Session:
         return any(each.words[:1] and each.words[0] in CHANGING for each in statements)
 
     def _carry_out(self, script: str, statements: list[Statement]) -> None:
-        result = self.client.sql(script, properties=self.properties, variables=self.variables)
+        try:
+            result = self.client.sql(script, properties=self.properties, variables=self.variables)
+        except ServiceError as error:
+            done = sum(each.state == "done" for each in error.statements)
+            for statement in statements[:done]:
+                self._note(bare(statement.text))
+            raise
         for each in result.statements:
             self.printer.statement(each)
         for statement in statements:

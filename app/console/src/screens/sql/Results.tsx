@@ -1,6 +1,6 @@
 /** What came of statements: rows as a grid or a chart, sentences for what was done, faults with their places. */
 import { useState } from "preact/hooks";
-import type { StatementResult } from "~/api/types";
+import type { StatementResult, StatementState } from "~/api/types";
 import { ApiError } from "~/api/client";
 import { Badge, Button, CopyButton, Empty, Facts, Note, Panel } from "~/components/basics";
 import { Dialog } from "~/components/Dialog";
@@ -47,6 +47,7 @@ export function Results({ run }: { run: Run | null }) {
   return (
     <div class="stack" aria-live="polite">
       {run.error !== null && (run.error instanceof ApiError ? <Faults error={run.error} /> : <ErrorPanel error={run.error} />)}
+      {run.error instanceof ApiError && <States states={run.error.problem.statements ?? []} />}
       {run.pushed !== null && <PushedRows run={run} pushed={run.pushed} />}
       {run.results?.map((result, at) => <One key={at} result={result} ms={run.results!.length === 1 ? run.ms : null} />)}
       {run.isRunning && run.pushed === null && (
@@ -74,6 +75,30 @@ function Faults({ error }: { error: ApiError }) {
         <a href={error.problem.type}>{error.problem.code}</a>
       </span>
     </Note>
+  );
+}
+
+const STATES: Record<StatementState["state"], { words: string; tone: "good" | "bad" | undefined }> = {
+  done: { words: "done", tone: "good" },
+  failed: { words: "failed", tone: "bad" },
+  not_tried: { words: "not tried", tone: undefined },
+};
+
+/** Of a script that failed half-way: what became of each statement. */
+function States({ states }: { states: StatementState[] }) {
+  if (states.length === 0) return null;
+  return (
+    <Panel title="What became of each statement">
+      <div class="stack" role="list">
+        {states.map((each, at) => (
+          <div key={at} class="row wrap" role="listitem">
+            <Badge tone={STATES[each.state].tone}>{STATES[each.state].words}</Badge>
+            <span class="small muted">line {each.line}</span>
+            <span>{each.message == null ? <code>{short(each.statement)}</code> : plain(sentence(each.message))}</span>
+          </div>
+        ))}
+      </div>
+    </Panel>
   );
 }
 
