@@ -58,7 +58,7 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "no_driver": ("No driver is alive.", "`slackwater serve` starts one; `slackwater doctor` looks for the cause.", True),
     "no_driver_has_room": ("Every driver holds as many queries as it may.", "Start another, stop a query, or raise the cap.", True),
     "offset_out_of_range": (
-        "Retention removed records before the query read them.",
+        "Retention removed records of a partition that the query had begun to read.",
         "Of a topic: PUT the source with `on_lost` = `skip`, and restart: `records_lost` counts them. Or `PUT …?state=discard`.",
         False,
     ),

@@ -1,7 +1,7 @@
 """Whether a query ended because a system outside of the service was away. Pure.
 
-A broker, a registry, a bucket, a database or a disk may be away for hours, and no launch of a query changes that. So an outage spends no attempt:
-the query is launched again with backoff for as long as the outage lasts (``app.domain.lifecycle``, rule 24). A worker that died
+A broker, a registry, a bucket, a database or a disk may be away for hours, and no launch of a query changes that. So an outage spends no
+attempt: the query is launched again with backoff for as long as the outage lasts (``app.domain.lifecycle``, rule 24). A worker that died
 counts as no outage, though it is an external error: the query may have killed it.
 """
 

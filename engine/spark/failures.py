@@ -84,8 +84,8 @@ def told_to_spark(error: BaseException) -> BatchFailed:
 def decoded(error: BaseException) -> EngineError:
     """Return the error of ours that an exception of Spark carries.
 
-    What carries none is ``SourceUnavailable`` where the database was away, ``DiskFull`` where there was no space, ``WorkerLost`` where a process died, else ``InternalError`` with the last line
-    that names an error. All of these are retryable.
+    What carries none is ``SourceUnavailable`` where the database was away, ``DiskFull`` where there was no space, ``WorkerLost`` where a
+    process died, else ``InternalError`` with the last line that names an error. All of these are retryable.
     """
     if isinstance(error, (EngineError, *DATABASE_AWAY)):
         return _named(error)

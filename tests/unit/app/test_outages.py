@@ -15,8 +15,16 @@ from app.driver.faults import report_of
 from engine.connectors.deliveries import TargetUnavailable
 from engine.connectors.formats.registry.ports import RegistryUnavailable
 from engine.errors import (
-    CommitRefused, DataInvalid, DiskFull, EmissionTooLarge, ExternalError, InternalError, ResultLocked, SinkUnavailable,
-    SourceUnavailable, StateUnavailable,
+    CommitRefused,
+    DataInvalid,
+    DiskFull,
+    EmissionTooLarge,
+    ExternalError,
+    InternalError,
+    ResultLocked,
+    SinkUnavailable,
+    SourceUnavailable,
+    StateUnavailable,
 )  # fmt: skip
 from engine.spark.cluster import ClusterBusy
 from engine.spark.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
