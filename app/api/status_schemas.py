@@ -45,7 +45,7 @@ class Reason(Answer):
     """What keeps a query from what was wished, and what can be done about it."""
 
     code: str = Field(
-        description="Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.", examples=["no_driver_has_room"]
+        description="Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.", examples=["waiting_for_place"]
     )
     detail: str = Field(description="What is in the way, and what to do about it.")
 

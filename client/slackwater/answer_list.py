@@ -2036,7 +2036,7 @@ class WishAnswer(Answer):
     """Where to look."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """`no_driver_has_room`: what is wished waits for a driver."""
+    """`waiting_for_place`: what is wished waits for a driver."""
 
 
 class AuditPage(Answer):

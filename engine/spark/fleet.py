@@ -193,7 +193,9 @@ class Fleet:
                 return
             if not carrier.stop(STOP_S):
                 # Its commits are fenced, so the query need not wait for it; and what is slow is the machine, or the JVM.
-                raise ExternalError(f"the stream that ran this query alone did not stop within {STOP_S:.0f} s. The query is started again")
+                raise ExternalError(
+                    f"the stream that ran this query alone did not stop within {STOP_S:.0f} s. The query is started again"
+                )
             if member.is_active:  # its last commit may have failed meanwhile
                 log.info("query_shares", query=member.name)
                 self._share(member)
