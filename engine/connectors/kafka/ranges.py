@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from engine.connectors.kafka.client import TopicClient, asking, taking
+from engine.connectors.kafka.client import asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
+from engine.connectors.kafka.topic_client import TopicClient
 from engine.connectors.kafka.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
 from engine.errors import RecordsRemoved, SourceUnavailable
 
