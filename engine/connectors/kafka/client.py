@@ -20,6 +20,7 @@ from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
 from engine.connectors.connections.stored import Resolved, Stored, WrongConnection, load, resolved
 from engine.connectors.connections.surroundings import SecretMissing, Surroundings
+from engine.connectors.kafka.away import AwayBrokers
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetch_size import MOST_BYTES, FetchSize
 from engine.connectors.kafka.fetching.library import library
@@ -76,6 +77,7 @@ class _Clients:
 
 _KEPT: Final[dict[tuple[int, str, KafkaPlace], _Clients]] = {}
 _LOCK: Final = threading.Lock()
+_AWAY: Final = AwayBrokers()
 
 
 @contextmanager
@@ -92,7 +94,8 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
         client = clients.asking = opened(connection_of(dsn, place), place.topic)
     client.used_at = time.monotonic()
     try:
-        yield client
+        with _AWAY.asking((os.getpid(), dsn, place.connection or place.bootstrap or "", clients.options)):
+            yield client
     except BaseException:
         clients.asking = None
         raise

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # the package 
 )
 
 from engine.connectors.connections.kafka import silent_logger
+from engine.connectors.kafka.away import BrokersAway
 from engine.connectors.kafka.troubles import AWAY, BEING_ELECTED, Troubles
 from engine.errors import SourceUnavailable
 
@@ -62,10 +63,13 @@ class TopicClient:
         """Return the topic's partitions.
 
         Raises:
-            TopicMissing, TopicDenied, SourceUnavailable: see there.
+            TopicMissing, TopicDenied, BrokersAway: see there.
         """
-        with self._asking("its partitions cannot be asked for"):
-            found = self._metadata(time.monotonic() + ANSWER_S)
+        try:
+            with self._asking("its partitions cannot be asked for"):
+                found = self._metadata(time.monotonic() + ANSWER_S)
+        except SourceUnavailable as error:  # any broker can tell
+            raise BrokersAway(str(error)) from error
         if found.error is not None:
             raise self._troubles.meaning(found.error, "its partitions cannot be asked for")
         return sorted(found.partitions)
