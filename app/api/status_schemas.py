@@ -19,6 +19,10 @@ class PartitionProgress(Answer):
     next_offset: int = Field(description="The next record to read; everything before is in the result.")
     end_offset: int | None = Field(description="The feed's present end; null where only the driver can know (files).")
     lag: int | None = Field(description="Records between the two.")
+    begins_at: int | None = Field(
+        description="Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says how"
+        " many records that were. Null: nothing was gone."
+    )
     open_records: int = Field(
         description="Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds"
         " ago. They are read when these end."

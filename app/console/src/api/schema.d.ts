@@ -3736,6 +3736,11 @@ export interface components {
              */
             lag: number | null;
             /**
+             * Begins At
+             * @description Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says how many records that were. Null: nothing was gone.
+             */
+            begins_at: number | null;
+            /**
              * Open Records
              * @description Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds ago. They are read when these end.
              */
@@ -16098,6 +16103,7 @@ export interface operations {
                      *               "next_offset": 8990,
                      *               "end_offset": 9000,
                      *               "lag": 10,
+                     *               "begins_at": null,
                      *               "open_records": 0,
                      *               "open_since": null
                      *             }
