@@ -178,8 +178,8 @@ class BatchPlanner:
         reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
         try:
             return reader.first_at(backlog.partition, start, end, bound_ms)
-        except RecordsRemoved as error:  # since the look a moment ago: the next one finds it
-            raise SourceUnavailable(f"{error}. The next attempt looks at what is there") from error
+        except RecordsRemoved as error:
+            raise _to_be_looked_at_again(error) from error
 
     def _cursor(
         self,
@@ -369,10 +369,13 @@ class BatchPlanner:
                     raise
                 gap = Gap(name, str(partition), first, min(error.kept_from, end))
                 self._gaps.append(gap)
+                log.warning("records_lost", feed=name, partition=partition, first=first, begins_at=gap.stop)
                 if gap.stop == end:
                     continue
-                log.warning("records_lost", feed=name, partition=partition, first=first, begins_at=gap.stop)
-                first, found = gap.stop, self._chunks(reader, partition, gap.stop, is_dated=is_merged)
+                try:
+                    first, found = gap.stop, self._chunks(reader, partition, gap.stop, is_dated=is_merged)
+                except RecordsRemoved as again:
+                    raise _to_be_looked_at_again(again) from again
             chunks = _until(found, end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
             head = start.get("heads", {}).get(name, {}).get(str(partition))
@@ -394,6 +397,11 @@ class BatchPlanner:
                 self._look_ahead.ask(
                     readers[backlog.feed], backlog.partition, end, self._ahead(self._planned + 1), is_dated=is_merged
                 )
+
+
+def _to_be_looked_at_again(error: RecordsRemoved) -> SourceUnavailable:
+    """Return what is told where records were removed since the look a moment ago: the next one finds that."""
+    return SourceUnavailable(f"{error}. The next attempt looks at what is there")
 
 
 def _is_read(backlog: Backlog, admitted: Admitted) -> bool:
