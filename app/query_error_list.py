@@ -56,9 +56,8 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "java_missing": ("There is no Java that Spark can use.", "`slackwater doctor` says how to get one.", False),
     "kills_its_worker": ("It was alone in a worker process that died.", "Look at its expressions and largest records; see driver.log.", True),
     "no_driver": ("No driver is alive.", "`slackwater serve` starts one; `slackwater doctor` looks for the cause.", True),
-    "no_driver_has_room": ("Every driver holds as many queries as it may.", "Start another, stop a query, or raise the cap.", True),
     "offset_out_of_range": (
-        "Retention removed records before the query read them.",
+        "Retention removed records of a partition that the query had begun to read.",
         "Of a topic: PUT the source with `on_lost` = `skip`, and restart: `records_lost` counts them. Or `PUT …?state=discard`.",
         False,
     ),
@@ -97,6 +96,11 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
         "A value of the result cannot be written so.",
         "Choose a format or a schema that holds the column, or change what the query selects, or the column's type.",
         False,
+    ),
+    "waiting_for_place": (
+        "Every driver holds as many queries as it may; the query waits for a place.",
+        "Start another driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES: it is taken by itself then.",
+        True,
     ),
     "waits_for_producer": ("It waits for the query that writes one of its inputs.", "Resume that query; see the detail.", True),
     "waits_for_transaction": (

@@ -53,7 +53,7 @@ class DriverSettings(BaseModel):
         stop_timeout_ms: how long the batch under way has to end when a query or the driver is stopped in order.
         backoff_base_ms: the wait before a query that failed is launched again; it doubles each time.
         backoff_cap_ms: the longest such wait.
-        max_attempts: launches that fail in a row before the query is failed for good.
+        max_attempts: launches that fail in a row before the query is failed for good. Systems outside that are away do not count.
         healthy_after_ms: a query that has run for so long starts counting its attempts anew.
         max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
             processes and connections; heavy ones need about 100 MB and three connections each (`carrier` in their status).

@@ -86,9 +86,17 @@ class DataInvalid(UserError):
 
 
 class RecordsRemoved(DataInvalid):
-    """Retention removed records before they were read, and none may be left out."""
+    """Retention removed records before they were read, and none may be left out.
+
+    Attributes:
+        kept_from: the first offset of the partition that is there; None: not known.
+    """
 
     code = "offset_out_of_range"
+
+    def __init__(self, message: str, kept_from: int | None = None) -> None:
+        super().__init__(message)
+        self.kept_from = kept_from
 
 
 class RecordsReplaced(DataInvalid):

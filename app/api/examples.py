@@ -255,7 +255,15 @@ STATUS: dict[str, Any] = {
             "relations": ["departures"],
             "is_looked_at": True,
             "partitions": [
-                {"partition": 0, "next_offset": 8990, "end_offset": 9000, "lag": 10, "open_records": 0, "open_since": None}
+                {
+                    "partition": 0,
+                    "next_offset": 8990,
+                    "end_offset": 9000,
+                    "lag": 10,
+                    "begins_at": None,
+                    "open_records": 0,
+                    "open_since": None,
+                }
             ],
         }
     ],

@@ -187,7 +187,7 @@ class WishAnswer(Answer):
     generation: int = Field(description="Rises when the definition changes.")
     version: int = Field(description="Rises with every write; the ETag.")
     status: str = Field(description="Where to look.", examples=["/v1/queries/delays/status?wait_for=running"])
-    warnings: list[WarningItem] = Field(description="`no_driver_has_room`: what is wished waits for a driver.")
+    warnings: list[WarningItem] = Field(description="`waiting_for_place`: what is wished waits for a driver.")
 
 
 class Counter(Answer):

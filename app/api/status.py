@@ -105,10 +105,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
     if waits is None and status.state == "running" and not status.is_unreachable:
         waits = wait_for_transaction(_held_back(feeds, ends))
     detail = status.detail or {}
-    progress = [
-        _progress(feed, names, (status.position or {}).get(feed.name, {}), ends.get(feed.log_feed, {}))
-        for feed, names in feeds.items()
-    ]
+    progress = [_progress(feed, names, status, ends.get(feed.log_feed, {})) for feed, names in feeds.items()]
     facts = Facts(
         state=status.state,
         is_waiting=WAITS_FOR_PRODUCER in conditions_of(status, waits),
@@ -249,14 +246,16 @@ def _held_back(feeds: Iterable[Feed], ends: Mapping[str, Mapping[int, FeedEnd]])
                 yield HeldBack(feed.name, partition, end.open_records, end.open_since, end.open_age)
 
 
-def _progress(feed: Feed, relations: list[str], position: Mapping[str, int], ends: Mapping[int, FeedEnd]) -> FeedProgress:
-    read = {int(partition): offset for partition, offset in position.items()}
+def _progress(feed: Feed, relations: list[str], status: Status, ends: Mapping[int, FeedEnd]) -> FeedProgress:
+    read = {int(partition): offset for partition, offset in (status.position or {}).get(feed.name, {}).items()}
+    skipped = (status.skipped or {}).get(feed.name, {})
     partitions = [
         PartitionProgress(
             partition=partition,
             next_offset=read.get(partition, 0),
             end_offset=None if (end := ends.get(partition)) is None else end.offset,
             lag=None if end is None else max(0, end.offset - read.get(partition, 0)),
+            begins_at=skipped[str(partition)][1] if str(partition) in skipped else None,
             open_records=0 if end is None else end.open_records,
             open_since=None if end is None else end.open_since,
         )

@@ -19,6 +19,10 @@ class PartitionProgress(Answer):
     next_offset: int = Field(description="The next record to read; everything before is in the result.")
     end_offset: int | None = Field(description="The feed's present end; null where only the driver can know (files).")
     lag: int | None = Field(description="Records between the two.")
+    begins_at: int | None = Field(
+        description="Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says how"
+        " many records that were. Null: nothing was gone."
+    )
     open_records: int = Field(
         description="Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds"
         " ago. They are read when these end."
@@ -45,7 +49,7 @@ class Reason(Answer):
     """What keeps a query from what was wished, and what can be done about it."""
 
     code: str = Field(
-        description="Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.", examples=["no_driver_has_room"]
+        description="Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.", examples=["waiting_for_place"]
     )
     detail: str = Field(description="What is in the way, and what to do about it.")
 

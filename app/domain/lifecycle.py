@@ -13,7 +13,7 @@ tears down.
                       └──4 5 6 7 9 D──┴──▶ stopping (outcome) ⟲ 13 14
                                                │
             ┌─────────┬─────────┬──────────────┼─────────┐
-            ▼ 15      ▼ 10      ▼ 16           ▼ 17 18   ▼ 19 23
+            ▼ 15      ▼ 10      ▼ 16           ▼ 17 18   ▼ 19 23 24
          stopped    paused   starting        failed   backoff
 
     paused ──────────11──▶ starting          paused ────────────────────4──▶ stopped
@@ -44,12 +44,13 @@ that drains gives it back: its workers end with it.
 10  stopping           paused or restart was the outcome, gone, paused is wanted   paused
 11  paused             running is wanted                                           starting (epoch + 1, attempt 0)
 12  running            healthy for ``healthy_after``, attempt or losses > 0        attempt 0, losses 0
-12a running            losses > 0, and a batch is committed or there is none       losses 0
+12a running            losses or outages > 0, a batch is committed or none there   losses 0, outages 0
 13  stopping           stopped is wanted, another outcome is noted                 outcome stopped: a user's stop always wins
 14  stopping           the handle is alive                                         stop it; after ``stop_timeout`` drain
 15  stopping           outcome stopped, gone                                       stopped, lease released
 16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0; 7a: as it was)
 17  stopping           outcome failed, gone                                        failed, lease released
+24  stopping           outcome backoff, gone, what is outside was away             backoff (same attempt, outages + 1)
 18  stopping           outcome backoff, gone, the budget is spent                  failed (``restart_budget_spent``)
 19  stopping           outcome backoff, gone                                       backoff (attempt + 1)
 20  backoff, failed    stopped is wanted (backoff: or paused)                      stopped (paused)
@@ -58,7 +59,8 @@ that drains gives it back: its workers end with it.
 23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
 
-Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.domain.suspects``.
+Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.domain.suspects``. Rule 24 keeps the budget for what a query can be
+blamed for: ``app.domain.outages``.
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
 forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
@@ -72,6 +74,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from app.domain.outages import is_outage, next_outages
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
 from app.domain.suspects import LOST, is_alone, is_lost, is_suspect, one_more
 
@@ -150,7 +153,7 @@ class Action:
 
 
 WAIT = Action()
-CLEAN: Mapping[str, object] = MappingProxyType({"attempt": 0, "losses": 0, "error": None})
+CLEAN: Mapping[str, object] = MappingProxyType({"attempt": 0, "losses": 0, "outages": 0, "error": None})
 """What a row says of past launches where none counts any more."""
 
 
@@ -232,16 +235,16 @@ def _getting_well(snapshot: Snapshot, limits: Limits) -> Action:
     status = snapshot.status
     if status.state is not State.RUNNING:
         return WAIT
-    if status.losses > 0 and snapshot.has_progressed:
-        return Action("12a", transition(snapshot, State.RUNNING, losses=0))
-    is_tried = status.attempt > 0 or status.losses > 0
+    if (status.losses > 0 or status.outages > 0) and snapshot.has_progressed:
+        return Action("12a", transition(snapshot, State.RUNNING, losses=0, outages=0))
+    is_tried = status.attempt > 0 or status.losses > 0 or status.outages > 0
     if is_tried and snapshot.now_ms - status.state_since_ms >= limits.healthy_after_ms:
         return Action("12", transition(snapshot, State.RUNNING, **CLEAN))
     return WAIT
 
 
 def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
-    """Rules 10, 13 to 19 and 23: the one teardown road."""
+    """Rules 10, 13 to 19, 23 and 24: the one teardown road."""
     status, wants = snapshot.status, snapshot.wish.wants
     if wants is Desired.STOPPED and status.outcome is not Outcome.STOPPED:
         return Action("13", transition(snapshot, State.STOPPING, outcome=Outcome.STOPPED))
@@ -250,6 +253,10 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
     match status.outcome:
         case Outcome.FAILED:
             return _at_rest("17", snapshot, State.FAILED)
+        case Outcome.BACKOFF if is_outage(status.error):
+            due_ms = snapshot.now_ms + backoff_ms(status.outages, limits, snapshot.jitter)
+            outages = next_outages(status.outages)
+            return Action("24", transition(snapshot, State.BACKOFF, outages=outages, next_attempt_ms=due_ms))
         case Outcome.BACKOFF:
             return _spend_attempt(snapshot, limits)
         case Outcome.LOST:
@@ -351,7 +358,8 @@ def _launch(snapshot: Snapshot, rule: str, *, is_retry: bool = False) -> Action:
     if snapshot.is_draining:
         return Action("D", effect=Effect.RELEASE)
     status = snapshot.status
-    kept = {"attempt": status.attempt, "losses": status.losses, "error": status.error} if is_retry else {}
+    counted = {"attempt": status.attempt, "losses": status.losses, "outages": status.outages, "error": status.error}
+    kept = counted if is_retry else {}
     return Action(rule, _observed(snapshot, State.STARTING, epoch=status.epoch + 1, **kept), Effect.LAUNCH)
 
 

@@ -93,6 +93,7 @@ class Status:
         epoch: number of the last launch, 0 before the first.
         attempt: failed launches in a row.
         losses: how often in a row its driver was lost before a batch of the query was committed.
+        outages: launches in a row that ended because a system outside was away.
         next_attempt_ms: set in ``backoff`` only.
         state_since_ms: when the state was entered.
     """
@@ -107,6 +108,7 @@ class Status:
     observed_nonce: int = 0
     error: ErrorReport | None = None
     losses: int = 0
+    outages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

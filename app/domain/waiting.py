@@ -61,8 +61,9 @@ def reason_for_waiting(fleet: Fleet, starting_drivers: int, query: str, root: UU
     if fleet.is_full:
         held, caps = sum(load.held for load in fleet.drivers), sum(load.max_queries for load in fleet.drivers)
         return Reason(
-            "no_driver_has_room",
-            f"{len(fleet.drivers)} ready driver{'s hold' if len(fleet.drivers) > 1 else ' holds'} {held} of {caps} queries",
+            "waiting_for_place",
+            f"the query waits for a place: {len(fleet.drivers)} ready driver{'s hold' if len(fleet.drivers) > 1 else ' holds'} {held} of "
+            f"{caps} queries, which is the limit",
             "start another driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES",
         )
     return state_not_here(query, None) if root is None and has_results else None

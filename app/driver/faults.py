@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import psycopg
-
 from app.domain.states import ErrorReport
+from engine.connectors.postgres import DATABASE_AWAY
 from engine.errors import DefinitionInvalid, DiskFull, EngineError
 from engine.state.files import NO_SPACE
 
@@ -20,7 +19,7 @@ def report_of(error: Exception) -> ErrorReport:
         return ErrorReport(error.code, error.domain, error.retryable, detail, problems)
     if isinstance(error, EngineError):
         return ErrorReport(error.code, error.domain, error.retryable, detail)
-    if isinstance(error, psycopg.OperationalError):
+    if isinstance(error, DATABASE_AWAY):
         return ErrorReport("database_unavailable", "external", is_retryable=True, detail=detail)
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         detail = f"a launch needs space on the disk of the checkpoints: {error}. Free space: the next attempt goes on from the last commit"

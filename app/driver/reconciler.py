@@ -146,7 +146,8 @@ class Reconciler:
 
     def _decide(self, leased: LeasedQuery) -> Action:
         handle = self._host.report(leased.query_id)
-        is_settled = leased.status.losses > 0 and handle.kind is HandleKind.RUNNING and self._host.phase(leased.query_id) is None
+        is_counted = leased.status.losses > 0 or leased.status.outages > 0
+        is_settled = is_counted and handle.kind is HandleKind.RUNNING and self._host.phase(leased.query_id) is None
         snapshot = Snapshot(
             wish=leased.wish,
             status=leased.status,

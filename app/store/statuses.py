@@ -17,6 +17,7 @@ from app.store.scopes import query_is_visible
 from app.store.tables import query, query_read, query_status, relation
 from app.store.targets import entry_of_row
 from engine.connectors.log.sequences import LANE_PARTITION
+from engine.connectors.removed_records import SKIPPED
 from engine.plan.model import Feed
 
 
@@ -29,6 +30,7 @@ class Status:
         is_unplaced: it wants a driver now and has none.
         state_root: the directory in which its state is; None: it has none yet, or an earlier version did not note it.
         position: feed to partition to next offset, as of the last commit.
+        skipped: feed to partition to where reading was to begin and where it began, of those of which the beginning was removed.
         detail: what the sink noted with the last commit: clocks, buffered.
         commit_age_s: time since the last commit.
         restorable_since: from when on a dump of the database names only state that is there; None: since the query's beginning.
@@ -55,6 +57,7 @@ class Status:
     batch_id: int | None
     committed_at: datetime | None
     position: dict[str, dict[str, int]] | None
+    skipped: dict[str, dict[str, list[int]]] | None
     stream_time_ms: int | None
     detail: dict[str, Any] | None
     commit_age_s: float | None
@@ -102,6 +105,7 @@ _STATUS = (
         commit.c.batch_id,
         commit.c.committed_at,
         commit.c.position,
+        commit.c.cursor[SKIPPED].label("skipped"),
         commit.c.stream_time_ms,
         commit.c.detail,
         AGE_S.label("commit_age_s"),

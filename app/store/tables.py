@@ -114,6 +114,7 @@ query_status = sa.Table(
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Column("attempt", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("losses", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("outages", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
     sa.Column("state_root", sa.Uuid),
     sa.Column("state_checkpoint_id", sa.Uuid),
     _moment("next_attempt_at", nullable=True),

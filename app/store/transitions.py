@@ -78,7 +78,8 @@ _RENEW = """
 _LOAD = """
     SELECT q.id AS query_id, q.name, q.definition, q.checkpoint_id, q.desired_state, q.generation, q.restart_nonce,
         q.deleted_at IS NOT NULL AS is_deleted,
-        s.state, s.outcome, s.epoch, s.attempt, s.losses, s.observed_generation, s.observed_restart_nonce, s.error, s.phase, s.version,
+        s.state, s.outcome, s.epoch, s.attempt, s.losses, s.outages, s.observed_generation, s.observed_restart_nonce, s.error, s.phase,
+        s.version,
         (extract(epoch FROM s.next_attempt_at) * 1000)::bigint AS next_attempt_ms,
         (extract(epoch FROM s.state_since) * 1000)::bigint AS state_since_ms,
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -92,7 +93,8 @@ WITH saved AS (
     UPDATE slackwater.query_status SET
         state = %(state)s, phase = %(phase)s, outcome = %(outcome)s, state_since = to_timestamp(%(state_since_ms)s / 1000.0),
         observed_generation = %(observed_generation)s, observed_restart_nonce = %(observed_nonce)s, epoch = %(epoch)s,
-        attempt = %(attempt)s, losses = %(losses)s, next_attempt_at = to_timestamp(%(next_attempt_ms)s / 1000.0), error = %(error)s,
+        attempt = %(attempt)s, losses = %(losses)s, outages = %(outages)s,
+        next_attempt_at = to_timestamp(%(next_attempt_ms)s / 1000.0), error = %(error)s,
         lease_owner = CASE WHEN %(is_released)s THEN NULL ELSE lease_owner END,
         lease_expires_at = CASE WHEN %(is_released)s THEN NULL ELSE lease_expires_at END,
         state_root = CASE WHEN %(is_launch)s THEN %(root)s ELSE state_root END,
@@ -314,6 +316,7 @@ def _leased(row: Mapping[str, Any]) -> LeasedQuery:
             observed_nonce=row["observed_restart_nonce"],
             error=error_from_json(row["error"]),
             losses=row["losses"],
+            outages=row["outages"],
         ),
         version=row["version"],
         phase=row["phase"],

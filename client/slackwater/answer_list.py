@@ -675,6 +675,11 @@ class PartitionProgress(Answer):
     lag = Item[int | None]()
     """Records between the two."""
 
+    begins_at = Item[int | None]()
+    """Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says
+    how many records that were. Null: nothing was gone.
+    """
+
     open_records = Item[int]()
     """Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds
     ago. They are read when these end.
@@ -2058,7 +2063,7 @@ class WishAnswer(Answer):
     """Where to look."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """`no_driver_has_room`: what is wished waits for a driver."""
+    """`waiting_for_place`: what is wished waits for a driver."""
 
 
 class AuditPage(Answer):

@@ -16,6 +16,7 @@ from psycopg.rows import tuple_row
 from engine.connectors.column_names import columns
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.storage import ensure_feed, find_feed
+from engine.connectors.removed_records import BEGUN_ANEW_SQL
 from engine.connectors.task_states import NEW_TOKEN
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, table_bytes, tables_of
 from engine.plan.model import Output
@@ -39,12 +40,12 @@ SELECT %(target)s, partition, base_offset, rows, min_ts, max_ts, payload, append
 FROM log.batch WHERE feed_id = %(source)s
 """
 # The feed of replays is called by the query's id wherever a position names it.
-_COMMIT_SQL: Final = """
+_COMMIT_SQL: Final = f"""
 INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail, cursor, layout)
 SELECT %(target)s, %(checkpoint)s, 0, batch_id, committed_at, replace(position::text, %(was)s, %(is)s)::jsonb, stream_time_ms,
-    replace(detail::text, %(was)s, %(is)s)::jsonb, replace(cursor::text, %(was)s, %(is)s)::jsonb, layout
+    replace(detail::text, %(was)s, %(is)s)::jsonb, replace(({BEGUN_ANEW_SQL})::text, %(was)s, %(is)s)::jsonb, layout
 FROM log.commit WHERE query_id = %(source)s
-"""
+"""  # noqa: S608 - made of constants
 # A worker that keeps a task under its token keeps it with the source's directory, so the copy has a token of its own.
 _STATES_SQL: Final = f"""
 INSERT INTO log.task_state (query_id, stage, task, token, manifest)

@@ -31,6 +31,9 @@ so there is no haste."""
 READER: Final = "slackwater-reader"
 LAUNCHES: Final = "slackwater-launch"
 
+DATABASE_AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
+"""What a database that is away, starts again, or takes no writes for now is known by. It comes back by itself."""
+
 _IDLE: dict[tuple[int, str, str], Connection] = {}
 """By process id too: a forked worker must not speak on its parent's socket. Then by database and name."""
 

@@ -24,6 +24,7 @@ from engine.connectors.late_log import LateLog
 from engine.connectors.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
 from engine.connectors.outputs import form_of
 from engine.connectors.packets import Packet
+from engine.connectors.postgres import DATABASE_AWAY
 from engine.connectors.retained_commits import NOTHING_RETAINED, retain
 from engine.connectors.sink_batch import Batch, Committed, Moment, counters_of, read_of
 from engine.connectors.sink_link import SinkLink
@@ -238,7 +239,7 @@ class Sink:
             raise ResultLocked(
                 f"somebody holds a lock on what belongs to {self._plan.output.name}: {error}. `pg_locks` and `pg_stat_activity` tell who"
             ) from error
-        except psycopg.OperationalError as error:
+        except DATABASE_AWAY as error:
             # On a connection that works the transaction is over, and nothing of it is there. Else nobody knows: the next launch looks.
             if not self.link.is_lost:
                 raise CommitRefused(f"batch {draft.batch_id}: {error}") from error

@@ -12,16 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+import structlog
 
 from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.backlogs import LogPlace, Looked
 from engine.connectors.commit_row import earliest_wake
 from engine.connectors.feeds import FeedReader, Limit
 from engine.connectors.postgres import shared_connection
+from engine.connectors.removed_records import Gap, gaps_between, is_unread, noted
 from engine.connectors.task_states import Cursor
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
+from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Input
+from engine.spark.admitted_groups import admit_groups
 from engine.spark.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
 from engine.spark.look_ahead import LookAhead
 from engine.spark.source_spec import Held, SourceSpec, SplitGroup
@@ -36,6 +42,8 @@ FIRST_ROWS = 125_000
 
 RAMP = 10
 """Each of so many batches may be twice as large as the one before."""
+
+log = structlog.stdlib.get_logger(__name__)
 
 Upstream = Callable[[Sequence[str]], Mapping[str, Reached]]
 """Names of derived log feeds → how far what stands behind each has come."""
@@ -66,6 +74,7 @@ class BatchPlanner:
         self._looked: Looked | None = None
         self._behind: dict[str, Reached] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
+        self._gaps: list[Gap] = []
 
     @classmethod
     def of(cls, spec: SourceSpec) -> BatchPlanner:
@@ -138,57 +147,50 @@ class BatchPlanner:
         targets = self._ends_now() if self._targets is None else self._targets
         is_merged = lanes(self._feeds, targets) > 1
         behind = self._behind
+        self._gaps.clear()
         backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
         self._check_epochs(start)
+        gaps = [*self._gaps]
         horizon_ms = self._horizon_ms(behind) if is_merged else None
-        admitted = self._admit(backlogs, targets, horizon_ms) if is_merged else admit(backlogs, self._bound(self._planned), None)
+        limit = self._bound(self._planned)
+        if is_merged:
+            admitted = admit_groups(backlogs, limit, self._first_at, horizon_ms, partial(self._further, targets))
+        else:
+            admitted = admit(backlogs, limit, None)
         now_ms = self._clock.now_ms(start["now_ms"])
         self._note_look(backlogs, admitted, now_ms)
         reach = self._reach_of_held(behind)
-        if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()):
+        if not gaps and all(
+            start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
+        ):
             is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
-            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
+            told = reach, noted(start, start["feeds"], [])
+            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *told) if is_due else start
         if horizon_ms is None:
             self._ask_for_next(backlogs, admitted, is_merged=is_merged)
         # What is left behind a horizon waits for somebody else; what is left without one, the batch's bound has left.
         read = {reader.feed.name for reader, inputs in self._feeds if inputs}
         is_full = horizon_ms is None and not all(_is_read(backlog, admitted) for backlog in backlogs if backlog.feed in read)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
+        for gap in gaps:
+            feeds.setdefault(gap.feed, {})[gap.partition] = gap.stop
         for (feed, partition), end in admitted.ends.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach)
+        found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, noted(start, feeds, gaps))
         return {**found, "is_full": True} if is_full else found
 
-    def _admit(self, backlogs: list[Backlog], targets: Mapping[str, Mapping[int, int]], horizon_ms: int | None) -> Admitted:
-        """Choose where a batch of several lanes ends; before it ends inside one event time, make sure that the group does not fit (P8).
-
-        Chunks may show less than a batch holds: those of an earlier look end where the partition ended then, and one look at a log has a
-        bound of blocks. ``backlogs`` gets the chunks that are found here.
-        """
-        limit = self._bound(self._planned)
-        while True:
-            admitted = admit(backlogs, limit, self._first_at, horizon_ms)
-            if not admitted.is_inside_time or not self._extend(backlogs, targets, limit):
-                return admitted
-
-    def _extend(self, backlogs: list[Backlog], targets: Mapping[str, Mapping[int, int]], limit: BatchLimit) -> bool:
-        """Look further in the partitions that show less than a batch holds; return whether there was more."""
-        readers = {reader.feed.name: reader for reader, _ in self._feeds}
-        is_extended = False
-        for index, backlog in enumerate(backlogs):
-            rows = sum(chunk.rows for chunk in backlog.chunks)
-            size_bytes = sum(chunk.size_bytes for chunk in backlog.chunks)
-            if backlog.is_whole or rows > limit.max_rows or size_bytes > limit.max_bytes:
-                continue
-            end = targets[backlog.feed][backlog.partition]
-            known = backlog.chunks[-1].end_offset if backlog.chunks else backlog.start
-            room = Limit(limit.max_rows - rows, limit.max_bytes - size_bytes)
-            more = _until(readers[backlog.feed].chunks(backlog.partition, known, room, is_dated=True), end)
-            if more:
-                chunks = [*backlog.chunks, *more]
-                backlogs[index] = replace(backlog, chunks=chunks, is_whole=chunks[-1].end_offset == end)
-                is_extended = True
-        return is_extended
+    def _further(
+        self, targets: Mapping[str, Mapping[int, int]], backlog: Backlog, known: int, limit: Limit
+    ) -> tuple[list[Chunk], bool]:
+        """Look at what a partition has behind ``known``, no further than its end as of this look, and say whether that is all."""
+        reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
+        try:
+            found = reader.chunks(backlog.partition, known, limit, is_dated=True)
+        except RecordsRemoved as error:
+            raise _to_be_looked_at_again(error) from error
+        end = targets[backlog.feed][backlog.partition]
+        chunks = _until(found, end)
+        return chunks, bool(chunks) and chunks[-1].end_offset == end
 
     def _bound(self, planned: int) -> BatchLimit:
         """Return the bound of the batch that comes after so many: workers wait while the first one is planned, so the first ones are smaller."""
@@ -201,12 +203,21 @@ class BatchPlanner:
 
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
-        return reader.first_at(backlog.partition, start, end, bound_ms)
+        try:
+            return reader.first_at(backlog.partition, start, end, bound_ms)
+        except RecordsRemoved as error:
+            raise _to_be_looked_at_again(error) from error
 
     def _cursor(
-        self, feeds: Positions, now_ms: int, awake_ms: int, heads: Positions | None = None, reach: Reach | None = None
+        self,
+        feeds: Positions,
+        now_ms: int,
+        awake_ms: int,
+        heads: Positions | None = None,
+        reach: Reach | None = None,
+        unread: Mapping[str, Any] | None = None,
     ) -> Cursor:
-        told = ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
+        told = {**(unread or {})} | ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
         epochs = {reader.feed.name: found for reader, _ in self._feeds if (found := reader.epochs())}
         told |= (
             {"epochs": {feed: {str(part): epoch for part, epoch in found.items()} for feed, found in epochs.items()}}
@@ -235,10 +246,12 @@ class BatchPlanner:
         """Cut what a batch reads into groups of splits, about equally heavy; one of everything beside other queries."""
         weighed: list[Weighed] = []
         is_merged = lanes(self._feeds, end["feeds"]) > 1
+        gaps = gaps_between(start, end)
+        begins = {(gap.feed, gap.partition): gap.stop for gap in gaps}
         for index, (reader, _) in enumerate(self._feeds):
             before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
             for partition, last in end["feeds"].get(reader.feed.name, {}).items():
-                first = before.get(partition, 0)
+                first = begins.get((reader.feed.name, partition), before.get(partition, 0))
                 if first < last:
                     head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
                     weighed += [(split.weight_bytes, index, split) for split in reader.splits(int(partition), first, last, head)]
@@ -248,7 +261,7 @@ class BatchPlanner:
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
         groups = groups or [[]]
-        awake_ms, cuts = end.get("awake_ms", 0), self._cuts(start, end)
+        awake_ms, cuts, lost = end.get("awake_ms", 0), self._cuts(start, end), self._lost(gaps)
         return [
             SplitGroup(
                 tuple(group),
@@ -260,6 +273,7 @@ class BatchPlanner:
                 () if place else cuts,
                 None if place else end,
                 len(groups) == 1,
+                () if place else lost,
             )
             for place, group in enumerate(groups)
         ]
@@ -273,6 +287,11 @@ class BatchPlanner:
             for partition in end.get("heads", {}).get(reader.feed.name, {})
             if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
         )
+
+    def _lost(self, gaps: Sequence[Gap]) -> tuple[tuple[Input, Gap], ...]:
+        """Return what is gone, with an input that would have read it."""
+        inputs = {reader.feed.name: found[0] for reader, found in self._feeds if found}
+        return tuple((inputs[gap.feed], gap) for gap in gaps if gap.feed in inputs)
 
     def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
         """Follow since when nothing that came has been left unread."""
@@ -369,14 +388,30 @@ class BatchPlanner:
                 raise reader.receded(partition, first, end, is_committed=is_committed)
             if first == end:
                 continue
-            unread = None if self._looked is None else self._looked.unread.get(LogPlace(reader.feed.log_feed, partition, first))
-            found = None if unread is None else reader.chunks_of(unread, partition, first, self._ahead(self._planned))
-            if found is None:
-                found = self._look_ahead.chunks(reader, partition, first, self._ahead(self._planned), is_dated=is_merged)
+            try:
+                found = self._chunks(reader, partition, first, is_dated=is_merged)
+            except RecordsRemoved as error:
+                if error.kept_from is None or not is_unread(start, name, str(partition)):
+                    raise
+                gap = Gap(name, str(partition), first, min(error.kept_from, end))
+                self._gaps.append(gap)
+                log.warning("records_lost", feed=name, partition=partition, first=first, begins_at=gap.stop)
+                if gap.stop == end:
+                    continue
+                try:
+                    first, found = gap.stop, self._chunks(reader, partition, gap.stop, is_dated=is_merged)
+                except RecordsRemoved as again:
+                    raise _to_be_looked_at_again(again) from again
             chunks = _until(found, end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
             head = start.get("heads", {}).get(name, {}).get(str(partition))
             yield Backlog(name, partition, first, chunks, is_table, is_whole, head)
+
+    def _chunks(self, reader: FeedReader, partition: int, first: int, *, is_dated: bool) -> list[Chunk]:
+        ahead = self._ahead(self._planned)
+        unread = None if self._looked is None else self._looked.unread.get(LogPlace(reader.feed.log_feed, partition, first))
+        found = None if unread is None else reader.chunks_of(unread, partition, first, ahead)
+        return self._look_ahead.chunks(reader, partition, first, ahead, is_dated=is_dated) if found is None else found
 
     def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, *, is_merged: bool) -> None:
         """Look at what the next batch will read, where this one left something."""
@@ -393,6 +428,11 @@ class BatchPlanner:
 def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:
     with shared_connection(dsn) as connection:
         return reached(connection, feeds)
+
+
+def _to_be_looked_at_again(error: RecordsRemoved) -> SourceUnavailable:
+    """Return what is told where records were removed since the look a moment ago: the next one finds that."""
+    return SourceUnavailable(f"{error}. The next attempt looks at what is there")
 
 
 def _is_read(backlog: Backlog, admitted: Admitted) -> bool:

@@ -16,7 +16,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError
+from engine.connectors.postgres import DATABASE_AWAY
+from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError, SourceUnavailable
 
 _MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
 
@@ -62,9 +63,10 @@ def marked() -> Iterator[None]:
     """Mark errors of ours that leave the block, and cut what is long; others pass unchanged."""
     try:
         yield
-    except EngineError as error:
+    except (EngineError, *DATABASE_AWAY) as caught:
+        error = _named(caught)
         mark = json.dumps({"code": error.code, "message": str(error)[:_MESSAGE_CHARS]})
-        raise _Marked(f"<<slackwater {mark} slackwater>>\n{_trace(error)}") from None
+        raise _Marked(f"<<slackwater {mark} slackwater>>\n{_trace(caught)}") from None
     except Exception as error:
         if sum(map(len, traceback.format_exception(error))) <= _TRACE_CHARS:
             raise
@@ -82,11 +84,11 @@ def told_to_spark(error: BaseException) -> BatchFailed:
 def decoded(error: BaseException) -> EngineError:
     """Return the error of ours that an exception of Spark carries.
 
-    What carries none is ``DiskFull`` where there was no space, ``WorkerLost`` where a process died, else ``InternalError`` with the last line
-    that names an error. All of these are retryable.
+    What carries none is ``SourceUnavailable`` where the database was away, ``DiskFull`` where there was no space, ``WorkerLost`` where a
+    process died, else ``InternalError`` with the last line that names an error. All of these are retryable.
     """
-    if isinstance(error, EngineError):
-        return error
+    if isinstance(error, (EngineError, *DATABASE_AWAY)):
+        return _named(error)
     text = str(error)
     marks = _MARK.findall(text)
     if marks:
@@ -97,6 +99,11 @@ def decoded(error: BaseException) -> EngineError:
     if _LOST_WORKER.search(text):
         return WorkerLost("a worker process died in the middle of a batch")
     return InternalError((_last_error(text) or f"{type(error).__name__}: {text}")[:_MESSAGE_CHARS])
+
+
+def _named(error: BaseException) -> EngineError:
+    """Return an error of ours as it is, and one of the database's as an error of ours."""
+    return error if isinstance(error, EngineError) else SourceUnavailable(f"the database gives no answer: {error}")
 
 
 def _last_error(text: str) -> str | None:

@@ -26,7 +26,7 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
-from engine.errors import EngineError, InternalError
+from engine.errors import EngineError, ExternalError, InternalError
 from engine.plan.model import Plan
 from engine.spark.carrier import Carrier
 from engine.spark.culprits import BETTER_ALONE, verdict
@@ -104,14 +104,14 @@ class Fleet:
         """Let a query ride with others.
 
         Raises:
-            InternalError: shared carriers end as soon as they begin.
+            ExternalError: shared carriers end as soon as they begin.
         """
         for _ in range(MOST_BARREN):
             if self._joined(member):
                 return
             self._open(least=1)
         if not self._joined(member):
-            raise InternalError("shared carriers end before a query has joined them; driver.log has the reason")
+            raise ExternalError("shared carriers end before a query has joined them; driver.log has the reason")
 
     def _joined(self, member: RunningQuery) -> bool:
         """Let a query join the shared carrier with the fewest members; returns whether there is one."""
@@ -192,7 +192,10 @@ class Fleet:
             if not member.is_active or member.carrier is not carrier:
                 return
             if not carrier.stop(STOP_S):
-                raise InternalError("the query's stream did not stop")
+                # Its commits are fenced, so the query need not wait for it; and what is slow is the machine, or the JVM.
+                raise ExternalError(
+                    f"the stream that ran this query alone did not stop within {STOP_S:.0f} s. The query is started again"
+                )
             if member.is_active:  # its last commit may have failed meanwhile
                 log.info("query_shares", query=member.name)
                 self._share(member)

@@ -10,6 +10,8 @@ from uuid import UUID
 from engine.connectors.feeds import ReadRequest
 from engine.connectors.fetched import Fetched, LogSplit
 from engine.connectors.packets import BATCH_ID, BEFORE_ALL_STAGES, Packet, encode_json
+from engine.connectors.removed_records import Gap
+from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Input
 from engine.spark.cursors import FeedInputs, feeds_of
 from engine.spark.source_spec import SourceSpec, SplitGroup
@@ -82,22 +84,39 @@ class PacketReader:
             ]
             yield from self._ticks(readings, group, is_release=group.is_release)
         if group.cuts:
-            yield self._counted(group)
+            yield self._counted("cut_inside_time", [(source, 1) for source in group.cuts], group)
+        for source, gap in group.lost:
+            yield self._counted("records_lost", [(source, gap.stop - gap.first)], group)
+            yield self._passed(gap, group)
         for index, split in group.splits:
             reader, inputs = self._feeds[index]
             packets = reader.read(split, self._request(inputs, group, fetched))
-            yield from self._told(packets, group, index)
+            try:
+                yield from self._told(packets, group, index)
+            except RecordsRemoved as error:
+                # They were there when the batch was planned. Whoever plans the next one knows whether reading may go on behind them.
+                raise SourceUnavailable(f"{error}. The next attempt looks at what is there") from error
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
         stages = self._spec.stages if group.is_whole else ()
         is_hashed_anew = bool(stages) and all(stage.is_hashed_anew for stage in stages)
         return ReadRequest(inputs, group.now_ms, self._spec.tasks, fetched, bool(stages), is_hashed_anew)
 
-    def _counted(self, group: SplitGroup) -> Packet:
-        """Return the packet that counts the batch's cuts inside one event time (P2)."""
-        counters = [[source.alias, "cut_inside_time", 1] for source in group.cuts]
+    @staticmethod
+    def _counted(reason: str, numbers: Sequence[tuple[Input, int]], group: SplitGroup) -> Packet:
+        """Return the packet that counts what concerns a batch as a whole: its cuts inside one event time (P2), records that it leaves out."""
+        counters = [[source.alias, reason, number] for source, number in numbers]
         stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
-        return Packet(0, "stats", group.cuts[0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
+        return Packet(0, "stats", numbers[0][0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
+
+    @staticmethod
+    def _passed(gap: Gap, group: SplitGroup) -> Packet:
+        """Return the packet that brings a query's position behind records that are gone."""
+        progress = {
+            "feed": gap.feed, "partition": int(gap.partition), "start_offset": gap.first, "end_offset": gap.stop,
+            "rows": 0, "accepted": 0, "max_ts": None, "head": None,
+        }  # fmt: skip
+        return Packet(0, "progress", 0, int(gap.partition), gap.first, 0, None, None, group.now_ms, encode_json(progress))
 
     def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; tell every task how far a feed is read that is held for, and of records that it does not see."""

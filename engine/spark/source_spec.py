@@ -12,6 +12,7 @@ from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import Split
 from engine.connectors.log.replay_reader import ReplayReader
+from engine.connectors.removed_records import Gap
 from engine.connectors.task_states import Cursor
 from engine.plan.model import Input
 from engine.spark.stages import StageWork
@@ -112,6 +113,7 @@ class SplitGroup:
         cuts: inputs of whose partitions one ends inside one event time, to be counted.
         end: where the batch ends, told by one of its groups; None for the others.
         is_whole: it is all of the batch.
+        lost: what the batch leaves out, since it is gone, with an input that would have read it.
     """
 
     splits: tuple[tuple[int, Split], ...]
@@ -123,3 +125,4 @@ class SplitGroup:
     cuts: tuple[Input, ...] = ()
     end: Cursor | None = None
     is_whole: bool = False
+    lost: tuple[tuple[Input, Gap], ...] = ()

@@ -49,30 +49,30 @@ def copied(name: str) -> dict[str, Any]:
     return {**JOIN, "name": name, "into": {"stream": name}}
 
 
-async def test_a_query_that_no_driver_has_room_for_is_stored_with_a_warning(
+async def test_a_query_that_waiting_for_place_for_is_stored_with_a_warning(
     client: httpx.AsyncClient, dsn: str, sources: None, driver: str
 ) -> None:
     assert codes(await client.post("/v1/queries", json=copied("one"))) == []
     second = await client.post("/v1/queries", json=copied("two"))
-    assert codes(second) == ["no_driver_has_room"], "the first waits for the only place"
+    assert codes(second) == ["waiting_for_place"], "the first waits for the only place"
     take(dsn, driver, "one")
     answer = await client.put("/v1/queries/three", json=copied("three"))
     (warning,) = answer.json()["warnings"]
-    assert (warning["pointer"], warning["code"]) == ("/desired_state", "no_driver_has_room")
+    assert (warning["pointer"], warning["code"]) == ("/desired_state", "waiting_for_place")
     assert "1 ready driver holds 1 of 1 queries" in warning["detail"]
     assert "SLACKWATER_DRIVER__MAX_QUERIES" in warning["cure"]
     status = (await client.get("/v1/queries/three/status")).json()
-    assert (status["reason"]["code"], status["conditions"]) == ("no_driver_has_room", ["unplaced", "stale"])
+    assert (status["reason"]["code"], status["conditions"]) == ("waiting_for_place", ["unplaced", "stale"])
 
 
-async def test_a_wish_that_no_driver_has_room_for_says_so_and_one_that_needs_none_does_not(
+async def test_a_wish_that_waiting_for_place_for_says_so_and_one_that_needs_none_does_not(
     client: httpx.AsyncClient, dsn: str, sources: None, driver: str
 ) -> None:
     await client.post("/v1/queries", json=copied("one"))
     take(dsn, driver, "one")
     assert codes(await client.post("/v1/queries", json={**copied("two"), "desired_state": "stopped"})) == []
-    assert codes(await client.put("/v1/queries/two/desired-state", json={"state": "running"})) == ["no_driver_has_room"]
-    assert codes(await client.post("/v1/queries/two/restart")) == ["no_driver_has_room"]
+    assert codes(await client.put("/v1/queries/two/desired-state", json={"state": "running"})) == ["waiting_for_place"]
+    assert codes(await client.post("/v1/queries/two/restart")) == ["waiting_for_place"]
     assert codes(await client.post("/v1/queries/one/restart")) == []
     assert codes(await client.put("/v1/queries/two/desired-state", json={"state": "stopped"})) == []
 
@@ -88,7 +88,29 @@ async def test_a_failed_query_that_is_restarted_wants_a_place_again(
         "UPDATE slackwater.query_status s SET state = 'failed', observed_generation = 1 FROM slackwater.query q "
         "WHERE q.id = s.query_id AND q.name = 'two'",
     )
-    assert codes(await client.post("/v1/queries/two/restart")) == ["no_driver_has_room"]
+    assert codes(await client.post("/v1/queries/two/restart")) == ["waiting_for_place"]
+
+
+async def test_a_statement_whose_query_no_driver_has_room_for_says_so_and_another_driver_ends_that(
+    client: httpx.AsyncClient, dsn: str, sources: None, driver: str
+) -> None:
+    await client.post("/v1/queries", json=copied("one"))
+    take(dsn, driver, "one")
+    script = "CREATE STREAM delays AS SELECT * FROM departures;"
+    answer = await client.post("/v1/statements", content=script, headers={"content-type": "application/sql"})
+    assert answer.status_code == 200, answer.text
+    (made,) = answer.json()["results"]
+    (warning,) = [each for each in made["warnings"] if each["pointer"] == "/desired_state"]
+    assert (warning["code"], "1 of 1 queries, which is the limit" in warning["detail"]) == ("waiting_for_place", True)
+    status = (await client.get(f"/v1/queries/{made['query']}/status")).json()
+    assert status["reason"]["code"] == "waiting_for_place"
+    execute(
+        dsn,
+        "INSERT INTO slackwater.driver (id, host, pid, create_time, phase, detail) VALUES (%s, 'i', 2, 1, 'ready', '{\"max_queries\": 1}')",
+        str(uuid.uuid4()),
+    )
+    status = (await client.get(f"/v1/queries/{made['query']}/status")).json()
+    assert status["reason"] is None
 
 
 async def test_internal_queries_take_no_room(client: httpx.AsyncClient, dsn: str, driver: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from psycopg.types.json import Jsonb
 
 from engine.connectors.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, Problem
@@ -230,6 +231,20 @@ async def test_a_transaction_that_does_not_end_is_told_where_nothing_else_is_unr
     await facts(dsn, "paused")
     body = (await client.get(PATH)).json()
     assert (body["conditions"], body["reason"]) == (["stale"], None)
+
+
+async def test_where_reading_began_is_told_of_a_partition_whose_beginning_was_removed(
+    client: httpx.AsyncClient, dsn: str
+) -> None:
+    await facts(dsn, "running")
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, cursor) "
+            "SELECT id, checkpoint_id, 1, %s FROM slackwater.query ON CONFLICT (query_id) DO UPDATE SET cursor = excluded.cursor",
+            (Jsonb({"feeds": {"log:departures": {"0": 30}}, "skipped": {"log:departures": {"0": [10, 25]}}}),),
+        )
+    partitions = [each for feed in (await client.get(PATH)).json()["progress"] for each in feed["partitions"]]
+    assert {each["begins_at"] for each in partitions} == {25, None}
 
 
 async def test_transactions_under_way_are_no_trouble(client: httpx.AsyncClient, dsn: str) -> None:

@@ -23,7 +23,7 @@ from app.settings import Settings
 from app.store.state_files import checkpoint_directory
 from engine.connectors.fence import sink_name
 from engine.connectors.links import LinkedConnection
-from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, Problem, SinkUnavailable, SourceUnavailable
+from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, InternalError, Problem, SinkUnavailable, SourceUnavailable
 from engine.spark.checkpoint import begin_run, note_planned
 
 COMMIT_EVERY_S = 0.02
@@ -117,6 +117,8 @@ class StubRunner:
             raise DefinitionInvalid([Problem("/joins/0/on", "unknown_column", "there is no column 'orign'")])
         if order.epoch <= order.definition.get("unavailable_before_epoch", 0):
             raise SourceUnavailable("the feed is away")
+        if order.epoch <= order.definition.get("broken_before_epoch", 0):
+            raise InternalError("a race was lost")
         if order.definition.get("kills_driver"):
             os.kill(os.getpid(), signal.SIGKILL)
         if order.definition.get("hangs_on_launch"):

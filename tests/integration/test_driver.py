@@ -126,16 +126,16 @@ def test_a_query_that_dies_of_its_data_fails_and_a_restart_is_honoured(dsn: str,
 
 
 def test_what_a_retry_may_help_is_retried_with_backoff(dsn: str, tmp_path: Path, control: Control) -> None:
-    query = control.add(unavailable_before_epoch=2)
+    query = control.add(broken_before_epoch=2)
     with driver(dsn, fast_settings(tmp_path)):
         status = control.reaches(query, "running")
         assert (status["epoch"], status["attempt"]) == (3, 2)
-        assert [run["error"] and run["error"]["code"] for run in control.runs(query)] == ["source_unavailable"] * 2 + [None]
+        assert [run["error"] and run["error"]["code"] for run in control.runs(query)] == ["internal_error"] * 2 + [None]
         assert control.events(query).count(("stopping", "backoff")) == 2
 
 
 def test_attempts_heal_after_a_while_of_health(dsn: str, tmp_path: Path, control: Control) -> None:
-    query = control.add(unavailable_before_epoch=1)
+    query = control.add(broken_before_epoch=1)
     with driver(dsn, fast_settings(tmp_path, healthy_after_ms=100)):
         control.reaches(query, "running")
         until("healed", lambda: control.status(query)["attempt"] == 0)
@@ -143,11 +143,19 @@ def test_attempts_heal_after_a_while_of_health(dsn: str, tmp_path: Path, control
 
 
 def test_a_spent_budget_ends_in_failed_and_keeps_the_cause(dsn: str, tmp_path: Path, control: Control) -> None:
-    query = control.add(unavailable_before_epoch=99)
+    query = control.add(broken_before_epoch=99)
     with driver(dsn, fast_settings(tmp_path, max_attempts=2)):
         error = control.reaches(query, "failed")["error"]
         assert error["code"] == "restart_budget_spent"
-        assert "source_unavailable: the feed is away" in error["detail"]
+        assert "internal_error: a race was lost" in error["detail"]
+
+
+def test_a_feed_that_is_away_spends_no_attempt_however_long(dsn: str, tmp_path: Path, control: Control) -> None:
+    query = control.add(unavailable_before_epoch=6)
+    with driver(dsn, fast_settings(tmp_path, max_attempts=2)):
+        status = control.reaches(query, "running")
+        assert (status["epoch"], status["attempt"]) == (7, 0)
+        until("it has read something", lambda: control.status(query)["outages"] == 0)
 
 
 def test_a_deleted_query_is_stopped_and_leaves_nothing(dsn: str, tmp_path: Path, control: Control) -> None:

@@ -123,7 +123,8 @@ class Query:
         own = f"'{self.id}'"
         found = {
             "commit": rows(
-                f"SELECT batch_id, committed_at, position, stream_time_ms, detail, cursor, layout FROM log.commit WHERE query_id = {own}"
+                "SELECT batch_id, committed_at, position, stream_time_ms, detail, cursor - 'unread', layout FROM log.commit "
+                f"WHERE query_id = {own}"
             ),
             "counters": rows(f"SELECT input, reason, count FROM log.counter WHERE owner = {own}"),
             "late": rows(f"SELECT record, replayed_at IS NULL FROM log.late_record WHERE query_id = {own}"),

@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 3.0)
-    monkeypatch.setattr("engine.connectors.kafka.client.ANSWER_S", 3.0)
+    monkeypatch.setattr("engine.connectors.kafka.topic_client.ANSWER_S", 3.0)
 
 
 def topic_of(connection: Connection, cluster: Cluster) -> Topic:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import pytest
 
 from app.domain.lifecycle import Action, Effect, Limits, Snapshot, decide
+from app.domain.outages import is_outage
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
 from app.domain.suspects import LOST
 
@@ -24,9 +25,13 @@ EPOCH = 100
 EARLY, LATE = 0, 1_000_000
 FAULTS = {
     "fatal": ErrorReport("definition_invalid", "user", is_retryable=False, detail=""),
-    "retryable": ErrorReport("source_unavailable", "external", is_retryable=True, detail=""),
+    "retryable": ErrorReport("internal_error", "internal", is_retryable=True, detail=""),
+    "away": ErrorReport("source_unavailable", "external", is_retryable=True, detail=""),
     "silent": None,
 }
+FATES = ["fatal", "retryable", "silent"]
+"""What ends queries for ever in the end. What is away does not, and is looked at apart: with it there are twice as many worlds."""
+
 W = TypeVar("W", bound=Hashable)
 
 
@@ -41,6 +46,7 @@ class Row:
     desired: Desired = Desired.RUNNING
     is_deleted: bool = False
     losses: int = 0
+    is_away: bool = False
 
     @property
     def wants(self) -> Desired:
@@ -77,7 +83,7 @@ def decided(row: Row, hand: Hand, *, is_lease_mine: bool, is_draining: bool, now
         next_attempt_ms=LATE // 2 if row.state is State.BACKOFF else None,
         state_since_ms=0,
         observed_generation=1,
-        error=LOST,
+        error=FAULTS["away"] if row.is_away else LOST,
         losses=row.losses,
     )
     epoch = EPOCH if hand.is_current else EPOCH - 1
@@ -94,8 +100,9 @@ def written(row: Row, action: Action) -> Row:
     if action.status is None:
         return row
     to = action.status
-    is_changed = row.is_changed and to.observed_generation == 1
-    return replace(row, state=to.state, outcome=to.outcome, attempt=to.attempt, is_changed=is_changed, losses=min(to.losses, 2))
+    is_changed, is_away = row.is_changed and to.observed_generation == 1, is_outage(to.error)
+    row = replace(row, attempt=to.attempt, is_changed=is_changed, losses=min(to.losses, 2), is_away=is_away)
+    return replace(row, state=to.state, outcome=to.outcome)
 
 
 def handled(hand: Hand, action: Action) -> Hand:
@@ -114,7 +121,7 @@ def fates(hand: Hand) -> Iterator[Hand]:
     if hand.kind is HandleKind.LAUNCHING:
         yield replace(hand, kind=HandleKind.RUNNING)
     if hand.kind in (HandleKind.LAUNCHING, HandleKind.RUNNING):
-        for fault in FAULTS:
+        for fault in FATES:
             yield replace(hand, kind=HandleKind.DEAD, fault=fault)
     if hand.kind is HandleKind.STOPPING:
         yield Hand(is_leaving=True)
@@ -269,7 +276,7 @@ def settled(world: World, desired: Desired, fate: str, steps: int = 40) -> World
     raise AssertionError(f"does not settle: {world}")
 
 
-@pytest.mark.parametrize("fate", ["runs", *FAULTS])
+@pytest.mark.parametrize("fate", ["runs", *FATES])
 def test_a_steady_stop_ends_stopped_with_nothing_alive(fate: str) -> None:
     for world in reachable():
         end = settled(world, Desired.STOPPED, fate)
@@ -286,11 +293,22 @@ def test_a_steady_wish_that_can_be_met_is_met_unless_the_query_has_failed(desire
         assert end.hand.is_live == (end.row.state is State.RUNNING), (world, end)
 
 
-@pytest.mark.parametrize("fate", list(FAULTS))
+@pytest.mark.parametrize("fate", FATES)
 def test_a_query_that_always_dies_ends_failed_or_paused_and_does_not_run_for_ever(fate: str) -> None:
     for world in reachable():
         assert settled(world, Desired.RUNNING, fate).row.state is State.FAILED, world
         assert settled(world, Desired.PAUSED, fate).row.state in (State.PAUSED, State.FAILED), world
+
+
+def test_a_query_is_never_failed_by_what_is_outside() -> None:
+    alive = [world for world in reachable() if world.row.state in (State.STARTING, State.RUNNING)]
+    assert alive
+    for world in alive:
+        dead = replace(world, hand=Hand(HandleKind.DEAD, fault="away"))
+        for now in (EARLY, LATE):
+            after = dead.ticked(now).ticked(now)
+            assert after.row.state is not State.FAILED, world
+            assert after.row.attempt in (0, world.row.attempt), world
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from app.api.sql.pulls import reads_end
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import Forbidden
+from app.store.fleet import warning_of_no_room
 from app.store.scopes import find_names_sharing
 from app.store.site import delivery_site_of, site_of
 from app.store.sql.carrying_out import Done, carry_out, look_outside
@@ -213,11 +214,18 @@ class ScriptRunner:
             session = self.session(connection)
             action = bind(parsed.tree, session)
             _check(action, parsed, session)
-            return carry_out(connection, action, parsed.text)
+            done = carry_out(connection, action, parsed.text)
+            return replace(done, warnings=(*done.warnings, *self._no_room(connection, done)))
 
         async with planning_turn(self._services):
             done = await self._in_transaction(defining, parsed, is_edit=True)
         return replace(done, warnings=(*done.warnings, *warnings))
+
+    def _no_room(self, connection: sa.Connection, done: Done) -> list[DefinitionWarning]:
+        """Warn of a query for which no driver has room."""
+        lease_ms = self._services.settings.driver.lease_ttl_ms
+        reason = None if done.query is None else warning_of_no_room(connection, lease_ms, done.query)
+        return [] if reason is None else [DefinitionWarning("/desired_state", reason.code, reason.fact, reason.cure)]
 
     async def _look_outside(self, parsed: Parsed, action: Action) -> None:
         with placed(parsed):

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from engine.connectors.connections.kafka import silent_logger
 from engine.connectors.kafka.client import connection_of, consumer_options
 from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.troubles import OUT_OF_RANGE, Troubles
+from engine.connectors.kafka.troubles import BEING_ELECTED, OUT_OF_RANGE, Troubles
 
 FURTHER: Final = 16
 """Markers of transactions and what compaction took are no records: so many times further back is looked each time that none is found."""
@@ -77,7 +77,7 @@ def _epoch_within(consumer: Consumer, start: TopicPartition, position: int, end_
                 last = message
             elif error.code() == KafkaError._PARTITION_EOF or error.code() in OUT_OF_RANGE:  # noqa: SLF001
                 return _epoch_of(last)
-            elif not error.retriable():
+            elif error.code() not in BEING_ELECTED and not error.retriable():
                 raise KafkaException(error)
         if last is not None and last.offset() == position - 1:
             return _epoch_of(last)

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from engine.connectors.kafka.client import TopicClient, asking, taking
+from engine.connectors.kafka.client import asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
+from engine.connectors.kafka.topic_client import TopicClient
 from engine.connectors.kafka.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
 from engine.errors import RecordsRemoved, SourceUnavailable
 
@@ -99,16 +100,31 @@ class Topic:
                 f"topic {name!r}, partition {partition}: the broker has not what lies at {start}, and its log begins at {low}; "
                 "where it ends is asked again"
             )
+        self.require_kept(partition, start, low)
         stop = min(low, end)
-        if self.stopping:
-            sources = " and ".join(self.stopping)
-            raise RecordsRemoved(
-                f"topic {name!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
-                f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
-                "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state"
-            )
         lost.append(stop - start)
         return stop
+
+    def require_kept(self, partition: int, start: int, low: int) -> None:
+        """Refuse to go on behind records that are gone and may not be left out.
+
+        Args:
+            partition: which.
+            start: where reading goes on.
+            low: where the partition begins.
+
+        Raises:
+            RecordsRemoved: see there.
+        """
+        if start >= low or not self.stopping:
+            return
+        sources = " and ".join(self.stopping)
+        raise RecordsRemoved(
+            f"topic {self.place.topic!r}, partition {partition}: records {start} to {low - 1} were removed by its retention before "
+            f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
+            "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state",
+            low,
+        )
 
     @contextmanager
     def told(self) -> Iterator[None]:

@@ -157,6 +157,8 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``. Where they are dated, the records are read, and kept for the workers; else only offsets are looked at."""
         with self._topic.asked() as client:
             end = client.ends([partition])[partition]
+        if not is_dated:  # else the records are read right here, which finds what is gone
+            self._topic.require_kept(partition, start, self._seen.lows.get(partition, 0))
         found: list[Chunk] = []
         rows = size = 0
         most = max(int(limit.max_rows * AHEAD / max(1, len(self._seen.lows))), LEAST_AHEAD) if is_dated else limit.max_rows

@@ -10,7 +10,7 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from engine.connectors.kafka.fetching.port import Fault, Fetched, Fetcher
-from engine.connectors.kafka.troubles import OUT_OF_RANGE, UNIMPORTANT, OffsetOutOfRange, Troubles
+from engine.connectors.kafka.troubles import BEING_ELECTED, OUT_OF_RANGE, UNIMPORTANT, OffsetOutOfRange, Troubles
 
 SILENT_S: Final = 20.0
 """Without a record or a word of the broker's while records are known to be there, reading is given up: the connection may be half open."""
@@ -115,7 +115,7 @@ class Taker:
                 lane.ahead, records, position = records.part(place, len(records)), records.part(0, place), end
             if len(records) or position > start:
                 return Taken(records, min(position, end)), has_stopped
-            if time.monotonic() > silent_at:
+            if self._troubles.is_denied or time.monotonic() > silent_at:
                 raise self._troubles.silent(f"partition {partition}: no record comes from the broker")
 
     def _judged(self, faults: tuple[Fault, ...], partition: int, start: int, *, has_records: bool) -> tuple[bool, int]:
@@ -129,7 +129,7 @@ class Taker:
                 if not has_records:
                     raise OffsetOutOfRange(f"partition {partition}, offset {start}")
                 has_stopped = True  # the next call asks for it again
-            elif code not in UNIMPORTANT and not fault.error.retriable():
+            elif code not in UNIMPORTANT | BEING_ELECTED and not fault.error.retriable():
                 raise self._troubles.meaning(fault.error, f"partition {partition} cannot be read")
         return has_stopped, ended
 

@@ -14,8 +14,15 @@ _DENIED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION,  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED,
 }  # fmt: skip
-_AWAY: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}  # noqa: SLF001
+AWAY: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}  # noqa: SLF001
 OUT_OF_RANGE: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+BEING_ELECTED: Final = {
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.REPLICA_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}  # fmt: skip
+"""A partition has no leader that is known here yet, as one that was just made or has moved: the same question is asked again."""
+
 UNIMPORTANT: Final = {KafkaError.GROUP_AUTHORIZATION_FAILED}
 """No group is used: positions are the service's."""
 
@@ -54,6 +61,11 @@ class Troubles:
         """Begin anew."""
         self._noted.clear()
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether a broker does not accept who asks: no answer will come, so nobody waits for one."""
+        return any(noted.code() in _DENIED for noted in self._noted)
+
     def why(self) -> str:
         """Say what was noted, to stand behind a sentence."""
         known = list(dict.fromkeys(self._shown(error.str()) for error in self._noted))
@@ -67,13 +79,13 @@ class Troubles:
         """Return what to raise of an error; ``failing`` says what did not work."""
         if error.code() in _GONE:
             return TopicMissing(self._topic)
-        if error.code() in _DENIED or any(noted.code() in _DENIED for noted in self._noted):
+        if error.code() in _DENIED or self.is_denied:
             return TopicDenied(self.text(error) + self.why())
-        away = "no broker can be reached: " if error.code() in _AWAY else ""
+        away = "no broker can be reached: " if error.code() in AWAY else ""
         return SourceUnavailable(f"topic {self._topic!r}: {failing}: {away}{self.text(error)}{self.why()}")
 
     def silent(self, failing: str) -> Exception:
         """Return what to raise where no answer came."""
-        if any(noted.code() in _DENIED for noted in self._noted):
+        if self.is_denied:
             return TopicDenied(f"no answer{self.why()}")
         return SourceUnavailable(f"topic {self._topic!r}: {failing}{self.why()}")

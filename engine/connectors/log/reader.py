@@ -195,7 +195,8 @@ class LogReader(UsualAnswers):
         if start < head.start_offset:
             raise RecordsRemoved(
                 f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {head.start_offset - 1} were removed by its "
-                "retention before this query read them. Give the feed a longer retention, and restart the query with new state."
+                "retention before this query read them. Give the feed a longer retention, and restart the query with new state.",
+                head.start_offset,
             )
         if end is not None and end > head.next_offset:
             raise SourceUnavailable(cut_off(self.feed.log_feed, str(partition), end, head.next_offset))

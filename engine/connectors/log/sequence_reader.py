@@ -152,7 +152,8 @@ class SequenceReader(UsualAnswers):
         if start < first:
             raise RecordsRemoved(
                 f"feed {self.feed.log_feed!r}: rows {start} to {first - 1} were removed by its retention before this query read them. "
-                "Give the relation a longer retention, and restart the query with new state."
+                "Give the relation a longer retention, and restart the query with new state.",
+                first,
             )
 
 

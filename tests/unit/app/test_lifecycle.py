@@ -13,7 +13,7 @@ from app.domain.suspects import LOST, SUSPECT_AFTER, group_of, has_turn, is_alon
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
 NOW = 1_000_000
-RETRYABLE = ErrorReport("source_unavailable", "external", is_retryable=True, detail="the feed is away")
+RETRYABLE = ErrorReport("internal_error", "internal", is_retryable=True, detail="a race was lost")
 FATAL = ErrorReport("definition_invalid", "user", is_retryable=False, detail="no such column")
 RUNS = HandleReport(HandleKind.RUNNING, epoch=7, age_ms=0)
 ABSENT = HandleReport()
@@ -121,7 +121,7 @@ def test_05_a_paused_query_observes_a_new_generation_and_stays_paused() -> None:
 @pytest.mark.parametrize(
     ("handle", "code"),
     [
-        (dead(RETRYABLE), "source_unavailable"),
+        (dead(RETRYABLE), "internal_error"),
         (HandleReport(HandleKind.LAUNCHING, epoch=7, age_ms=100), "start_timeout"),
     ],
 )
@@ -358,7 +358,7 @@ def test_18_a_spent_budget_fails_and_keeps_the_cause() -> None:
     assert action.status is not None
     assert action.status.error is not None
     assert action.status.error.code == "restart_budget_spent"
-    assert "source_unavailable: the feed is away" in action.status.error.detail
+    assert "internal_error: a race was lost" in action.status.error.detail
 
 
 def test_19_a_failed_launch_waits_for_the_next() -> None:

@@ -69,14 +69,18 @@ def test_a_query_without_a_driver_is_told_why() -> None:
     assert waits(fleet(), 1).code == "driver_starting"  # type: ignore[union-attr]
     full = waits(fleet((2, 2), (3, 3)))
     assert full is not None
-    assert (full.code, full.fact) == ("no_driver_has_room", "2 ready drivers hold 5 of 5 queries")
+    assert (full.code, full.fact) == (
+        "waiting_for_place",
+        "the query waits for a place: 2 ready drivers hold 5 of 5 queries, which is the limit",
+    )
     assert waits(fleet((2, 2), (3, 1))) is None
+    assert waits(fleet((2, 2), (3, 3), (3, 0))) is None, "a driver was added"
 
 
 def test_what_waits_already_takes_the_room_that_is_left() -> None:
     full = waits(fleet((2, 1), unplaced=1))
     assert full is not None
-    assert full.code == "no_driver_has_room"
+    assert full.code == "waiting_for_place"
     assert waits(fleet((3, 1), unplaced=1)) is None
 
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import gc
 import weakref
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from engine.connectors.kafka import client as clients
-from engine.connectors.kafka.client import TopicClient, asking
+from engine.connectors.kafka import topic_client
+from engine.connectors.kafka.client import asking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.library import library
 from engine.connectors.kafka.fetching.native import NativeFetcher
-from engine.connectors.kafka.fetching.port import Wanted
-from engine.connectors.kafka.taking import RESTING_S
+from engine.connectors.kafka.fetching.port import Fault, Fetched, Polled, Wanted
+from engine.connectors.kafka.taking import RESTING_S, Taker
+from engine.connectors.kafka.topic_client import TopicClient
+from engine.connectors.kafka.troubles import AWAY, BEING_ELECTED, TopicDenied, Troubles
 from engine.errors import SourceUnavailable
 
 DSN = "postgresql://nobody"
@@ -46,14 +54,14 @@ def test_a_topic_that_nobody_asks_about_any_more_holds_no_client() -> None:
 
 def test_a_topics_id_that_does_not_come_in_time_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
-    monkeypatch.setattr(clients, "ANSWER_S", 0.05)
+    monkeypatch.setattr(topic_client, "ANSWER_S", 0.05)
     with pytest.raises(SourceUnavailable, match="topic 't': its id cannot be asked for: no answer"):
         client.topic_id()
 
 
 def test_a_broker_that_is_away_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
     client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
-    monkeypatch.setattr(clients, "ANSWER_S", 0.5)
+    monkeypatch.setattr(topic_client, "ANSWER_S", 0.5)
     with pytest.raises(SourceUnavailable, match="topic 't': its partitions cannot be asked for: no broker can be reached"):
         client.partitions()
 
@@ -65,3 +73,101 @@ def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
     with pytest.raises(SourceUnavailable, match="cannot be read: Local: Invalid argument"):
         NativeFetcher(found, {"bootstrap.servers": "127.0.0.1:1"}, "t" * 600, Wanted(), lambda _: None)
     assert {*THREADS.iterdir()} <= before
+
+
+class Admin:
+    """A broker, as a client that asks sees it: what it answers to one question after the other."""
+
+    def __init__(self, troubles: Troubles, *answers: KafkaError, noted: KafkaError | None = None) -> None:
+        self._troubles, self._answers, self._noted = troubles, [*answers], noted
+        self.asked = 0
+
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
+        self.asked += 1
+        error = self._answers.pop(0) if self._answers else None
+        if error is not None and error.code() in AWAY:
+            raise KafkaException(error)
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions={0: None, 1: None})})
+
+    def list_offsets(self, asked: Any, **_more: Any) -> dict[Any, Future[Any]]:
+        self.asked += 1
+        found: dict[Any, Future[Any]] = {}
+        error = self._answers.pop(0) if self._answers else None
+        for place in asked:
+            found[place] = Future()
+            if error is None:
+                found[place].set_result(SimpleNamespace(offset=7, leader_epoch=2))
+            elif error.code() not in AWAY:
+                found[place].set_exception(KafkaException(error))
+        return found
+
+    def poll(self, _timeout: float) -> None:
+        if self._noted is not None:
+            self._troubles.note(self._noted)
+
+
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "invalid credentials")
+SILENT = KafkaError(KafkaError._TRANSPORT)
+
+
+def client_of(*answers: KafkaError, noted: KafkaError | None = None) -> tuple[TopicClient, Admin]:
+    client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
+    admin = Admin(client._troubles, *answers, noted=noted)
+    client._admin = admin  # type: ignore[assignment]
+    return client, admin
+
+
+def test_a_broker_that_refuses_who_asks_is_not_waited_for() -> None:
+    client, admin = client_of(SILENT, SILENT, noted=REFUSED)
+    with pytest.raises(TopicDenied, match="invalid credentials"):
+        client.partitions()
+    assert admin.asked == 1
+    with pytest.raises(TopicDenied, match="invalid credentials"):
+        client.ends([0, 1])
+    assert admin.asked == 2
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE])
+def test_a_partition_whose_leader_is_not_known_yet_is_asked_for_again(code: int) -> None:
+    client, _ = client_of(KafkaError(code), KafkaError(code))
+    assert client.partitions() == [0, 1]
+    client, _ = client_of(KafkaError(code), KafkaError(code))
+    assert client.ends([0, 1]) == {0: 7, 1: 7}
+
+
+class Answers:
+    """A fetcher that brings what it is given."""
+
+    def __init__(self, *polled: Polled) -> None:
+        self.polled = [*polled]
+
+    def begin(self, partition: int, offset: int) -> None: ...
+
+    def poll(self, partition: int, most: int, wait_s: float) -> Polled:
+        return self.polled.pop(0)
+
+    def end(self, partition: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+NOTHING = Polled(Fetched.nothing(Wanted()))
+
+
+@pytest.mark.parametrize("code", sorted(BEING_ELECTED))
+def test_reading_goes_on_where_a_partition_has_got_another_leader(code: int) -> None:
+    records = Fetched(pl.Series([b"k"]), pl.Series([b"v"]), np.array([5]), np.array([0]))
+    answers = Answers(Polled(Fetched.nothing(Wanted()), (Fault(KafkaError(code), 5),)), NOTHING, Polled(records))
+    assert Taker(answers, Troubles("t"), 1).take(0, 5, 6, 10).position == 6
+
+
+def test_reading_from_a_broker_that_refuses_who_asks_ends_at_once() -> None:
+    troubles = Troubles("t")
+
+    class Refused(Answers):
+        def poll(self, partition: int, most: int, wait_s: float) -> Polled:
+            troubles.note(REFUSED)
+            return super().poll(partition, most, wait_s)
+
+    with pytest.raises(TopicDenied, match="invalid credentials"):
+        Taker(Refused(NOTHING), troubles, 1).take(0, 5, 6, 10)

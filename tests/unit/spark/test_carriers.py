@@ -14,6 +14,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app.domain.outages import is_outage
+from app.driver.faults import report_of
 from engine.connectors.admission import BatchLimit
 from engine.spark.carrier import Carrier
 from engine.spark.cursors import new_cursor
@@ -125,6 +127,16 @@ def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> N
     member.is_under_way = False
     fleet._look_after_alone()
     assert not member.is_active, "its carrier was stopped"
+
+
+def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_nothing_for_it(spark: Any) -> None:
+    fleet, failed = Fleet(spark, "", lambda: True), list[Exception]()
+    member: Any = Riding()
+    member.fail = failed.append
+    member.carrier = SimpleNamespace(is_shared=False, stop=lambda _timeout: False)
+    fleet._bring_back(member, member.carrier)
+    (error,) = failed
+    assert is_outage(report_of(error)), "the next launch spends no attempt"
 
 
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+import psycopg
 import pytest
 
 from engine.errors import (
@@ -88,6 +89,23 @@ def test_what_java_found_is_told_by_its_last_cause(told: str, cause: str, kind: 
     error = decoded(RuntimeError(JAVA.format(told=told, cause=cause)))
     assert type(error) is kind
     assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.OperationalError("the server closed the connection"),
+        psycopg.errors.CannotConnectNow("the database system is starting up"),
+        psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction"),
+        psycopg.InterfaceError("the connection is closed"),
+    ],
+)
+def test_a_database_that_is_away_is_no_fault_of_a_query_whoever_meets_it(error: Exception) -> None:
+    with pytest.raises(Exception, match="slackwater") as caught, marked():
+        raise error
+    for found in (decoded(caught.value), decoded(error)):
+        assert isinstance(found, SourceUnavailable)
+        assert str(error) in str(found)
 
 
 def test_other_exceptions_leave_the_block_unchanged() -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from engine.errors import InternalError
+from engine.errors import ExternalError
 from engine.spark import fleet as fleets
 from engine.spark.fleet import FEW, MOST_BARREN, Fleet
 from engine.spark.runner import RunningQuery
@@ -100,6 +100,6 @@ def test_of_a_carrier_that_has_ended_nobody_becomes_a_member(fleet: Fleet) -> No
 
 def test_a_launch_is_told_where_carriers_end_as_soon_as_they_begin(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Carrier, "dies", True)
-    with pytest.raises(InternalError, match=r"driver\.log has the reason"):
+    with pytest.raises(ExternalError, match=r"driver\.log has the reason"):
         launch(fleet)
     assert len(Carrier.made) == MOST_BARREN

@@ -14,9 +14,10 @@ import pytest
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.packets import BEFORE_ALL_STAGES, Packet
+from engine.connectors.removed_records import begun_anew
 from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
-from engine.errors import SourceUnavailable, StateCorrupt
+from engine.errors import RecordsRemoved, SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner, Upstream
 from engine.spark.cursors import new_cursor, open_feeds
@@ -331,6 +332,94 @@ def test_a_launch_that_would_begin_behind_the_end_of_a_feed_is_refused() -> None
     with pytest.raises(Exception, match="reading goes on at 30, but the feed ends at 20") as refused:
         latest(planner, planner.start)
     assert isinstance(refused.value, StateCorrupt)
+
+
+class Trimmed(FakeFeed):
+    """A feed of which retention has removed what lies before ``kept_from``; it removes ``removing`` more when it has been looked at."""
+
+    kept_from: int = 0
+    removing: int = 0
+
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
+        self._require(start)
+        found = super().chunks(partition, start, limit, is_dated=is_dated)
+        self.kept_from += self.removing
+        return found
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        self._require(split.start)
+        yield from super().read(split, request)
+
+    def _require(self, start: int) -> None:
+        if start < self.kept_from:
+            raise RecordsRemoved(f"records {start} to {self.kept_from - 1} were removed", self.kept_from)
+
+
+def trimmed(kept_from: int, *, max_rows: int = 30, **length: int) -> tuple[Trimmed, BatchPlanner, Cursor]:
+    feed = Trimmed(Feed("log:a", "log", "a"), {int(key[1:]): value for key, value in length.items()})
+    feed.kept_from = kept_from
+    planner = a_planner(feed, max_rows=max_rows)
+    return feed, planner, begun_anew(planner.start)
+
+
+def counted(planner: BatchPlanner, feed: FakeFeed, start: Cursor, end: Cursor) -> list[tuple[str, str, int]]:
+    reader = PacketReader(planner._spec, planner._feeds)
+    packets = [packet for group in planner.groups(start, end) for packet in reader.read(group)]
+    return [tuple(each) for packet in packets if packet.kind == "stats" for each in json.loads(packet.blob)["counters"]]
+
+
+def test_a_query_that_has_read_nothing_begins_behind_what_retention_removed_and_counts_it() -> None:
+    feed, planner, start = trimmed(25, p0=100)
+    first = latest(planner, start)
+    assert first["feeds"]["log:a"]["0"] == 55
+    assert first["skipped"] == {"log:a": {"0": [0, 25]}}
+    (group,) = planner.groups(start, first)
+    assert [(split.start, split.end) for _, split in group.splits] == [(25, 55)]
+    assert counted(planner, feed, start, first) == [("a", "records_lost", 25)]
+    second = latest(planner, first)
+    assert (second["skipped"], second["feeds"]["log:a"]["0"]) == (first["skipped"], 85)
+    assert counted(planner, feed, first, second) == []
+
+
+def test_a_partition_of_which_all_was_removed_is_passed_and_read_from_its_end() -> None:
+    feed, planner, start = trimmed(40, p0=40)
+    first = latest(planner, start)
+    assert (first["feeds"]["log:a"]["0"], first["unread"]) == (40, {"log:a": ["0"]})
+    assert [group.splits for group in planner.groups(start, first)] == [()]
+    assert counted(planner, feed, start, first) == [("a", "records_lost", 40)]
+    assert latest(planner, first) is first
+    feed.length[0], feed.kept_from = 60, 50
+    second = latest(planner, first)
+    assert (second["feeds"]["log:a"]["0"], second["skipped"]) == (60, {"log:a": {"0": [0, 50]}})
+    assert counted(planner, feed, first, second) == [("a", "records_lost", 10)]
+
+
+def test_a_partition_that_was_read_is_not_passed_over_what_is_gone_and_one_that_was_not_still_is() -> None:
+    feed, planner, start = trimmed(0, p0=100)
+    first = latest(planner, start)
+    feed.kept_from = 50
+    with pytest.raises(RecordsRemoved, match="records 30 to 49"):
+        latest(a_planner(feed), first)
+    one = a_feed("b", p0=30, p1=0)
+    planner = a_planner(one)
+    first = latest(planner, begun_anew(planner.start))
+    assert first["unread"] == {"log:b": ["1"]}
+
+
+def test_records_that_are_removed_while_they_are_read_are_looked_for_by_the_next_attempt() -> None:
+    feed, planner, start = trimmed(0, max_rows=1_000, p0=100)
+    feed.removing = 10
+    first = latest(planner, start)
+    with pytest.raises(SourceUnavailable, match=r"records 0 to 9 were removed\. The next attempt looks at what is there"):
+        counted(planner, feed, start, first)
+    again = a_planner(feed, max_rows=30)
+    assert latest(again, start)["skipped"] == {"log:a": {"0": [0, 10]}}
+
+
+def test_a_query_begun_by_an_earlier_version_has_read_all_its_partitions() -> None:
+    _, planner, _ = trimmed(25, p0=100)
+    with pytest.raises(RecordsRemoved):
+        latest(planner, planner.start)
 
 
 class Filled(FakeFeed):

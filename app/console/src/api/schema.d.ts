@@ -558,8 +558,7 @@ export interface paths {
          * @description Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
          *
          *     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
-         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out: `statements` of the
-         *     problem says what became of each. A SELECT without EMIT
+         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT
          *     answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
          *     asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
          */
@@ -3737,6 +3736,11 @@ export interface components {
              */
             lag: number | null;
             /**
+             * Begins At
+             * @description Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says how many records that were. Null: nothing was gone.
+             */
+            begins_at: number | null;
+            /**
              * Open Records
              * @description Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds ago. They are read when these end.
              */
@@ -3969,7 +3973,7 @@ export interface components {
             /**
              * Code
              * @description Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.
-             * @example no_driver_has_room
+             * @example waiting_for_place
              */
             code: string;
             /**
@@ -5391,7 +5395,7 @@ export interface components {
             status: string;
             /**
              * Warnings
-             * @description `no_driver_has_room`: what is wished waits for a driver.
+             * @description `waiting_for_place`: what is wished waits for a driver.
              */
             warnings: components["schemas"]["WarningItem"][];
         };
@@ -6526,12 +6530,6 @@ export interface components {
              * @description One entry per fault; empty where there is but one.
              */
             errors: components["schemas"]["FaultBody"][];
-            /**
-             * Statements
-             * @description Of a script with several statements: what became of each. Else it is not there.
-             * @default null
-             */
-            statements: components["schemas"]["StatementState"][] | null;
         };
         /**
          * QueryDefinition
@@ -6926,36 +6924,6 @@ export interface components {
              * @description Records with an earlier event time are left out. RFC 3339; without an offset it is UTC.
              */
             at: string;
-        };
-        /**
-         * StatementState
-         * @description What became of one statement of a script that failed half-way.
-         */
-        StatementState: {
-            /**
-             * Statement
-             * @description The statement, with the values of its variables.
-             * @example DROP STREAM orders
-             */
-            statement: string;
-            /**
-             * Line
-             * @description Where it begins in the script, counted from 1.
-             * @example 1
-             */
-            line: number;
-            /**
-             * State
-             * @description `done`: it is carried out, and stays so; `failed`: `errors` says why; `not_tried`: it stands behind that one.
-             * @enum {string}
-             */
-            state: "done" | "failed" | "not_tried";
-            /**
-             * Message
-             * @description Of one that is done: what was done, in a sentence.
-             * @default null
-             */
-            message: string | null;
         };
         /**
          * StatementsBody
@@ -7448,7 +7416,7 @@ export interface components {
          * @description Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.
          * @enum {string}
          */
-        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_missing" | "event_time_out_of_range" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_missing" | "fields_of_expression" | "file_changed" | "file_unfit" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_driver_has_room" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
+        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_missing" | "event_time_out_of_range" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_missing" | "fields_of_expression" | "file_changed" | "file_unfit" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
     };
     responses: never;
     parameters: never;
@@ -16135,6 +16103,7 @@ export interface operations {
                      *               "next_offset": 8990,
                      *               "end_offset": 9000,
                      *               "lag": 10,
+                     *               "begins_at": null,
                      *               "open_records": 0,
                      *               "open_since": null
                      *             }
