@@ -4,7 +4,7 @@ import { api } from "~/api/client";
 import { useEvents, useLive } from "~/api/live";
 import type { QueryEvent } from "~/api/types";
 import { Badge, Button, Panel, Skeleton, StateBadge } from "~/components/basics";
-import { ErrorPanel, plain } from "~/components/ErrorPanel";
+import { CodeLink, ErrorPanel, plain } from "~/components/ErrorPanel";
 import { ago, count, moment, NONE, span, words } from "~/format";
 
 const SHOWN = 60;
@@ -85,7 +85,11 @@ export function History({ name }: { name: string }) {
                       ) : (
                         <>
                           {words(run.end_reason ?? "")} <span class="muted small">{moment(run.ended_at)}</span>
-                          {run.error !== null && <div class="late small">{plain(run.error.detail)}</div>}
+                          {run.error !== null && (
+                            <div class="late small">
+                              {plain(run.error.detail)} <CodeLink code={run.error.code} />
+                            </div>
+                          )}
                         </>
                       )}
                     </td>

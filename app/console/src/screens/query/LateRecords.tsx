@@ -141,11 +141,11 @@ export function LateRecords({ name }: { name: string }) {
           first.error === null && <Skeleton />
         ) : items.length === 0 ? (
           <Empty title={isFiltered ? "No late record fits" : "No late record is kept"} icon="good">
-            <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? plain("With the policy `join` late records are joined at once and only counted.") : "Nothing has come too late."}</p>
+            <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? plain("With the policy `join` late records are joined at once and only counted.") : "No record has come too late."}</p>
           </Empty>
         ) : (
           <div class="scroll-x" tabIndex={0}>
-            <table class="plain">
+            <table class="plain as-blocks">
               <thead>
                 <tr>
                   {mayReplay && <th scope="col"><span class="unseen">Chosen</span></th>}
@@ -164,13 +164,13 @@ export function LateRecords({ name }: { name: string }) {
                         <input type="checkbox" aria-label={`Choose late record ${record.id}`} disabled={!REPLAYABLE.has(record.reason)} title={REPLAYABLE.has(record.reason) ? undefined : "It cannot be replayed: what is final would change"} checked={chosen.has(record.id)} onChange={() => toggle(record.id)} />
                       </td>
                     )}
-                    <td class="nowrap">{moment(record.event_time_ms)}</td>
-                    <td class="num nowrap">{record.stream_time_ms === null ? NONE : span(record.stream_time_ms - record.event_time_ms)}</td>
-                    <td>{record.input}</td>
-                    <td class="nowrap">
+                    <td class="nowrap" data-label="Event time">{moment(record.event_time_ms)}</td>
+                    <td class="num nowrap" data-label="Behind">{record.stream_time_ms === null ? NONE : span(record.stream_time_ms - record.event_time_ms)}</td>
+                    <td data-label="Judged by">{record.input}</td>
+                    <td class="nowrap" data-label="Reason">
                       {words(record.reason)} {record.replayed_at !== null && <Badge tone="good" title={moment(record.replayed_at)}>replayed</Badge>}
                     </td>
-                    <td>
+                    <td class="wide">
                       <Pairs record={record.record} />
                     </td>
                   </tr>

@@ -116,7 +116,7 @@ function OneSetting({ query, setting, onApplied }: { query: OneQuery; setting: S
           </div>
           {isGrace && (
             <div>
-              <div class="muted small">so long is the wait</div>
+              <div class="muted small">time a record waits</div>
               <div class="value">{span(item.added_wait_ms)}</div>
               <div class="muted small">of event time, longer than without</div>
             </div>

@@ -24,6 +24,17 @@ import { Now } from "./Now";
 import { Rejects } from "./Rejects";
 import "./query.css";
 
+/** What a part of the screen is about, in the guide. */
+const GUIDE: Record<string, string> = {
+  definition: "reference/definitions/",
+  lateness: "concepts/grace/",
+  late: "guides/late-data/",
+  rejects: "reference/http/records/",
+  forks: "guides/corrections/",
+  history: "operations/monitoring/",
+  explain: "guides/late-data/",
+};
+
 export default function Query({ params }: ScreenProps) {
   const name = params.name!;
   useFastOverview();
@@ -69,6 +80,7 @@ export default function Query({ params }: ScreenProps) {
     <Page
       title={name}
       crumbs={crumbs}
+      guide={GUIDE[tab]}
       badges={
         <>
           <StateBadge state={now.state} phase={now.phase} unreachable={now.conditions.includes("unreachable")} />
