@@ -41,11 +41,11 @@ def offsets(look: Look, name: str) -> list[int]:
 def test_the_newest_records_of_all_partitions_stand_together(look: Look, harbour: Harbour) -> None:
     page = look.at("/streams/departures")
     page.get_by_role("heading", name="The newest 200 of 460 records").wait_for()
-    assert page.get_by_label("Partition", exact=True).input_value() == "all"
+    assert page.get_by_label("Partition").input_value() == "all"
     rows = shown(look, "Records of departures")
     known = {
         (str(partition), str(each["$offset"]), str(each["flight"]))
-        for partition in range(4)
+        for partition in range(2)
         for each in harbour.get("/v1/streams/departures/records", partition=partition, limit=1_000)["records"]
     }
     assert {(row[0], row[1], row[4]) for row in rows} <= known
@@ -64,7 +64,7 @@ def test_a_record_in_another_partition_than_the_first_is_seen(look: Look, harbou
             break
     page = look.at("/streams/spread")
     assert str(number) in {row[3] for row in shown(look, "Records of spread")}
-    page.get_by_label("Partition", exact=True).select_option(str(part["partition"]))
+    page.get_by_label("Partition").select_option(str(part["partition"]))
     page.get_by_text("The newest of 1, newest first").wait_for()
     look.sound()
 
@@ -147,10 +147,10 @@ def test_a_file_of_csv_is_appended(look: Look, harbour: Harbour, tmp_path: Path)
 @pytest.mark.usefixtures("orders")
 def test_records_appear_as_they_come(look: Look, harbour: Harbour) -> None:
     page = look.at("/streams/orders?tab=live")
-    page.get_by_role("heading", name="No record has come since you came").wait_for()
+    page.get_by_role("heading", name="No record since this page was opened").wait_for()
     page.get_by_text("following").wait_for()
     harbour.post("/v1/streams/orders/records", [{"id": "7", "item": "tea", "amount": 1.5, "made_at": "2024-03-02T10:00:00Z"}])
-    page.get_by_text("1 record since you came").wait_for()
+    page.get_by_text("1 record since this page was opened").wait_for()
     assert shown(look, "Records, newest first") == [["2024-03-02 10:00:00", "7", "tea", "1.5", "2024-03-02 10:00:00"]]
     look.sound()
 

@@ -201,7 +201,7 @@ def test_the_audit_log_shows_who_changed_what(admin: Look, harbour: Harbour) -> 
     assert [cell.split("\n")[0].strip() for cell in row.get_by_role("cell").all_inner_texts()[1:4]] == [
         "my-admin api key", "replace", "spare table",
     ]  # fmt: skip
-    page.get_by_role("button", name=f"Look at entry {entry['id']}").click()
+    page.get_by_role("button", name=f"Show entry {entry['id']}").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("/definition/versioned/history_retention").wait_for()
     assert dialog.get_by_text('"3d"').is_visible()

@@ -117,7 +117,7 @@ def test_changes_are_listed_as_they_come_until_they_are_paused(look: Look, harbo
     page = look.at("/tables/levels?tab=live")
     page.get_by_text("following").wait_for()
     write(harbour, "levels", [("upsert", {"origin": "SFO", "temp": 7.0}, NOON), ("delete", {"origin": "SFO"}, NOON)])
-    page.get_by_text("2 changes since you came").wait_for()
+    page.get_by_text("2 changes since this page was opened").wait_for()
     grid = shown(look, "Changes, newest first")
     assert [row[1:3] for row in grid] == [["delete", "SFO"], ["upsert", "SFO"]]
     page.get_by_role("button", name="Pause").click()

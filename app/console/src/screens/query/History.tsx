@@ -25,7 +25,7 @@ export function History({ name }: { name: string }) {
   const runs = useLive((signal) => api.get("/v1/queries/{name}/runs", { path: { name }, query: { limit: 50 }, signal }), 5_000, [name]);
   return (
     <div class="halves">
-      <Panel id="events" title="Events" hint="Transitions, wishes, edits; the newest first" actions={follow.isConnected ? <Badge tone="good" dot moving>live</Badge> : undefined}>
+      <Panel id="events" title="Events" hint="State changes, requests and edits, newest first" actions={follow.isConnected ? <Badge tone="good" dot moving>live</Badge> : undefined}>
         {follow.error !== null && <ErrorPanel error={follow.error} />}
         {events.length === 0 && follow.error === null && <Skeleton lines={4} />}
         <ol class="timeline" aria-label="Events">

@@ -19,7 +19,7 @@ const LIMITS: Record<string, string> = {
 };
 
 function limitOf(status: Status): string {
-  if (status.limited_by === "input" && (lagOf(status) ?? 0) > 0) return "Nothing is known of it yet: it has committed nothing of these records over the last ten seconds.";
+  if (status.limited_by === "input" && (lagOf(status) ?? 0) > 0) return "Not known yet: it has committed none of these records in the last ten seconds.";
   return LIMITS[status.limited_by] ?? words(status.limited_by);
 }
 

@@ -88,9 +88,9 @@ function counted(status: Status, operator: string, fits: (reason: string) => boo
   return status.counters.filter((counter) => counter.input === operator && fits(counter.reason)).reduce((sum, counter) => sum + counter.count, 0);
 }
 
-function lateText({ lostCount, joinedCount }: Group): string {
-  const parts = [...(lostCount > 0 ? [`${count(lostCount)} late`] : []), ...(joinedCount > 0 ? [`${count(joinedCount)} joined late`] : [])];
-  return parts.length === 0 ? "none late" : parts.join(", ");
+function joinedText({ lostCount, joinedCount }: Group): string {
+  if (joinedCount === 0) return lostCount > 0 ? "" : "none late";
+  return `${lostCount > 0 ? ", " : ""}${count(joinedCount)} joined late`;
 }
 
 /** Everything that waits, clocks and boundaries, and a little more on both sides. */
@@ -128,8 +128,9 @@ function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[];
     parts.push(
       <g key={group.operator}>
         <text x="0" y={lane + 15} class="operator">{group.operator}</text>
-        <text x={end} y={lane + 15} text-anchor="end" class={group.lostCount > 0 ? "late-text" : "faint"}>
-          {lateText(group)} · grace {span(group.graceMs)}
+        <text x={end} y={lane + 15} text-anchor="end" class="faint">
+          {group.lostCount > 0 && <tspan class="late-text">{count(group.lostCount)} late</tspan>}
+          {joinedText(group)} · grace {span(group.graceMs)}
         </text>
         {own.map((record) => (
           <line key={record.id} x1={x(record.event_time_ms)} x2={x(record.event_time_ms)} y1={lane + 8} y2={lane + 21} class="late-mark">

@@ -128,6 +128,8 @@ const MOST_PARTITIONS = 16;
 
 interface Placed {
   partition: number;
+  /** How many records of its partition are newer. */
+  newer: number;
   record: Record<string, unknown>;
 }
 
@@ -199,11 +201,12 @@ async function newest(name: string, partition: number | null, signal: AbortSigna
 }
 
 function placed(page: RecordsAnswer): Placed[] {
-  return page.records.map((record) => ({ partition: page.partition!, record }));
+  return page.records.map((record) => ({ partition: page.partition!, newer: page.end_offset - (record["$offset"] as number), record }));
 }
 
+/** Of one event time the newest of each partition come first. */
 function byEventTime(one: Placed, other: Placed): number {
-  return (other.record["$event_time_ms"] as number) - (one.record["$event_time_ms"] as number) || one.partition - other.partition || (other.record["$offset"] as number) - (one.record["$offset"] as number);
+  return (other.record["$event_time_ms"] as number) - (one.record["$event_time_ms"] as number) || one.newer - other.newer || one.partition - other.partition;
 }
 
 function idOf({ partition, record }: Placed): string {
@@ -222,7 +225,7 @@ function toneOf(record: Record<string, unknown>): "gone" | undefined {
   return record["$op"] === "delete" ? "gone" : undefined;
 }
 
-/** Whose records are shown: of which partition, and of whoever appends or of a query. */
+/** Whose records are shown: of which partition, and of clients or of a query. */
 function Choices({ relation, partition, part }: { relation: Relation; partition: number | null; part: string | null }) {
   const parts = relation.origin === "source" ? (relation.partitions ?? []) : [];
   return (
@@ -244,7 +247,7 @@ function Choices({ relation, partition, part }: { relation: Relation; partition:
         <label class="row">
           <span class="muted small">Written by</span>
           <select class="input" style={{ width: "auto" }} value={part ?? ""} onChange={(event) => setQuery({ part: event.currentTarget.value || null, partition: null, offset: null })}>
-            <option value="">whoever appends</option>
+            <option value="">clients</option>
             {relation.parts.map((name) => (
               <option key={name}>{name}</option>
             ))}
