@@ -57,6 +57,7 @@ function OnePartition({ relation, partition, part, asked }: OneProps) {
   const records = answer === null ? [] : offset === null ? [...answer.records].reverse() : answer.records;
   const rows = records.map((record) => ({ id: String(record["$offset"]), values: [record["$offset"], ...valuesOf(relation, record)], tone: toneOf(record) }));
   const first = answer?.records[0]?.["$offset"] as number | undefined;
+  const oldest = parts.find((each) => each.partition === partition)?.start_offset ?? 0;
   const isAtEnd = answer !== null && answer.next_offset >= answer.end_offset;
   const go = (to: number | null): void => setQuery({ offset: to === null ? null : String(Math.max(0, to)) });
 
@@ -65,10 +66,10 @@ function OnePartition({ relation, partition, part, asked }: OneProps) {
       <div class="row wrap">
         <Choices relation={relation} partition={partition} part={part} />
         <div class="row" role="group" aria-label="Where in the stream">
-          <Button small disabled={first === 0 || rows.length === 0} onClick={() => go(parts.find((each) => each.partition === partition)?.start_offset ?? 0)}>
+          <Button small disabled={first === undefined || first <= oldest} onClick={() => go(oldest)}>
             Oldest
           </Button>
-          <Button small disabled={first === undefined || first === 0} onClick={() => go((first ?? PAGE) - PAGE)}>
+          <Button small disabled={first === undefined || first <= oldest} onClick={() => go(Math.max(oldest, (first ?? PAGE) - PAGE))}>
             Older
           </Button>
           <Button small disabled={offset === null || isAtEnd} onClick={() => go(answer?.next_offset ?? null)}>
