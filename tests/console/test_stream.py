@@ -77,6 +77,7 @@ def test_the_newest_records_are_those_of_the_api(look: Look, harbour: Harbour) -
     newest = [[str(each["$offset"]), each["origin"], str(each["flight"])] for each in reversed(records)]
     assert [[row[0], row[2], row[3]] for row in rows] == newest[: len(rows)]
     assert page.get_by_text(f"The newest of {end}").is_visible()
+    assert page.get_by_role("link", name="Guide").get_attribute("href") == "/guide/reference/http/records/"
     look.sound()
 
 
