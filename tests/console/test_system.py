@@ -270,5 +270,6 @@ def test_every_part_fits_every_width_in_the_dark(width: int, looking: Opening, h
     look = as_role(looking, harbour, "admin", width=width, color_scheme="dark")
     for tab in ("health", "drivers", "connections", "keys", "audit", "settings"):
         look.at(f"/system?tab={tab}")
-        look.page.get_by_role("status", name="Loading").wait_for(state="detached")
+        for skeleton in look.page.get_by_role("status", name="Loading").all():
+            skeleton.wait_for(state="detached")
         look.sound()
