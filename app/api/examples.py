@@ -339,6 +339,7 @@ RECORDS: dict[str, Any] = {
     "part": None,
     "parts": [],
     "partition": 0,
+    "partition_count": 2,
     "records": [
         {"$offset": 0, "$event_time_ms": 1357035420000, "origin": "EWR", "flight": 1545, "temp": 39.02, "match": "matched"}
     ],

@@ -35,7 +35,8 @@ Partition = Annotated[
     Query(
         ge=0,
         le=100_000,
-        description="Which partition; each is read on its own. Absent: partition 0 of a source; a derived stream as a whole, in the order "
+        description="Which partition; each is read on its own. Absent: partition 0 of a source alone (the answer's `partition_count` says how "
+        "many there are); a derived stream as a whole, in the order "
         "in which its query emitted the records, and offsets count over all of its partitions.",
     ),
 ]
@@ -99,6 +100,7 @@ async def get_records(
         "part": part,
         "parts": [visible(each) for each in parts],
         "partition": page.partition,
+        "partition_count": page.partition_count,
         "next_offset": page.next_offset,
         "end_offset": page.end_offset,
         **described(result),

@@ -235,6 +235,9 @@ class RecordsAnswer(Answer):
         description="What queries have appended to the stream, each to be read with `part=`; `/changes` has all records together."
     )
     partition: int | None = Field(description="Null where a derived stream is read as a whole.")
+    partition_count: int | None = Field(
+        description="How many partitions the stream has, from 0; each is read on its own. Null where a derived stream is read as a whole."
+    )
     records: list[dict[str, Any]] = Field(description="Records in offset order.")
     next_offset: int = Field(description="Where to go on.")
     end_offset: int = Field(description="Where the partition, or the whole, ends at present.")

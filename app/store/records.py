@@ -32,12 +32,14 @@ class RecordsPage:
 
     Attributes:
         partition: which; None: of all, by the numbers of the rows (``engine.connectors.log.sequences``).
+        partition_count: how many partitions there are to read; None where ``partition`` is.
         frame: canonical records with ``_offset`` and the mark ``$replayed``; those of other relations in the same feed are left out.
         next_offset: where to go on.
         end_offset: the partition's present end.
     """
 
     partition: int | None
+    partition_count: int | None
     frame: pl.DataFrame
     next_offset: int
     end_offset: int
@@ -57,7 +59,7 @@ async def read_records(
     """
     is_numbered = partition is None and entry.feed.is_derived
     place = _sequence(connection, entry) if is_numbered else _partition(connection, entry, partition or 0)
-    feed_id, start_offset, end_offset = await place
+    feed_id, start_offset, end_offset, partition_count = await place
     start = start_offset if offset is None else offset
     if start < start_offset:
         raise Gone("offset_expired", f"records before {start_offset} were removed by the retention; the oldest is {start_offset}")
@@ -77,14 +79,14 @@ async def read_records(
         if start >= end_offset or any(frame.height for frame in found):
             break
     own = None if is_numbered else partition or 0
-    return RecordsPage(own, pl.concat(found) if found else pl.DataFrame(), start, end_offset)
+    return RecordsPage(own, partition_count, pl.concat(found) if found else pl.DataFrame(), start, end_offset)
 
 
-async def _sequence(connection: Connection, entry: CatalogEntry) -> tuple[int, int, int]:
+async def _sequence(connection: Connection, entry: CatalogEntry) -> tuple[int, int, int, int | None]:
     feed = await (await connection.execute(FIND_FEED_SQL, {"name": entry.feed.log_feed})).fetchone()
     if feed is None:
         raise NotFound("relation_not_found", f"'{entry.relation.name}' was deleted")
-    return feed[0], feed[3], feed[4]
+    return feed[0], feed[3], feed[4], None
 
 
 async def _numbered(connection: Connection, params: dict[str, int]) -> AsyncIterator[pl.DataFrame]:
@@ -95,7 +97,7 @@ async def _numbered(connection: Connection, params: dict[str, int]) -> AsyncIter
             yield frame
 
 
-async def _partition(connection: Connection, entry: CatalogEntry, partition: int) -> tuple[int, int, int]:
+async def _partition(connection: Connection, entry: CatalogEntry, partition: int) -> tuple[int, int, int, int | None]:
     name = entry.relation.name
     feed = await (await connection.execute(FIND_FEED_SQL, {"name": entry.feed.log_feed})).fetchone()
     if not entry.feed.traits.is_kept_here or feed is None:
@@ -105,7 +107,7 @@ async def _partition(connection: Connection, entry: CatalogEntry, partition: int
     heads = await (await connection.execute(HEADS_SQL, {"feed_id": feed[0]})).fetchall()
     for found, start_offset, next_offset in heads:
         if found == partition:
-            return feed[0], start_offset, next_offset
+            return feed[0], start_offset, next_offset, len(heads)
     raise NotFound("partition_not_found", f"'{name}' has {len(heads)} partitions, numbered from 0")
 
 

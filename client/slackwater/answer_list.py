@@ -797,6 +797,9 @@ class RecordsAnswer(Answer):
     partition = Item[int | None]()
     """Null where a derived stream is read as a whole."""
 
+    partition_count = Item[int | None]()
+    """How many partitions the stream has, from 0; each is read on its own. Null where a derived stream is read as a whole."""
+
     records = Item[tuple[dict[str, Any], ...]](tuple)
     """Records in offset order."""
 

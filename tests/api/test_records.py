@@ -41,6 +41,12 @@ async def test_an_array_is_appended_and_read_back(client: httpx.AsyncClient) -> 
     assert (page["next_offset"], page["end_offset"], page["stale"]) == (2, 2, False)
 
 
+async def test_an_answer_without_a_partition_says_how_many_there_are(client: httpx.AsyncClient) -> None:
+    [part] = (await client.post(PATH, json=[RECORD])).json()["offsets"]
+    page = (await client.get(PATH)).json()
+    assert (page["partition"], page["partition_count"]) == (0, 2), f"the record is in partition {part['partition']}"
+
+
 async def test_a_single_object_is_one_record(client: httpx.AsyncClient) -> None:
     assert (await client.post(PATH, json=RECORD)).json()["appended"] == 1
 

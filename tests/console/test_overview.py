@@ -45,7 +45,7 @@ def test_what_needs_attention_comes_first_with_its_reason(look: Look) -> None:
 def test_a_failed_query_is_restarted_from_there(look: Look, harbour: Harbour) -> None:
     page = look.at("/")
     page.get_by_role("region", name=re.compile("needs attention")).get_by_role("button", name="Restart").click()
-    page.get_by_text("broken is launched anew.").wait_for()
+    page.get_by_text("broken is started again.").wait_for()
     kinds = [event["kind"] for event in harbour.get("/v1/queries/broken/events")["items"]]
     assert "restart_requested" in kinds or any("restart" in kind for kind in kinds)
     harbour.state("broken", "failed", {"code": "data_invalid", "detail": "a record has no price; mend it and restart"})
@@ -213,7 +213,7 @@ def test_it_fits_every_width_in_light_and_dark(looking: Opening, harbour: Harbou
 
 def test_a_colour_scheme_is_kept(look: Look) -> None:
     page = look.at("/")
-    page.get_by_role("button", name="Colours: As the system").click()
+    page.get_by_role("button", name="Colours: System theme").click()
     page.get_by_role("button", name="Colours: Light").click()
     assert page.evaluate("getComputedStyle(document.body).colorScheme") == "dark"
     page.reload()

@@ -61,6 +61,27 @@ def test_the_tide_moves_while_one_looks(look: Look, harbour: Harbour) -> None:
     look.sound()
 
 
+def test_a_late_record_that_was_joined_is_not_red(look: Look, harbour: Harbour) -> None:
+    harbour.execute("UPDATE log.counter SET reason = 'late_joined' WHERE reason = 'late_diverted'")
+    page = look.at("/queries/joined")
+    page.get_by_role("region", name="Tide").get_by_text("3 joined late · grace 1 h").wait_for()
+    assert page.get_by_role("region", name="Tide").locator(".late-text").count() == 0
+    harbour.execute("UPDATE log.counter SET reason = 'late_diverted' WHERE reason = 'late_joined'")
+    look.sound()
+
+
+def test_a_late_record_is_read_on_a_phone(looking: Opening, harbour: Harbour) -> None:
+    look = looking(harbour, width=390)
+    page = look.at("/queries/joined?tab=late")
+    record = page.get_by_role("region", name="Late records").locator("tbody .pairs").first
+    record.wait_for()
+    box = record.bounding_box()
+    assert box is not None
+    assert box["width"] >= 200, "a column of single letters is not read"
+    assert box["x"] + box["width"] <= 390, "it stands in the window"
+    look.sound()
+
+
 def test_an_axis_of_days_tells_them_apart(look: Look, harbour: Harbour) -> None:
     harbour.detail("joined", waiting={"w": {"0": [[AT, AT + 60 * H, 30, 30]]}})
     page = look.at("/queries/joined")

@@ -38,19 +38,51 @@ def offsets(look: Look, name: str) -> list[int]:
     return [int(row[0]) for row in shown(look, f"Records of {name}")]
 
 
-def test_the_newest_records_are_those_of_the_api(look: Look, harbour: Harbour) -> None:
+def test_the_newest_records_of_all_partitions_stand_together(look: Look, harbour: Harbour) -> None:
     page = look.at("/streams/departures")
+    page.get_by_role("heading", name="The newest 200 of 460 records").wait_for()
+    assert page.get_by_label("Partition").input_value() == "all"
+    rows = shown(look, "Records of departures")
+    known = {
+        (str(partition), str(each["$offset"]), str(each["flight"]))
+        for partition in range(2)
+        for each in harbour.get("/v1/streams/departures/records", partition=partition, limit=1_000)["records"]
+    }
+    assert {(row[0], row[1], row[4]) for row in rows} <= known
+    assert page.get_by_role("button", name="Older").count() == 0, "offsets count within a partition"
+    look.sound()
+
+
+def test_a_record_in_another_partition_than_the_first_is_seen(look: Look, harbour: Harbour) -> None:
+    wide = {**ORDERS, "connector": {"type": "log", "partitions": 4}}
+    harbour.http.delete("/v1/streams/spread")
+    assert harbour.http.put("/v1/streams/spread", json=wide).status_code == 201
+    for number in range(20):
+        record = {"id": str(number), "item": "cup", "amount": 1.5, "made_at": "2024-03-02T10:00:00Z"}
+        [part] = harbour.post("/v1/streams/spread/records", [record])["offsets"]
+        if part["partition"] != 0:
+            break
+    page = look.at("/streams/spread")
+    assert str(number) in {row[3] for row in shown(look, "Records of spread")}
+    page.get_by_label("Partition").select_option(str(part["partition"]))
+    page.get_by_text("The newest of 1, newest first").wait_for()
+    look.sound()
+
+
+def test_the_newest_records_are_those_of_the_api(look: Look, harbour: Harbour) -> None:
+    page = look.at("/streams/departures?partition=0")
     end = harbour.get("/v1/streams/departures/records", partition=0, limit=1)["end_offset"]
     records = harbour.get("/v1/streams/departures/records", partition=0, offset=max(0, end - 200), limit=200)["records"]
     rows = shown(look, "Records of departures")
     newest = [[str(each["$offset"]), each["origin"], str(each["flight"])] for each in reversed(records)]
     assert [[row[0], row[2], row[3]] for row in rows] == newest[: len(rows)]
     assert page.get_by_text(f"The newest of {end}").is_visible()
+    assert page.get_by_role("link", name="Guide").get_attribute("href") == "/guide/reference/http/records/"
     look.sound()
 
 
 def test_one_goes_back_to_the_oldest_record_and_to_any_offset(look: Look, harbour: Harbour) -> None:
-    page = look.at("/streams/departures")
+    page = look.at("/streams/departures?partition=0")
     end = harbour.get("/v1/streams/departures/records", partition=0, limit=1)["end_offset"]
     shown(look, "Records of departures")
     page.get_by_role("button", name="Oldest").click()
@@ -116,10 +148,10 @@ def test_a_file_of_csv_is_appended(look: Look, harbour: Harbour, tmp_path: Path)
 @pytest.mark.usefixtures("orders")
 def test_records_appear_as_they_come(look: Look, harbour: Harbour) -> None:
     page = look.at("/streams/orders?tab=live")
-    page.get_by_role("heading", name="No record has come since you came").wait_for()
+    page.get_by_role("heading", name="No record since this page was opened").wait_for()
     page.get_by_text("following").wait_for()
     harbour.post("/v1/streams/orders/records", [{"id": "7", "item": "tea", "amount": 1.5, "made_at": "2024-03-02T10:00:00Z"}])
-    page.get_by_text("1 record since you came").wait_for()
+    page.get_by_text("1 record since this page was opened").wait_for()
     assert shown(look, "Records, newest first") == [["2024-03-02 10:00:00", "7", "tea", "1.5", "2024-03-02 10:00:00"]]
     look.sound()
 

@@ -201,7 +201,7 @@ def test_the_audit_log_shows_who_changed_what(admin: Look, harbour: Harbour) -> 
     assert [cell.split("\n")[0].strip() for cell in row.get_by_role("cell").all_inner_texts()[1:4]] == [
         "my-admin api key", "replace", "spare table",
     ]  # fmt: skip
-    page.get_by_role("button", name=f"Look at entry {entry['id']}").click()
+    page.get_by_role("button", name=f"Show entry {entry['id']}").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("/definition/versioned/history_retention").wait_for()
     assert dialog.get_by_text('"3d"').is_visible()
@@ -270,5 +270,6 @@ def test_every_part_fits_every_width_in_the_dark(width: int, looking: Opening, h
     look = as_role(looking, harbour, "admin", width=width, color_scheme="dark")
     for tab in ("health", "drivers", "connections", "keys", "audit", "settings"):
         look.at(f"/system?tab={tab}")
-        look.page.get_by_role("status", name="Loading").wait_for(state="detached")
+        for skeleton in look.page.get_by_role("status", name="Loading").all():
+            skeleton.wait_for(state="detached")
         look.sound()

@@ -90,7 +90,7 @@ def test_a_stopped_delivery_is_restarted_from_there(look: Look, harbour: Harbour
     page = look.at("/")
     trouble = page.get_by_role("region", name=re.compile("need attention")).get_by_role("listitem").filter(has_text="sent")
     trouble.get_by_role("button", name="Restart").click()
-    page.get_by_text("sent is launched anew.").wait_for()
+    page.get_by_text("sent is started again.").wait_for()
     assert harbour.get("/v1/queries/sent/status")["delivery"]["state"] != "stopped"
     harbour.state("sent", "running")
     undelivered(harbour, is_stopped=False)

@@ -133,7 +133,7 @@ function Side() {
 }
 
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
-const THEMES: Record<Theme, string> = { auto: "As the system", light: "Light", dark: "Dark" };
+const THEMES: Record<Theme, string> = { auto: "System theme", light: "Light", dark: "Dark" };
 
 function ThemeButton() {
   const chosen = theme.value;

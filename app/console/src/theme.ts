@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it; kept in this browser. */
+/** Light, dark, or the system's theme; kept in this browser. */
 import { effect, signal } from "@preact/signals";
 
 export type Theme = "auto" | "light" | "dark";

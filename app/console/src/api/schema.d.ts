@@ -4033,6 +4033,11 @@ export interface components {
              */
             partition: number | null;
             /**
+             * Partition Count
+             * @description How many partitions the stream has, from 0; each is read on its own. Null where a derived stream is read as a whole.
+             */
+            partition_count: number | null;
+            /**
              * Records
              * @description Records in offset order.
              */
@@ -10026,7 +10031,7 @@ export interface operations {
     get_records: {
         parameters: {
             query?: {
-                /** @description Which partition; each is read on its own. Absent: partition 0 of a source; a derived stream as a whole, in the order in which its query emitted the records, and offsets count over all of its partitions. */
+                /** @description Which partition; each is read on its own. Absent: partition 0 of a source alone (the answer's `partition_count` says how many there are); a derived stream as a whole, in the order in which its query emitted the records, and offsets count over all of its partitions. */
                 partition?: number | null;
                 /** @description First offset; absent: the oldest there is. */
                 offset?: number | null;
@@ -10058,6 +10063,7 @@ export interface operations {
                      *       "part": null,
                      *       "parts": [],
                      *       "partition": 0,
+                     *       "partition_count": 2,
                      *       "records": [
                      *         {
                      *           "$offset": 0,

@@ -22,7 +22,7 @@ export function ErrorPanel({ error, retry, title }: { error: Error; retry?: () =
           {problem.errors.map((fault) => (
             <li key={fault.pointer + fault.code}>
               {fault.pointer && <code>{fault.pointer} </code>}
-              {fault.detail}
+              {fault.detail} {fault.code && <CodeLink code={fault.code} />}
             </li>
           ))}
         </ul>
@@ -45,6 +45,11 @@ function Retry({ retry }: { retry: () => void }) {
       </Button>
     </span>
   );
+}
+
+/** The code of an error, which leads to its page of the guide. */
+export function CodeLink({ code }: { code: string }) {
+  return <a href={`/v1/errors/${code}`}>{code}</a>;
 }
 
 /** Texts of the service mark code by backquotes. */

@@ -1,7 +1,7 @@
 /** Why a query or its delivery does not do what it shall: what is in the way, what helps, and the code to look up. */
 import { useEffect, useState } from "preact/hooks";
 import { api } from "~/api/client";
-import { plain } from "./ErrorPanel";
+import { CodeLink, plain } from "./ErrorPanel";
 
 const cures = new Map<string, Promise<string | null>>();
 
@@ -43,7 +43,7 @@ export function Reason({ reason, children }: { reason: { code: string; detail: s
         </p>
       )}
       <p class="small">
-        <a href={`/v1/errors/${reason.code}`}>{reason.code}</a>
+        <CodeLink code={reason.code} />
         {children}
       </p>
     </div>

@@ -54,7 +54,7 @@ export function About({ relation }: { relation: Relation }) {
           <Facts
             items={[
               ["Made by", relation.produced_by === null ? (relation.origin === "source" ? "you: it is a source" : "a query that is gone") : <QueryLink name={relation.produced_by} />],
-              ["Read by", readers.length === 0 ? "nobody" : <Names names={readers} />],
+              ["Read by", readers.length === 0 ? "no query" : <Names names={readers} />],
               ...(relation.parts.length > 0 ? ([["Also has the records of", relation.parts.join(", ")]] as [string, string][]) : []),
               ["Event time", definition === null ? "of its query" : (definition.event_time ?? "the time of arrival")],
               ...(definition?.versioned ? ([["Keeps versions for", definition.versioned.history_retention ?? ""]] as [string, string][]) : []),

@@ -114,7 +114,7 @@ function Outcome({ done }: { done: Sent }) {
           <ul>
             {done.refused.slice(0, 20).map((each) => (
               <li key={each.index}>
-                Record {each.index + 1}: {words(each.code)} · {each.detail}
+                Record {each.index + 1}: <a href={`/v1/errors/${each.code}`}>{words(each.code)}</a> · {each.detail}
               </li>
             ))}
           </ul>

@@ -45,10 +45,10 @@ export function LiveChanges({ relation }: { relation: Relation }) {
           </Badge>
         </span>
       }
-      hint={`${plural(live.total, isTable ? "change" : "record")} since you came, ${rate(live.perSecond)}${live.total > MOST ? `; the newest ${count(MOST)} are here` : ""}`}
+      hint={`${plural(live.total, isTable ? "change" : "record")} since this page was opened, ${rate(live.perSecond)}${live.total > MOST ? `; the newest ${count(MOST)} are here` : ""}`}
       actions={
         <Button small icon={isPaused ? "play" : "pause"} onClick={() => setPaused(!isPaused)}>
-          {isPaused ? "Go on" : "Pause"}
+          {isPaused ? "Resume" : "Pause"}
         </Button>
       }
     >
@@ -57,8 +57,8 @@ export function LiveChanges({ relation }: { relation: Relation }) {
           <ErrorPanel error={live.error} />
         </div>
       ) : rows.length === 0 ? (
-        <Empty title={isTable ? "Nothing has changed since you came" : "No record has come since you came"}>
-          <p>{isTable ? "Each change appears here the moment it is committed." : "Each record appears here the moment it is there."}</p>
+        <Empty title={isTable ? "No change since this page was opened" : "No record since this page was opened"}>
+          <p>{isTable ? "Each change appears here when it is committed." : "Each record appears here when it is appended."}</p>
         </Empty>
       ) : (
         <RowGrid label={isTable ? "Changes, newest first" : "Records, newest first"} columns={columns} rows={rows} />

@@ -44,29 +44,29 @@ export function Rejects({ kind, name }: { kind: "stream" | "table"; name: string
         </div>
       }
     >
-      <div class="scroll-x body">
-        <table class="plain">
+      <div class="scroll-x body" tabIndex={0}>
+        <table class="plain as-blocks">
           <thead>
             <tr>
               <th>When</th>
               <th>Reason</th>
               <th>What is wrong</th>
               <th>How it begins</th>
-              <th class="num">Place</th>
+              <th class="num">Partition and offset</th>
             </tr>
           </thead>
           <tbody>
             {pages.items.map((reject) => (
               <tr key={reject.id}>
-                <td class="nowrap">{moment(reject.at)}</td>
-                <td class="nowrap">
+                <td class="nowrap" data-label="When">{moment(reject.at)}</td>
+                <td class="nowrap" data-label="Reason">
                   <a href={`/v1/errors/${reject.reason}`}>
                     <Badge tone="bad">{words(reject.reason)}</Badge>
                   </a>
                 </td>
-                <td class="long">{plain(reject.detail)}</td>
-                <td class="excerpt">{reject.excerpt === null ? <span class="muted">not shown to this key</span> : <code>{reject.excerpt}</code>}</td>
-                <td class="num nowrap">{reject.offset === null ? <span class="muted">refused at once</span> : `${reject.partition}:${reject.offset}`}</td>
+                <td class="long wide">{plain(reject.detail)}</td>
+                <td class="excerpt wide">{reject.excerpt === null ? <span class="muted">not shown to this key</span> : <code>{reject.excerpt}</code>}</td>
+                <td class="num nowrap" data-label="Partition and offset">{reject.offset === null ? <span class="muted">refused at once</span> : `${reject.partition}:${reject.offset}`}</td>
               </tr>
             ))}
           </tbody>

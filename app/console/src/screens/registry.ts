@@ -17,6 +17,8 @@ export interface Screen {
   /** Below `/console`, such as `/queries/:name`. */
   path: string;
   title: string;
+  /** Its page of the guide, below `/guide/`. */
+  guide: string;
   /** Its entry in the navigation; absent: it is reached from elsewhere. */
   nav?: { icon: IconName; order: number };
   /** Who has a lower role does not see it. */

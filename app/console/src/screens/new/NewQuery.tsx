@@ -146,7 +146,7 @@ export function NewQuery({ relations }: { relations: readonly Relation[] }) {
               <Field label="On" class="wide" hint="Which row belongs to a record" problems={at("/joins/0/on")}>
                 <Text value={draft.join.on} mono placeholder={`${draft.from || "stream"}.key = ${draft.join.table || "table"}.key`} invalid={at("/joins/0/on").length > 0} onChange={(on) => set({ join: { ...draft.join, on } })} />
               </Field>
-              <Field label="Waits for late rows" hint="Grace: so far behind stream time a record is held back. Empty: it joins on arrival." problems={at("/joins/0/grace")}>
+              <Field label="Waits for late rows" hint="Grace: a record waits until stream time is this much later. Empty: it joins on arrival." problems={at("/joins/0/grace")}>
                 <Text value={draft.join.grace} placeholder="on arrival" invalid={at("/joins/0/grace").length > 0} onChange={(grace) => set({ join: { ...draft.join, grace } })} />
               </Field>
               <Field label="A record later than that" problems={at("/joins/0/late")}>
@@ -274,7 +274,7 @@ function WindowFields({ draft, at, set }: { draft: QueryDraft; at: (...pointers:
           <Text value={window.advance} placeholder="15m" onChange={(advance) => change({ advance })} />
         </Field>
       )}
-      <Field label="Grace" hint="So long late records still count." problems={at("/window/grace")}>
+      <Field label="Grace" hint="How much later than its end a window still takes records." problems={at("/window/grace")}>
         <Text value={window.grace} placeholder="0s" onChange={(grace) => change({ grace })} />
       </Field>
       <Field label="Results come" hint={draft.emit === "final" ? "Once per window, when it can no longer change." : "With each change; the last one is right."} problems={at("/suppress")}>

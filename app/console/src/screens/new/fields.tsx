@@ -1,6 +1,6 @@
 /** Fields of forms: a name, what is entered, what is wrong with it. */
 import type { ComponentChildren } from "preact";
-import { plain } from "~/components/ErrorPanel";
+import { CodeLink, plain } from "~/components/ErrorPanel";
 import type { ProblemItem, Warning } from "~/api/types";
 import { Note } from "~/components/basics";
 
@@ -56,6 +56,9 @@ export function Faults({ problems, class: more }: { problems: readonly ProblemIt
   );
 }
 
+/** Codes of the console's own findings: the service does not explain them. */
+const OWN = new Set<string>(["missing", "failed"]);
+
 /** What is wrong or may surprise, each with what helps. */
 export function Findings({ problems, warnings }: { problems: readonly ProblemItem[]; warnings: readonly Warning[] }) {
   return (
@@ -65,7 +68,9 @@ export function Findings({ problems, warnings }: { problems: readonly ProblemIte
           <strong>{problems.length === 1 ? "One thing is missing or wrong" : `${problems.length} things are missing or wrong`}</strong>
           <ul>
             {problems.map((problem) => (
-              <li key={problem.pointer + problem.code + problem.detail}>{plain(problem.detail)}</li>
+              <li key={problem.pointer + problem.code + problem.detail}>
+                {plain(problem.detail)} {!OWN.has(problem.code) && <CodeLink code={problem.code} />}
+              </li>
             ))}
           </ul>
         </Note>

@@ -155,7 +155,7 @@ function RestartButton({ name }: { name: string }) {
         setBusy(true);
         api
           .post("/v1/queries/{name}/restart", { path: { name } })
-          .then(() => notify(`${name} is launched anew.`))
+          .then(() => notify(`${name} is started again.`))
           .catch(notifyError)
           .finally(() => {
             setBusy(false);

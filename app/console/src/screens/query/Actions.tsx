@@ -52,7 +52,7 @@ export function Actions({ query, status, onDone }: { query: OneQuery; status: St
         </Button>
       )}
       {status.desired_state === "running" && (
-        <Button icon="restart" disabled={isBusy} onClick={() => act(() => api.post("/v1/queries/{name}/restart", { path: { name } }), `${name} is launched anew with the state that it has.`)}>
+        <Button icon="restart" disabled={isBusy} onClick={() => act(() => api.post("/v1/queries/{name}/restart", { path: { name } }), `${name} is started again with its state.`)}>
           Restart
         </Button>
       )}
@@ -157,7 +157,7 @@ function DeleteDialog({ name, status, onClose }: { name: string; status: Status;
         <>
           <p>This goes for good:</p>
           <ul class="steps">
-            <li>the query, its state and its position: made again, it begins anew</li>
+            <li>the query, its state and its position: if you create it again, it starts from the beginning</li>
             {waiting > 0 && <li>{plural(waiting, "record")} that {waiting === 1 ? "waits" : "wait"} inside and are in no result yet</li>}
             <li>the late records that it keeps, its events and launches</li>
             {relation !== undefined && !keep && (

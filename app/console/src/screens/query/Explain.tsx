@@ -17,6 +17,11 @@ interface Part {
 
 const TONES: Record<string, Tone> = { shown: "good", final: "good", joined_version: "good", late: "bad", rejected: "bad", buffered_until: "water", window_open_until: "water", not_read_yet: "warn", expired: "warn" };
 
+/** A late record that was joined after all has its row: it wants a look, and is no fault. */
+function toneOf({ code, reason }: Explanation["answer"]): Tone {
+  return reason === "late_joined" ? "warn" : (TONES[code] ?? "neutral");
+}
+
 export function Explain({ query, status, lateness }: { query: OneQuery; status: Status; lateness: Lateness | null }) {
   const source = query.definition.from as { stream?: string | null; table?: string | null };
   const relation = relationOf(source.stream ?? source.table ?? "");
@@ -105,7 +110,7 @@ export function Explain({ query, status, lateness }: { query: OneQuery; status: 
 function Answer({ asked }: { asked: Explanation }) {
   const { answer } = asked;
   return (
-    <Panel id="answer" title="Answer" actions={<Badge tone={TONES[answer.code] ?? "neutral"} dot>{words(answer.code)}</Badge>}>
+    <Panel id="answer" title="Answer" actions={<Badge tone={toneOf(answer)} dot>{words(answer.code)}</Badge>}>
       <div class="stack" role="status">
         <p class="answer">{answer.sentence}</p>
         {asked.stale && <Note tone="warn">The query does not run: this is how it stood when it last committed, {moment(asked.committed_at)}.</Note>}

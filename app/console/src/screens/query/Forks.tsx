@@ -359,7 +359,7 @@ function SwapDialog({ original, fork, difference, onClose }: { original: OneQuer
         <li>
           Its own result of today is gone for good, and so is the query {fork}.
         </li>
-        <li>Reads go on. Who follows its changes is told to begin anew.</li>
+        <li>Reads go on. Clients that follow its changes have to start again.</li>
         {difference > 0 && <li>{fork} is {plural(difference, "record")} behind: the result goes back to where the fork is, and on from there.</li>}
       </ul>
       {error !== null && <ErrorPanel error={error} />}

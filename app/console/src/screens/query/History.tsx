@@ -4,7 +4,7 @@ import { api } from "~/api/client";
 import { useEvents, useLive } from "~/api/live";
 import type { QueryEvent } from "~/api/types";
 import { Badge, Button, Panel, Skeleton, StateBadge } from "~/components/basics";
-import { ErrorPanel, plain } from "~/components/ErrorPanel";
+import { CodeLink, ErrorPanel, plain } from "~/components/ErrorPanel";
 import { ago, count, moment, NONE, span, words } from "~/format";
 
 const SHOWN = 60;
@@ -25,7 +25,7 @@ export function History({ name }: { name: string }) {
   const runs = useLive((signal) => api.get("/v1/queries/{name}/runs", { path: { name }, query: { limit: 50 }, signal }), 5_000, [name]);
   return (
     <div class="halves">
-      <Panel id="events" title="Events" hint="Transitions, wishes, edits; the newest first" actions={follow.isConnected ? <Badge tone="good" dot moving>live</Badge> : undefined}>
+      <Panel id="events" title="Events" hint="State changes, requests and edits, newest first" actions={follow.isConnected ? <Badge tone="good" dot moving>live</Badge> : undefined}>
         {follow.error !== null && <ErrorPanel error={follow.error} />}
         {events.length === 0 && follow.error === null && <Skeleton lines={4} />}
         <ol class="timeline" aria-label="Events">
@@ -85,7 +85,11 @@ export function History({ name }: { name: string }) {
                       ) : (
                         <>
                           {words(run.end_reason ?? "")} <span class="muted small">{moment(run.ended_at)}</span>
-                          {run.error !== null && <div class="late small">{plain(run.error.detail)}</div>}
+                          {run.error !== null && (
+                            <div class="late small">
+                              {plain(run.error.detail)} <CodeLink code={run.error.code} />
+                            </div>
+                          )}
                         </>
                       )}
                     </td>

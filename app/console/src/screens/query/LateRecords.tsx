@@ -72,7 +72,7 @@ export function LateRecords({ name }: { name: string }) {
     <Panel
       id="late-records"
       title="Late records"
-      hint="Refused by their operator's test. A query keeps as many as its definition says; all are counted."
+      hint="Records behind the grace of their operator. A query keeps as many as its definition says; it counts all."
       flush
       actions={
         mayReplay && (
@@ -141,11 +141,11 @@ export function LateRecords({ name }: { name: string }) {
           first.error === null && <Skeleton />
         ) : items.length === 0 ? (
           <Empty title={isFiltered ? "No late record fits" : "No late record is kept"} icon="good">
-            <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? plain("With the policy `join` late records are joined at once and only counted.") : "Nothing has come too late."}</p>
+            <p>{isFiltered ? "Others may: clear the filters." : known.length > 0 ? plain("With the policy `join` late records are joined at once and only counted.") : "No record has come too late."}</p>
           </Empty>
         ) : (
           <div class="scroll-x" tabIndex={0}>
-            <table class="plain">
+            <table class="plain as-blocks">
               <thead>
                 <tr>
                   {mayReplay && <th scope="col"><span class="unseen">Chosen</span></th>}
@@ -161,16 +161,16 @@ export function LateRecords({ name }: { name: string }) {
                   <tr key={record.id}>
                     {mayReplay && (
                       <td>
-                        <input type="checkbox" aria-label={`Choose late record ${record.id}`} disabled={!REPLAYABLE.has(record.reason)} title={REPLAYABLE.has(record.reason) ? undefined : "It cannot be replayed: what is final would change"} checked={chosen.has(record.id)} onChange={() => toggle(record.id)} />
+                        <input type="checkbox" aria-label={`Choose late record ${record.id}`} disabled={!REPLAYABLE.has(record.reason)} title={REPLAYABLE.has(record.reason) ? undefined : "It cannot be replayed: it would change a final result"} checked={chosen.has(record.id)} onChange={() => toggle(record.id)} />
                       </td>
                     )}
-                    <td class="nowrap">{moment(record.event_time_ms)}</td>
-                    <td class="num nowrap">{record.stream_time_ms === null ? NONE : span(record.stream_time_ms - record.event_time_ms)}</td>
-                    <td>{record.input}</td>
-                    <td class="nowrap">
+                    <td class="nowrap" data-label="Event time">{moment(record.event_time_ms)}</td>
+                    <td class="num nowrap" data-label="Behind">{record.stream_time_ms === null ? NONE : span(record.stream_time_ms - record.event_time_ms)}</td>
+                    <td data-label="Judged by">{record.input}</td>
+                    <td class="nowrap" data-label="Reason">
                       {words(record.reason)} {record.replayed_at !== null && <Badge tone="good" title={moment(record.replayed_at)}>replayed</Badge>}
                     </td>
-                    <td>
+                    <td class="wide">
                       <Pairs record={record.record} />
                     </td>
                   </tr>
@@ -179,7 +179,7 @@ export function LateRecords({ name }: { name: string }) {
             </table>
           </div>
         )}
-        {may("write") && !mayReplay && items.length > 0 && <p class="small muted">None of them can be replayed: what windows and histories have refused would change what was final.</p>}
+        {may("write") && !mayReplay && items.length > 0 && <p class="small muted">None of them can be replayed: they would change final results.</p>}
         {next !== null && <div><Button onClick={loadMore}>Show more</Button></div>}
       </div>
       {isAsking !== null && (
@@ -256,8 +256,8 @@ function ReplayDialog({ name, body, what, onClose, onDone }: { name: string; bod
         </>
       }
     >
-      <p>They go through the query again, each once: joined now, as of their own event time. What comes of them is marked as replayed.</p>
-      <Note>Records that closed windows refused cannot be replayed: what was told as final would change.</Note>
+      <p>The query processes each of them once more and joins it as of its own event time. Their results are marked as replayed.</p>
+      <Note>A record that a closed window refused cannot be replayed: it would change a final result.</Note>
       <label class="row">
         <input type="checkbox" checked={isAgain} onChange={(event) => setAgain(event.currentTarget.checked)} />
         Also those that were replayed before

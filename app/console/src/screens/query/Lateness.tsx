@@ -116,7 +116,7 @@ function OneSetting({ query, setting, onApplied }: { query: OneQuery; setting: S
           </div>
           {isGrace && (
             <div>
-              <div class="muted small">so long is the wait</div>
+              <div class="muted small">time a record waits</div>
               <div class="value">{span(item.added_wait_ms)}</div>
               <div class="muted small">of event time, longer than without</div>
             </div>
@@ -126,7 +126,7 @@ function OneSetting({ query, setting, onApplied }: { query: OneQuery; setting: S
         {setting.relation !== null ? (
           <p class="small muted">
             It stands in the definition of the table <RelationLink name={setting.relation} kind="table" />, and does not change while a query reads the table: what such a query keeps was kept by the retention in
-            force. Delete its readers first, or register the table anew under another name.
+            force. Delete its readers first, or register the table again under another name.
           </p>
         ) : (
           !item.current && <Edit query={query} setting={setting} item={item} onApplied={() => { setIndex(null); onApplied(); }} />
@@ -196,7 +196,7 @@ const KINDS: Record<EditPreview["kind"], string> = {
   no_op: "Nothing would change.",
   in_place: "In place: the query goes on with its state.",
   repartition: "In place; the next launch shares the state out among another number of tasks.",
-  needs_new_state: "It needs new state: the query would have to begin anew.",
+  needs_new_state: "It needs new state: the query has to start again from the beginning.",
 };
 
 export function Preview({ validation }: { validation: Validation }) {

@@ -23,6 +23,12 @@ function limitOf(status: Status): string {
   return LIMITS[status.limited_by] ?? words(status.limited_by);
 }
 
+/** What became of late records: with the policy `join` all of them are in the result. */
+function becameOf(status: Status): string {
+  const joined = status.counters.filter((counter) => counter.reason === "late_joined").reduce((sum, counter) => sum + counter.count, 0);
+  return joined > 0 ? `since it began; ${count(joined)} joined` : "since it began";
+}
+
 export function lagOf(status: Status): number | null {
   const known = status.progress.flatMap((feed) => feed.partitions).flatMap((partition) => (partition.lag === null ? [] : [partition.lag]));
   return known.length === 0 ? null : known.reduce((sum, lag) => sum + lag, 0);
@@ -46,7 +52,7 @@ export function Now({ name, status, lateness }: { name: string; status: Status; 
         <Tile name="Read" value={rate(last?.rate)} more={`${count(status.read_rows)} in all`} />
         <Tile name="Behind" value={count(lagOf(status))} more={lagOf(status) === 0 ? "everything is read" : "records not read yet"} />
         <Tile name="Waiting" value={count(waiting)} more={waiting === 0 ? "nothing" : "not settled yet"} />
-        <Tile name="Late" value={count(glance?.late)} more="since it began" />
+        <Tile name="Late" value={count(glance?.late)} more={becameOf(status)} />
         <Tile name="Batch" value={status.batch_id === null ? NONE : span(glance?.batch_ms)} more={status.batch_id === null ? "none yet" : `number ${count(status.batch_id)}, ${ago(status.committed_at)}`} />
       </div>
       <Behind status={status} history={history} />

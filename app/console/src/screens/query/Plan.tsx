@@ -40,7 +40,7 @@ const TITLES: Record<string, string> = {
   ForeignKeyLookup: "look up in table",
   ForeignKeyResult: "join result",
   RunningAggregation: "aggregate",
-  TableRegrouping: "group anew",
+  TableRegrouping: "group again",
   TableAggregation: "aggregate",
   TumblingAggregation: "tumbling windows",
   HoppingAggregation: "hopping windows",

@@ -24,6 +24,17 @@ import { Now } from "./Now";
 import { Rejects } from "./Rejects";
 import "./query.css";
 
+/** What a part of the screen is about, in the guide. */
+const GUIDE: Record<string, string> = {
+  definition: "reference/definitions/",
+  lateness: "concepts/grace/",
+  late: "guides/late-data/",
+  rejects: "reference/http/records/",
+  forks: "guides/corrections/",
+  history: "operations/monitoring/",
+  explain: "guides/late-data/",
+};
+
 export default function Query({ params }: ScreenProps) {
   const name = params.name!;
   useFastOverview();
@@ -50,7 +61,7 @@ export default function Query({ params }: ScreenProps) {
       <Page title={name} crumbs={crumbs}>
         <Empty title={`There is no query ${name}`}>
           <p>
-            It was deleted, or never was. <Link to="/">See those there are</Link>
+            It was deleted, or it never existed. <Link to="/">See those there are</Link>
           </p>
         </Empty>
       </Page>
@@ -69,6 +80,7 @@ export default function Query({ params }: ScreenProps) {
     <Page
       title={name}
       crumbs={crumbs}
+      guide={GUIDE[tab]}
       badges={
         <>
           <StateBadge state={now.state} phase={now.phase} unreachable={now.conditions.includes("unreachable")} />
@@ -92,7 +104,7 @@ export default function Query({ params }: ScreenProps) {
           <Note>
             <span>
               A fork of <QueryLink name={query.fork_of.query} />
-              {query.fork_of.batch_id === null ? ", which had committed nothing yet: it began anew." : `, as of its batch ${query.fork_of.batch_id}.`}{" "}
+              {query.fork_of.batch_id === null ? ", which had committed nothing yet: it started from the beginning." : `, as of its batch ${query.fork_of.batch_id}.`}{" "}
               {family !== null && <Link to={`${pathOf("/queries/:name", { name })}?tab=forks`}>Compare the two</Link>}
             </span>
           </Note>

@@ -59,11 +59,11 @@ function OfRelation({ relation }: { relation: OverviewRelation }) {
           <p class="muted">Every record could be read.</p>
         ) : (
           <div class="scroll-x" tabIndex={0}>
-            <table class="plain">
+            <table class="plain as-blocks">
               <thead>
                 <tr>
                   <th scope="col">When</th>
-                  <th scope="col">Place</th>
+                  <th scope="col">Partition : offset</th>
                   <th scope="col">Why</th>
                   <th scope="col">Record</th>
                 </tr>
@@ -71,12 +71,12 @@ function OfRelation({ relation }: { relation: OverviewRelation }) {
               <tbody>
                 {page.data.items.map((reject) => (
                   <tr key={reject.id}>
-                    <td class="nowrap">{moment(reject.at)}</td>
-                    <td class="nowrap">{reject.offset === null ? NONE : `${reject.partition} : ${reject.offset}`}</td>
-                    <td class="long">
+                    <td class="nowrap" data-label="When">{moment(reject.at)}</td>
+                    <td class="nowrap" data-label="Partition : offset">{reject.offset === null ? NONE : `${reject.partition} : ${reject.offset}`}</td>
+                    <td class="long wide">
                       {plain(reject.detail)} <a class="small" href={`/v1/errors/${reject.reason}`}>{reject.reason}</a>
                     </td>
-                    <td class="record">{reject.excerpt ?? NONE}</td>
+                    <td class="record wide">{reject.excerpt ?? NONE}</td>
                   </tr>
                 ))}
               </tbody>

@@ -10,7 +10,7 @@ import { useLive } from "~/api/live";
 import type { LateRecord, Lateness, Status, TaskStatus } from "~/api/types";
 import { Panel } from "~/components/basics";
 import { useGliding, useWidth } from "~/components/hooks";
-import { count, moment, NONE, plural, span } from "~/format";
+import { count, moment, NONE, plural, span, words } from "~/format";
 import { ticks } from "./ticks";
 
 const LEFT = 118;
@@ -18,7 +18,9 @@ const RIGHT = 14;
 const ROW = 46;
 const LANE = 24;
 const AXIS = 26;
-const LATE = new Set(["late_joined", "late_dropped", "late_diverted", "window_closed", "window_out_of_range", "join_window_closed", "table_history_expired"]);
+/** With the policy `join` a late record is joined at once: nothing is lost. */
+const JOINED = "late_joined";
+const LOST = new Set(["late_dropped", "late_diverted", "window_closed", "window_out_of_range", "join_window_closed", "table_history_expired"]);
 const MARKS = 300;
 
 /** A place to be marked: the time that an explanation is about, and the time for which it waits. */
@@ -33,7 +35,9 @@ interface Group {
   operator: string;
   graceMs: number;
   tasks: TaskStatus[];
-  lateCount: number;
+  /** Late records that are not in the result. */
+  lostCount: number;
+  joinedCount: number;
 }
 
 export function Tide({ name, status, lateness, mark }: { name: string; status: Status; lateness: Lateness | null; mark?: Mark }) {
@@ -73,10 +77,20 @@ function groupsOf(status: Status, lateness: Lateness): Group[] {
       operator: setting.operator,
       graceMs: setting.current_ms ?? 0,
       tasks: (status.tasks ?? []).filter((task) => task.operator === setting.operator),
-      lateCount: status.counters.filter((counter) => counter.input === setting.operator && LATE.has(counter.reason)).reduce((sum, counter) => sum + counter.count, 0),
+      lostCount: counted(status, setting.operator, (reason) => LOST.has(reason)),
+      joinedCount: counted(status, setting.operator, (reason) => reason === JOINED),
     });
   }
   return found;
+}
+
+function counted(status: Status, operator: string, fits: (reason: string) => boolean): number {
+  return status.counters.filter((counter) => counter.input === operator && fits(counter.reason)).reduce((sum, counter) => sum + counter.count, 0);
+}
+
+function joinedText({ lostCount, joinedCount }: Group): string {
+  if (joinedCount === 0) return lostCount > 0 ? "" : "none late";
+  return `${lostCount > 0 ? ", " : ""}${count(joinedCount)} joined late`;
 }
 
 /** Everything that waits, clocks and boundaries, and a little more on both sides. */
@@ -114,12 +128,13 @@ function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[];
     parts.push(
       <g key={group.operator}>
         <text x="0" y={lane + 15} class="operator">{group.operator}</text>
-        <text x={end} y={lane + 15} text-anchor="end" class={group.lateCount > 0 ? "late-text" : "faint"}>
-          {group.lateCount > 0 ? `${count(group.lateCount)} late` : "none late"} · grace {span(group.graceMs)}
+        <text x={end} y={lane + 15} text-anchor="end" class="faint">
+          {group.lostCount > 0 && <tspan class="late-text">{count(group.lostCount)} late</tspan>}
+          {joinedText(group)} · grace {span(group.graceMs)}
         </text>
         {own.map((record) => (
           <line key={record.id} x1={x(record.event_time_ms)} x2={x(record.event_time_ms)} y1={lane + 8} y2={lane + 21} class="late-mark">
-            <title>{`late: ${moment(record.event_time_ms)}, ${record.reason}`}</title>
+            <title>{`late: ${moment(record.event_time_ms)}, ${words(record.reason)}`}</title>
           </line>
         ))}
       </g>,

@@ -1,3 +1,3 @@
 import type { Screen } from "../registry";
 
-export default { path: "/queries/:name", title: "Query", load: () => import("./Query") } satisfies Screen;
+export default { path: "/queries/:name", title: "Query", guide: "concepts/stream-time/", load: () => import("./Query") } satisfies Screen;

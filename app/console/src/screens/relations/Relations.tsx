@@ -19,10 +19,10 @@ const EVERY_MS = 15_000;
 type Kind = "all" | "stream" | "table";
 
 const COLUMNS: Column<Relation>[] = [
-  { id: "name", title: "Name", width: "minmax(140px, 2fr)", cell: (row) => row.name, sort: (row) => row.name },
+  { id: "name", title: "Name", width: "minmax(110px, 2fr)", cell: (row) => row.name, sort: (row) => row.name },
   { id: "kind", title: "Kind", width: "80px", cell: (row) => <Badge>{row.kind}</Badge>, sort: (row) => row.kind },
   { id: "made", title: "Made by", width: "minmax(100px, 1.4fr)", from: 640, cell: (row) => (row.produced_by === null ? <span class="muted">{row.origin === "source" ? "source" : "a query that is gone"}</span> : <QueryLink name={row.produced_by} />), sort: (row) => row.produced_by },
-  { id: "read", title: "Read by", width: "84px", align: "end", from: 560, cell: (row) => (row.read_by.length === 0 ? <span class="muted">nobody</span> : plural(row.read_by.length, "query", "queries")), sort: (row) => row.read_by.length },
+  { id: "read", title: "Read by", width: "84px", align: "end", from: 560, cell: (row) => (row.read_by.length === 0 ? <span class="muted">no query</span> : plural(row.read_by.length, "query", "queries")), sort: (row) => row.read_by.length },
   { id: "columns", title: "Columns", width: "80px", align: "end", from: 760, cell: (row) => Object.keys(row.columns).length, sort: (row) => Object.keys(row.columns).length },
   { id: "held", title: "In the log", width: "84px", align: "end", cell: (row) => compact(held(row)), sort: (row) => held(row) },
   { id: "flow", title: "Rate", width: "80px", align: "end", from: 480, cell: (row) => rate(flowOf(row.name)), sort: (row) => flowOf(row.name) },

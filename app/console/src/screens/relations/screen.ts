@@ -1,3 +1,3 @@
 import type { Screen } from "../registry";
 
-export default { path: "/relations", title: "Data", nav: { icon: "table", order: 20 }, load: () => import("./Relations") } satisfies Screen;
+export default { path: "/relations", title: "Data", guide: "concepts/event-time/", nav: { icon: "table", order: 20 }, load: () => import("./Relations") } satisfies Screen;

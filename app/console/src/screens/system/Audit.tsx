@@ -45,8 +45,8 @@ export function Audit() {
           ]}
           onChange={setOutcome}
         />
-        <input class="input system-find" type="search" aria-label="Who" placeholder="Who, exactly" value={actor} onInput={(event) => typed({ actor: event.currentTarget.value, resource })} />
-        <input class="input system-find" type="search" aria-label="What" placeholder="Name of what, exactly" value={resource} onInput={(event) => typed({ actor, resource: event.currentTarget.value })} />
+        <input class="input system-find" type="search" aria-label="Who" placeholder="Who (exact name)" value={actor} onInput={(event) => typed({ actor: event.currentTarget.value, resource })} />
+        <input class="input system-find" type="search" aria-label="What" placeholder="What (exact name)" value={resource} onInput={(event) => typed({ actor, resource: event.currentTarget.value })} />
       </div>
       {pages.error !== null ? (
         <ErrorPanel error={pages.error} retry={pages.refresh} />
@@ -58,7 +58,7 @@ export function Audit() {
             <Empty title="There is no such entry" />
           ) : (
             <div class="body scroll-x">
-              <table class="plain">
+              <table class="plain as-blocks">
                 <thead>
                   <tr>
                     <th>When</th>
@@ -74,21 +74,21 @@ export function Audit() {
                 <tbody>
                   {pages.items.map((entry) => (
                     <tr key={entry.id}>
-                      <td class="nowrap">{moment(entry.at)}</td>
-                      <td>
+                      <td class="nowrap" data-label="When">{moment(entry.at)}</td>
+                      <td data-label="Who">
                         {entry.actor.name} {entry.actor.name !== entry.actor.type && <span class="muted small">{words(entry.actor.type)}</span>}
                       </td>
-                      <td>{words(entry.action)}</td>
-                      <td>
+                      <td data-label="Did">{words(entry.action)}</td>
+                      <td data-label="To what">
                         {entry.resource.name ?? "–"} <span class="muted small">{entry.resource.type === null ? "" : words(entry.resource.type)}</span>
                       </td>
-                      <td class="nowrap">
+                      <td class="nowrap" data-label="Outcome">
                         <Badge tone={entry.outcome === "done" ? "good" : "bad"}>{entry.outcome === "done" ? "done" : words(entry.code ?? "refused")}</Badge>
                         {entry.repeats > 0 && <span class="muted small"> and {count(entry.repeats)} more</span>}
                       </td>
                       <td class="num">
-                        <Button small kind="quiet" onClick={() => setChosen(entry)} aria-label={`Look at entry ${entry.id}`}>
-                          Look
+                        <Button small kind="quiet" onClick={() => setChosen(entry)} aria-label={`Show entry ${entry.id}`}>
+                          Show
                         </Button>
                       </td>
                     </tr>

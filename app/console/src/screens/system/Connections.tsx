@@ -226,7 +226,7 @@ function Writing({ former, onClose, onWritten }: { former: ConnectionAnswer | nu
         </>
       ) : (
         <p>
-          Give all secrets again, also those that stay the same: so nobody sends a kept secret to a host of their own. They are empty here, because they are never shown.
+          Enter all secrets again, also those that stay the same: a stored secret must not go to another host. They are empty here because they are never shown.
         </p>
       )}
       <label class="field">

@@ -40,7 +40,7 @@ export function Drivers() {
         <Panel flush>
           <Empty title="There is no driver" icon="system">
             <p>
-              No query runs until there is one. <code>slackwater serve</code> starts one unless told <code>--no-driver</code>.
+              No query runs without a driver. <code>slackwater serve</code> starts one, except with <code>--no-driver</code>.
             </p>
           </Empty>
         </Panel>

@@ -32,7 +32,7 @@ export function Health() {
         <Tile name="Streams and tables" value={overview.value === null ? "–" : count(overview.value.relations.length)} more={<Link to="/relations">All of them</Link>} />
       </div>
       <div class="columns">
-        <Panel id="ready" title="Readiness" hint={`Looked at every ${span(EVERY_MS)}`}>
+        <Panel id="ready" title="Readiness" hint={`Updated every ${span(EVERY_MS)}`}>
           {ready.data === null ? (
             ready.error === null ? (
               <Skeleton lines={3} />

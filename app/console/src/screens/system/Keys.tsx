@@ -103,7 +103,7 @@ export function Keys() {
             </>
           }
         >
-          <p>Whoever uses it is refused a moment later. This cannot be undone.</p>
+          <p>Its users are refused within a moment. You cannot undo this.</p>
         </Dialog>
       )}
     </>

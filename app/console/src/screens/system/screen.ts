@@ -1,3 +1,3 @@
 import type { Screen } from "../registry";
 
-export default { path: "/system", title: "System", nav: { icon: "system", order: 90 }, load: () => import("./System") } satisfies Screen;
+export default { path: "/system", title: "System", guide: "operations/", nav: { icon: "system", order: 90 }, load: () => import("./System") } satisfies Screen;

@@ -83,7 +83,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
     return (
       <Panel flush>
         <Empty title="The rows of this source are not kept">
-          <p>Queries read its changes; nobody can ask for its rows. Registered with “keep rows for reading”, they can be.</p>
+          <p>Queries read its changes, but its rows cannot be read. Register it with “keep rows for reading” to read them.</p>
           <p class="small muted">{pages.error.problem.cure.replaceAll("`", "")}</p>
         </Empty>
       </Panel>
@@ -100,7 +100,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
             label="Windows"
             value={state}
             options={[
-              ["default", "As usual"],
+              ["default", "Default"],
               ["final", "Final"],
               ["open", "Open"],
               ["any", "All"],
@@ -114,7 +114,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
           </Button>
         )}
       </div>
-      {answer !== null && <TimeSlider answer={answer} asOf={asOf} onChange={(ms) => setQuery({ as_of: ms === null ? null : String(ms) })} />}
+      {answer !== null && <TimeSlider answer={answer} query={relation.produced_by} asOf={asOf} onChange={(ms) => setQuery({ as_of: ms === null ? null : String(ms) })} />}
       {following.error !== null && isLive && (
         <Note tone="warn">
           <strong>Changes cannot be followed now</strong>

@@ -1,38 +1,57 @@
-/** Event time as a slider: from where the table's history begins to where its stream time stands. */
+/** Event time as a slider: from where the table's history begins to where its fastest task stands. */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { api, isAborted } from "~/api/client";
+import { useLive } from "~/api/live";
 import type { RowsAnswer } from "~/api/types";
 import { Button } from "~/components/basics";
 import { moment, span } from "~/format";
 
 const STEPS = 1_000;
-/** Rows are asked for when the slider has rested so long. */
+/** Rows are asked for after the slider has rested for this time. */
 const REST_MS = 120;
+const CLOCKS_EVERY_MS = 15_000;
 
-export function TimeSlider({ answer, asOf, onChange }: { answer: RowsAnswer; asOf: number | null; onChange: (ms: number | null) => void }) {
+interface Props {
+  answer: RowsAnswer;
+  /** The query that writes the table; null: none is known. */
+  query: string | null;
+  asOf: number | null;
+  onChange: (ms: number | null) => void;
+}
+
+export function TimeSlider({ answer, query, asOf, onChange }: Props) {
   const first = answer.history_starts_at_ms;
-  const last = answer.stream_time_ms;
+  const slowest = answer.stream_time_ms;
+  const fastest = useFastest(first === null ? null : query);
   const [moved, setMoved] = useState<number | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => setMoved(null), [asOf]);
-  if (first === null || last === null || last <= first)
+  if (first === null || slowest === null)
     return first === null ? <p class="small muted">This table keeps its latest rows alone; a versioned one can be read as of any time of its history.</p> : null;
 
+  // A time that was asked for stands on the slider, wherever it is.
+  const start = Math.min(first, asOf ?? first);
+  const last = Math.max(slowest, fastest ?? slowest, asOf ?? slowest);
+  if (last <= start) return null;
   const shown = moved ?? asOf ?? last;
-  const step = Math.max(1, Math.round((last - first) / STEPS));
-  const move = (ms: number): void => {
-    const to = ms >= last ? null : Math.max(ms, first);
-    setMoved(to ?? last);
+  const isNow = asOf === null && (moved === null || moved >= last);
+  const step = Math.max(1, Math.round((last - start) / STEPS));
+  const settle = (to: number | null): void => {
+    setMoved(to);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => onChange(to), REST_MS);
+    timer.current = setTimeout(() => {
+      setMoved(null);
+      onChange(to);
+    }, REST_MS);
   };
   return (
     <div class="time-slider">
       <div class="row wrap spread">
         <label class="row" for="as-of">
           <span class="muted small">As of event time</span>
-          <strong>{asOf === null && moved === null ? "now" : moment(shown)}</strong>
-          {(asOf !== null || moved !== null) && shown < last && <span class="muted small">{span(last - shown)} before stream time</span>}
+          <strong>{isNow ? "now" : moment(shown)}</strong>
+          {!isNow && shown < slowest && <span class="muted small">{span(slowest - shown)} before stream time</span>}
         </label>
         <span class="row">
           <input
@@ -41,27 +60,59 @@ export function TimeSlider({ answer, asOf, onChange }: { answer: RowsAnswer; asO
             step={1}
             aria-label="Exact event time, UTC"
             value={new Date(shown).toISOString().slice(0, 19)}
-            min={new Date(first).toISOString().slice(0, 19)}
-            max={new Date(last).toISOString().slice(0, 19)}
             onChange={(event) => {
               const ms = Date.parse(`${event.currentTarget.value}Z`);
-              if (!Number.isNaN(ms)) move(ms);
+              if (!Number.isNaN(ms)) settle(ms);
             }}
           />
-          <Button small disabled={asOf === null && moved === null} onClick={() => move(last)}>
+          <Button small disabled={asOf === null && moved === null} onClick={() => settle(null)}>
             Now
           </Button>
         </span>
       </div>
-      <input id="as-of" type="range" min={first} max={last} step={step} value={shown} aria-valuetext={moment(shown)} onInput={(event) => move(Number(event.currentTarget.value))} />
+      <input
+        id="as-of"
+        type="range"
+        min={start}
+        max={last}
+        step={step}
+        value={shown}
+        aria-valuetext={isNow ? "now" : moment(shown)}
+        onInput={(event) => {
+          const ms = Number(event.currentTarget.value);
+          settle(ms + step > last ? null : ms);
+        }}
+      />
       <div class="row spread small muted">
         <span title="Before this time only a key's latest version can answer">
           history begins <span class="nowrap">{moment(first)}</span>
         </span>
         <span class="time-end">
-          stream time <span class="nowrap">{moment(last)}</span>
+          stream time <span class="nowrap">{moment(slowest)}</span>
         </span>
       </div>
+      {!isNow && shown > slowest && <p class="small muted">The slowest task is at {moment(slowest)}: rows after that time can still change.</p>}
+      {!isNow && shown < first && <p class="small muted">This is before the history: keys that changed since then are not shown.</p>}
     </div>
   );
+}
+
+/** Stream time of a query's fastest task; null: not known. */
+function useFastest(query: string | null): number | null {
+  const found = useLive(
+    async (signal) => {
+      if (query === null) return null;
+      try {
+        const { tasks } = await api.get("/v1/queries/{name}/status", { path: { name: query }, query: { tasks: true }, signal });
+        const known = (tasks ?? []).flatMap((task) => (task.stream_time_ms === null ? [] : [task.stream_time_ms]));
+        return known.length === 0 ? null : Math.max(...known);
+      } catch (error) {
+        if (isAborted(error)) throw error;
+        return null; // the slider ends at the table's own stream time
+      }
+    },
+    query === null ? null : CLOCKS_EVERY_MS,
+    [query],
+  );
+  return found.data;
 }

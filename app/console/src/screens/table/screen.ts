@@ -1,3 +1,3 @@
 import type { Screen } from "../registry";
 
-export default { path: "/tables/:name", title: "Table", load: () => import("./Table") } satisfies Screen;
+export default { path: "/tables/:name", title: "Table", guide: "concepts/versions/", load: () => import("./Table") } satisfies Screen;
