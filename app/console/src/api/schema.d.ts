@@ -558,7 +558,8 @@ export interface paths {
          * @description Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
          *
          *     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
-         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT
+         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out: `statements` of the
+         *     problem says what became of each. A SELECT without EMIT
          *     answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
          *     asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
          */
@@ -781,8 +782,9 @@ export interface paths {
          *     `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
          *     The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
          *     committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
-         *     within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. Where no such record has been
-         *     read, the answer says what would become of it.
+         *     within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. Where no record with this key
+         *     and time has been read, and nothing else is kept that concerns them, the answer is `no_record` with the nearest records of the key, and
+         *     the further steps say what would become of a record that came now.
          */
         get: operations["get_explanation"];
         put?: never;
@@ -1201,7 +1203,9 @@ export interface paths {
         };
         /**
          * Can it serve?
-         * @description Answers 200 when the database answers, its schema fits this version, and nothing keeps the driver from coming up: the readiness probe.
+         * @description The readiness probe: answers 200 when the database takes writes, its schema fits, and nothing keeps the driver from coming up.
+         *
+         *     It tries a write, once a second at most. `/readyz?for=reads` tries none, since results can be read from a replica or beside a full disk.
          *
          *     `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
          *     ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
@@ -2352,10 +2356,10 @@ export interface components {
             code: string;
             /**
              * Kind
-             * @description `request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. `record`: of a record that was refused. `query`: of a query that failed, is retried or waits.
+             * @description `request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. `record`: of a record that was refused. `query`: of a query that failed, is retried or waits. `warning`: of what was accepted and may still surprise.
              * @enum {string}
              */
-            kind: "request" | "definition" | "statement" | "record" | "query";
+            kind: "request" | "definition" | "statement" | "record" | "query" | "warning";
             /**
              * Status
              * @description HTTP status of answers that carry it; null: it stands in a status.
@@ -2491,13 +2495,18 @@ export interface components {
              * @description The event time asked about, in milliseconds since 1970.
              */
             at_ms: number;
-            /** @description The first step that blocks, else the one that says the most. */
+            /** @description The step `no_record` where nothing is known of this key and time; else the first step that blocks, else the one that says the most. */
             answer: components["schemas"]["ExplainStep"];
             /**
              * Steps
              * @description One after the other, up to the first that blocks.
              */
             steps: components["schemas"]["ExplainStep"][];
+            /**
+             * Nearest
+             * @description Where the first input has no record with this key and time: the last one before it and the first one after it. Else, and where its feed cannot be searched, empty.
+             */
+            nearest: components["schemas"]["NearRecord"][];
             /**
              * Position
              * @description What the query had read when it last committed.
@@ -2530,10 +2539,10 @@ export interface components {
         ExplainStep: {
             /**
              * Code
-             * @description `not_read_yet`: in the feed, behind the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in the way. `unknown`: not known, and why.
+             * @description `no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in the way. `unknown`: not known, and why.
              * @enum {string}
              */
-            code: "passed" | "not_read_yet" | "rejected" | "filtered" | "late" | "buffered_until" | "window_open_until" | "expired" | "no_version" | "joined_version" | "final" | "shown" | "unknown";
+            code: "passed" | "no_record" | "not_read_yet" | "rejected" | "filtered" | "late" | "buffered_until" | "window_open_until" | "expired" | "no_version" | "joined_version" | "final" | "shown" | "unknown";
             /**
              * Blocking
              * @description Nothing gets past here, or not yet.
@@ -3349,6 +3358,24 @@ export interface components {
             key_required: boolean;
         };
         /**
+         * NearRecord
+         * @description A record of the same key with another time.
+         */
+        NearRecord: {
+            /**
+             * Event Time Ms
+             * @description Its event time, in milliseconds since 1970.
+             */
+            event_time_ms: number;
+            /** @description Where it is. */
+            place: components["schemas"]["RecordPlace"];
+            /**
+             * Is Read
+             * @description Whether the query has read it.
+             */
+            is_read: boolean;
+        };
+        /**
          * NewApiKeyAnswer
          * @description A key that was just made: the only answer that ever shows it.
          */
@@ -3793,6 +3820,11 @@ export interface components {
              * @description What is wrong and what to do about it.
              */
             detail: string;
+            /**
+             * Type
+             * @description Where the code is explained, relative to the service.
+             */
+            type?: string | null;
         };
         /**
          * PseudoColumnItem
@@ -5081,10 +5113,10 @@ export interface components {
             carrier: components["schemas"]["Carrier"] | null;
             /**
              * Limited By
-             * @description What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it leaves records unread until a query that writes another of its inputs has come as far in event time; `input`: it waits for records for a fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help).
+             * @description What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it has committed nothing yet, or has worked at one batch for more than ten seconds; `input`: it waits for records for a fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help).
              * @enum {string}
              */
-            limited_by: "input" | "reading" | "tasks" | "commit" | "round" | "upstream" | "paused" | "not_running";
+            limited_by: "input" | "reading" | "tasks" | "commit" | "round" | "upstream" | "unmeasured" | "paused" | "not_running";
             /** @description What its time goes into. */
             shares: components["schemas"]["Shares"];
             /** @description How far its results are delivered elsewhere; null: they are not (`into.connector`). */
@@ -5359,6 +5391,11 @@ export interface components {
              * @description What to do where that is not meant.
              */
             cure: string;
+            /**
+             * Type
+             * @description Where the code is explained, relative to the service.
+             */
+            type: string;
         };
         /**
          * WishAnswer
@@ -5727,6 +5764,11 @@ export interface components {
              */
             detail: string;
             /**
+             * Type
+             * @description Where the code is explained, relative to the service.
+             */
+            type: string;
+            /**
              * @description Of a fault in a text of SQL; else it is not there.
              * @default null
              */
@@ -5734,7 +5776,7 @@ export interface components {
         };
         /**
          * FilesConnector
-         * @description A directory of files that appear whole (write elsewhere, then rename). Relations with one directory share its order.
+         * @description A directory of files. Relations with one directory share its order.
          */
         FilesConnector: {
             /**
@@ -6535,6 +6577,12 @@ export interface components {
              * @description One entry per fault; empty where there is but one.
              */
             errors: components["schemas"]["FaultBody"][];
+            /**
+             * Statements
+             * @description Of a script with several statements: what became of each. Else it is not there.
+             * @default null
+             */
+            statements: components["schemas"]["StatementState"][] | null;
         };
         /**
          * QueryDefinition
@@ -6929,6 +6977,36 @@ export interface components {
              * @description Records with an earlier event time are left out. RFC 3339; without an offset it is UTC.
              */
             at: string;
+        };
+        /**
+         * StatementState
+         * @description What became of one statement of a script that failed half-way.
+         */
+        StatementState: {
+            /**
+             * Statement
+             * @description The statement, with the values of its variables.
+             * @example DROP STREAM orders
+             */
+            statement: string;
+            /**
+             * Line
+             * @description Where it begins in the script, counted from 1.
+             * @example 1
+             */
+            line: number;
+            /**
+             * State
+             * @description `done`: it is carried out, and stays so; `failed`: `errors` says why; `not_tried`: it stands behind that one.
+             * @enum {string}
+             */
+            state: "done" | "failed" | "not_tried";
+            /**
+             * Message
+             * @description Of one that is done: what was done, in a sentence.
+             * @default null
+             */
+            message: string | null;
         };
         /**
          * StatementsBody
@@ -7421,7 +7499,7 @@ export interface components {
          * @description Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.
          * @enum {string}
          */
-        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_missing" | "event_time_out_of_range" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_missing" | "fields_of_expression" | "file_changed" | "file_unfit" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
+        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "lateness_depends_on_tasks" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_grace_behind_join" | "no_grace_on_derived" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
     };
     responses: never;
     parameters: never;
@@ -7682,7 +7760,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -8405,7 +8484,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -9530,7 +9610,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -10592,7 +10673,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -10937,7 +11019,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -11159,7 +11242,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -11358,7 +11442,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -11663,7 +11748,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -12016,7 +12102,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -13259,7 +13346,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -13948,7 +14036,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -14467,7 +14556,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -15056,7 +15146,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -15673,7 +15764,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -15973,7 +16065,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -18473,6 +18566,7 @@ export interface operations {
                      *           "place": null
                      *         }
                      *       ],
+                     *       "nearest": [],
                      *       "position": {
                      *         "log:departures": {
                      *           "3": 1042
@@ -19152,7 +19246,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -19768,7 +19863,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -20816,7 +20912,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
@@ -21984,7 +22081,8 @@ export interface operations {
                      *         {
                      *           "pointer": "/joins/0/grace",
                      *           "code": "grace_exceeds_history_retention",
-                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather"
+                     *           "detail": "/joins/0/grace: 3d is more than the history retention 2d of weather",
+                     *           "type": "/v1/errors/grace_exceeds_history_retention"
                      *         }
                      *       ]
                      *     }
