@@ -20,9 +20,9 @@ REFUSED = b"x"
 
 
 def main() -> None:
-    """Serve one function: ``function_process LIFE MOST_BYTES IDLE_S``; ``LIFE`` is a pipe that ends with the caller."""
-    life, most_bytes, idle_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    end_with(life)
+    """Serve one function: ``function_process LIVENESS MOST_BYTES IDLE_S``; ``LIVENESS`` is a pipe that ends with the caller."""
+    liveness, most_bytes, idle_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    end_with(liveness)
     target = sys.stdout.buffer
     sys.stdout = io.StringIO()
     function_isolation.leave_other_processes()
@@ -39,13 +39,13 @@ def main() -> None:
     host.serve(sys.stdin.buffer, target, idle_s)
 
 
-def end_with(life: int) -> None:
+def end_with(liveness: int) -> None:
     """Be killed by the kernel when the other end of a pipe, in which nothing is written, is closed: whatever runs here at that moment."""
     if sys.platform == "linux":
-        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-        if select.select([life], [], [], 0)[0]:  # closed before
+        fcntl.fcntl(liveness, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(liveness, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(liveness, fcntl.F_SETFL, fcntl.fcntl(liveness, fcntl.F_GETFL) | os.O_ASYNC)
+        if select.select([liveness], [], [], 0)[0]:  # closed before
             os._exit(1)
 
 

@@ -87,7 +87,7 @@ class _Host:
         self._idle_s = idle_s
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._life = -1
+        self._liveness = -1
         self._used_at = 0.0
 
     def call(self, columns: pl.DataFrame) -> pl.Series:
@@ -118,7 +118,7 @@ class _Host:
                 self._turn.release()
 
     def forget(self) -> None:
-        """In a fork: let go of the ends of pipes, which tell the process that its caller lives. The process stays the caller's."""
+        """In a fork: close the ends of pipes, which keep the process alive. The process stays the caller's."""
         if self._process is not None:
             self._close_pipes(self._process)
             self._process.returncode = 0  # it is no child of this process
@@ -136,7 +136,7 @@ class _Host:
             self._process = None
 
     def _close_pipes(self, process: subprocess.Popen[bytes]) -> None:
-        os.close(self._life)
+        os.close(self._liveness)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):
@@ -171,7 +171,7 @@ class _Host:
             raise
         finally:
             os.close(theirs)
-        self._process, self._life = process, ours  # it is ended, too, if it does not get ready
+        self._process, self._liveness = process, ours  # it is ended, too, if it does not get ready
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
