@@ -1,24 +1,20 @@
-"""The process that runs Python functions of users: reads columns, gives one back, and knows nothing else.
+"""Runs Python functions of users: reads columns, gives one back, and knows nothing else.
 
-It is started by ``engine.python_functions`` with bounds of memory; time is bounded by who waits. What a function prints goes nowhere.
+Its process (``engine.function_process``) bounds memory; time is bounded by who waits. What a function prints goes nowhere.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import resource
+import select
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import polars as pl
 
 Compiled = Callable[..., Any]
-
-READY = b"r"
-"""Sent once everything is imported, so that starting does not count as the function's time."""
 
 
 def compiled(body: str, parameters: list[str]) -> Compiled:
@@ -60,11 +56,17 @@ def applied(function: Compiled, columns: pl.DataFrame) -> pl.Series:
     return found.alias("value")
 
 
-def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer until the caller is gone."""
+def warm_up() -> None:
+    """Do once what every call does, so that what Polars keeps for itself is there before memory is bounded."""
+    asked, answer = io.BytesIO(), io.BytesIO()
+    pl.DataFrame({"_0": [1.0, None], "_1": ["a", None]}).write_ipc(asked, compression="uncompressed")
+    columns = pl.read_ipc(io.BytesIO(asked.getvalue()))
+    columns.select(value=pl.col("_0") + pl.col("_1").str.len_chars()).write_ipc(answer, compression="uncompressed")
+
+
+def serve(source: BinaryIO, target: BinaryIO, idle_s: float) -> None:
+    """Answer until the caller is gone, or has asked nothing for twice ``idle_s`` after a call: by then it expects no answer from here."""
     known: dict[str, Compiled] = {}
-    target.write(READY)
-    target.flush()
     while head := source.read(12):
         size, rows = struct.unpack("<IQ", head)
         asked = json.loads(source.read(size))
@@ -80,16 +82,6 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
             status, answer = 1, f"{type(error).__name__}: {error}".encode()[:2_000]
         target.write(struct.pack("<BQ", status, len(answer)) + answer)
         target.flush()
-
-
-def main() -> None:
-    """Bound the memory and serve."""
-    limit = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    target = sys.stdout.buffer
-    sys.stdout = io.StringIO()
-    serve(sys.stdin.buffer, target)
-
-
-if __name__ == "__main__":
-    main()
+        del columns, answer  # which a function that is not asked does not need
+        if not select.select([source], [], [], 2 * idle_s)[0]:
+            return

@@ -1,6 +1,7 @@
 """Python functions of users, run in processes of their own: a crash, an endless loop or a flood of memory ends such a process and nothing else.
 
-One process for each function and each process of ours that calls it; it starts with the first call and ends with its caller.
+One process for each function and each process of ours that calls it; it starts with the first call, and ends with its caller or when nobody
+has used it for a while. It cannot read other processes (``engine.function_isolation``).
 """
 
 from __future__ import annotations
@@ -20,22 +21,39 @@ from typing import Final
 
 import polars as pl
 
+from engine.function_process import REFUSED
 from engine.python_processes import import_environment, python_command
 
-BASE_BYTES: Final = 4 << 30
-"""Address space that Python and Polars map before a function does anything; little of it is memory."""
+IDLE_S: Final = 300.0
+"""A process that was not asked for so long is not asked again: it has 70 MB, and another one takes half a second to start."""
 
 START_S: Final = 60.0
 """How long a process may take to import what it needs, on a machine that does much else."""
 
-_WITHHELD: Final = "SLACKWATER_"
-"""Beginning of the variables that a function does not get."""
+_PASSED: Final = (
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTHON",
+    "SSL_CERT_",
+    "TMPDIR",
+    "TZ",
+    "VIRTUAL_ENV",
+)
+"""Beginnings of the variables that a function gets: none in which people keep secrets."""
 
 _CHUNK: Final = 1 << 16
 
 
 class FunctionFailed(Exception):
     """The function raised, took too long, or its process ended; the text says which."""
+
+
+class FunctionRefused(Exception):
+    """This machine runs no functions: they could read the secrets of the process that calls them."""
 
 
 class FunctionEnded(FunctionFailed):
@@ -64,37 +82,70 @@ class Runnable:
 class _Host:
     """A process that runs one function."""
 
-    def __init__(self, runnable: Runnable) -> None:
+    def __init__(self, runnable: Runnable, idle_s: float) -> None:
         self._runnable = runnable
+        self._idle_s = idle_s
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._liveness = -1
+        self._used_at = 0.0
 
     def call(self, columns: pl.DataFrame) -> pl.Series:
         """Run the function once."""
         with self._turn:
             try:
+                self._end_unused()
                 return self._call(columns)
             except (OSError, EOFError, TimeoutError) as error:
-                self.close()
+                self._end()
                 if isinstance(error, TimeoutError):
                     raise FunctionEnded(f"it took more than {self._runnable.most_s:g} s") from error
                 raise FunctionEnded("its process ended: it may have used more memory than it may") from error
+            finally:
+                self._used_at = time.monotonic()
 
     def close(self) -> None:
         """End the process."""
+        with self._turn:
+            self._end()
+
+    def close_unused(self) -> None:
+        """End the process if nobody uses it, nor has for a while."""
+        if self._turn.acquire(blocking=False):
+            try:
+                self._end_unused()
+            finally:
+                self._turn.release()
+
+    def forget(self) -> None:
+        """In a fork: close the ends of pipes, which keep the process alive. The process stays the caller's."""
+        if self._process is not None:
+            self._close_pipes(self._process)
+            self._process.returncode = 0  # it is no child of this process
+            self._process = None
+
+    def _end_unused(self) -> None:
+        if time.monotonic() - self._used_at >= self._idle_s:
+            self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with suppress(BrokenPipeError):
-                        pipe.close()
+            self._close_pipes(self._process)
             self._process = None
 
+    def _close_pipes(self, process: subprocess.Popen[bytes]) -> None:
+        os.close(self._liveness)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
     def _call(self, columns: pl.DataFrame) -> pl.Series:
-        process = self._process
-        if process is None or process.poll() is not None:
-            process = self._started()
+        if self._process is not None and self._process.poll() is not None:
+            self._end()
+        process = self._process or self._started()
         runnable = self._runnable
         head = json.dumps({"id": runnable.id, "body": runnable.body, "parameters": runnable.parameters}).encode()
         sent = io.BytesIO()
@@ -109,19 +160,34 @@ class _Host:
         return pl.read_ipc(io.BytesIO(answer)).get_column("value")
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = python_command("engine.function_host", str(BASE_BYTES + self._runnable.most_bytes))
-        # What runs there is code of users: keys, passwords and secrets of connections stay here.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_WITHHELD)}
-        environment = import_environment(kept) | {"POLARS_MAX_THREADS": "1"}
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-        self._process = process  # which is ended, too, if it does not get ready
+        theirs, ours = os.pipe()
+        try:
+            process = subprocess.Popen(
+                python_command("engine.function_process", str(theirs), str(self._runnable.most_bytes), str(self._idle_s)),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(theirs,), env=_environment(),
+            )  # fmt: skip
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        self._process, self._liveness = process, ours  # it is ended, too, if it does not get ready
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
-        _read(process, 1, time.monotonic() + START_S)
+        if _read(process, 1, time.monotonic() + START_S) == REFUSED:
+            self._end()
+            raise FunctionRefused(
+                "the system keeps functions from reading the service's secrets in none of the ways known; see Security in the guide"
+            )
         return process
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a function: no keys, passwords and secrets, whoever reads them."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
+    # More than one arena of malloc would take address space, which is what is bounded.
+    return import_environment(kept) | {"POLARS_MAX_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 
 
 def _write(process: subprocess.Popen[bytes], data: bytes, deadline: float) -> None:
@@ -153,10 +219,45 @@ def _wait(reading: list[int], writing: list[int], deadline: float) -> None:
         raise TimeoutError
 
 
-_HOSTS: dict[tuple[int, str], _Host] = {}
-"""By the process that asks, for a fork must not talk to its parent's, and the function."""
+class Hosts:
+    """The processes of functions that this process has started; safe for threads.
 
-_MAKING = threading.Lock()
+    Args:
+        idle_s: a process ends when it was not used for so long: at the next call of any function, and by itself at twice the time.
+    """
+
+    def __init__(self, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._hosts: dict[str, _Host] = {}
+        self._making = threading.Lock()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def call(self, runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
+        """Run a function over columns; see ``call``."""
+        with self._making:
+            host = self._hosts.setdefault(runnable.id, _Host(runnable, self._idle_s))
+            others = [each for each in self._hosts.values() if each is not host]
+        for each in others:
+            each.close_unused()
+        named = [column.alias(f"_{number}") for number, column in enumerate(columns)]
+        return host.call(pl.DataFrame(named))
+
+    def close_all(self) -> None:
+        """End every process."""
+        with self._making:
+            hosts = list(self._hosts.values())
+            self._hosts.clear()
+        for each in hosts:
+            each.close()
+
+    def _forget(self) -> None:
+        """Of a fork: it must not talk to its parent's processes, nor keep them alive."""
+        hosts, self._hosts, self._making = self._hosts, {}, threading.Lock()
+        for each in hosts.values():
+            each.forget()
+
+
+_HOSTS = Hosts()
 
 
 def call(runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
@@ -164,19 +265,11 @@ def call(runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
 
     Raises:
         FunctionFailed: it raised, took too long, or its process ended.
+        FunctionRefused: this machine runs none.
     """
-    key = os.getpid(), runnable.id
-    with _MAKING:
-        host = _HOSTS.get(key)
-        if host is None:
-            host = _HOSTS[key] = _Host(runnable)
-    named = [column.alias(f"_{number}") for number, column in enumerate(columns)]
-    return host.call(pl.DataFrame(named))
+    return _HOSTS.call(runnable, columns)
 
 
 def close_all() -> None:
-    """End every process that this process has started."""
-    with _MAKING:
-        own = [key for key in _HOSTS if key[0] == os.getpid()]
-        for key in own:
-            _HOSTS.pop(key).close()
+    """End every process that this process has started. Those of a process that ends, also by a signal, end with it."""
+    _HOSTS.close_all()

@@ -23,7 +23,7 @@ from engine.definition.operands import ExpressionInvalid, Operand, coerce
 from engine.definition.type_texts import TypeText
 from engine.definition.types import ColumnType, parse_type
 from engine.errors import PythonFailed
-from engine.python_functions import FunctionEnded, FunctionFailed, Runnable, call
+from engine.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call
 from engine.sql.tree import Call, Identifier, Node, Text
 
 CALL: Final = "python_function"
@@ -51,7 +51,12 @@ class FunctionDefinition(Model):
         "`returns`; `stop`: the query fails. It also fails where a batch ends the function's process 100 times, by time or memory.",
     )
     timeout: Duration = Field(default=10_000, description="How long one call may take, of a batch's rows together.")
-    memory_bytes: int = Field(default=512 << 20, ge=1 << 20, le=MAX_BYTES, description="How much memory its process may take.")
+    memory_bytes: int = Field(
+        default=512 << 20,
+        ge=1 << 20,
+        le=MAX_BYTES,
+        description="How much memory its process may take.",
+    )
 
     @property
     def digest(self) -> str:
@@ -167,7 +172,7 @@ class _Run:
         """Return values, and where there are none; of rows that fail together those that fail alone are found by halves.
 
         Raises:
-            PythonFailed: it failed and shall stop the query, or the batch ended its process too often.
+            PythonFailed: it failed and shall stop the query, the batch ended its process too often, or this machine runs no functions.
         """
         if height == 0:
             return pl.Series([], dtype=self.returns.polars), pl.Series([], dtype=pl.Boolean)
@@ -176,6 +181,8 @@ class _Run:
             if not (self.is_stop and failed.any()):
                 return values, failed
             raise PythonFailed(f"the function {self.name} failed: it gave a value that is no {self.returns}")
+        except FunctionRefused as error:
+            raise PythonFailed(f"the function {self.name} cannot run: {error}") from error
         except FunctionFailed as error:
             if isinstance(error, FunctionEnded):
                 ended.append(error)
