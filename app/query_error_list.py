@@ -87,11 +87,6 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
         "Look whether the target answers; the delivery tries again by itself.",
         True,
     ),
-    "table_truncated": (
-        "A database's table was truncated, and its topic of changes still holds the rows that are gone.",
-        "Delete the topic's records up to the offset that the detail names, then `PUT …?state=discard`.",
-        False,
-    ),
     "topic_replaced": (
         "A topic was deleted and made again.",
         "Delete the source and the queries that read it, and register them again.",
