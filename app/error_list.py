@@ -397,7 +397,7 @@ _RECORD: _Texts = {
     "schema_not_read": ("The record's schema has something that is not read.", "See the detail for what to send instead."),
     "table_truncated": (
         "The table was truncated at its source; its rows are still here.",
-        "Delete them, or let Debezium skip truncations (`skipped.operations=t`).",
+        "Over HTTP: delete them. Of a topic: delete its records up to the offset in the query's error, then `PUT …?state=discard`.",
     ),
     "too_many_origins": ("The body has changes of many databases.", "Send those of each by themselves."),
     "event_time_missing": ("The record has no event time.", "Send the column that `event_time` names."),

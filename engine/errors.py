@@ -7,6 +7,7 @@ EngineError
 │   │   ├── RecordsRemoved       retention removed records before they were read
 │   │   ├── RecordsReplaced      other records have taken the place of those that were read
 │   │   ├── TopicReplaced        a topic was deleted and made again
+│   │   ├── TableTruncated       a database's table was truncated, and a topic of its changes says so
 │   │   ├── FileChanged          a file shrank or was replaced after it was read
 │   │   ├── FileUnfit            a file is damaged, too large, or of types that are not read
 │   │   ├── FormatUnfit          the format does not fit the relation, or its schema
@@ -109,6 +110,12 @@ class TopicReplaced(DataInvalid):
     """A topic was deleted and made again: positions in it mean something else."""
 
     code = "topic_replaced"
+
+
+class TableTruncated(DataInvalid):
+    """A database's table was truncated, which its topic of changes says of no key: rows that are gone would stay."""
+
+    code = "table_truncated"
 
 
 class FileChanged(DataInvalid):

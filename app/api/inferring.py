@@ -63,8 +63,14 @@ def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:
 
 
 def warnings_of(found: Inferred) -> list[DefinitionWarning]:
-    """Say which fields are no columns. Code: ``field_left_out``."""
-    return [
+    """Say which fields are no columns, and that not everything was looked at. Codes: ``field_left_out``, ``inferred_from_part``."""
+    part = [] if found.seen is None else [
+        DefinitionWarning(
+            "/columns", "inferred_from_part", f"the columns are those of {found.seen}; a column that only other records have is missing",
+            "declare it, if there is one",
+        )
+    ]  # fmt: skip
+    return part + [
         DefinitionWarning(
             "/columns", "field_left_out", f"the field {name[:100]!r} is no column: {why}",
             "declare the columns instead of `infer`, if it is wanted",

@@ -27,11 +27,13 @@ class Inferred:
         columns: name → type, in order.
         key: what of them is the key; empty: nothing says it.
         left_out: names of fields that are no columns, and why.
+        seen: how much was looked at, as part of a sentence; None: all of it, or what the connector's page says.
     """
 
     columns: Mapping[str, ColumnType]
     key: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    seen: str | None = None
 
 
 def proposed(fields: Iterable[tuple[str, ColumnType | None]], key: Sequence[str] = ()) -> Inferred:

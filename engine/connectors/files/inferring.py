@@ -1,4 +1,4 @@
-"""Which columns a directory's files have: by the newest file, its schema (Parquet) or its first records."""
+"""Which columns a directory's files have: by the newest files, their schemas (Parquet) or records at places all over them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -16,14 +17,25 @@ from engine.connectors.canonical import CONTROL_COLUMNS
 from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.parquet_files import open_parquet
 from engine.connectors.files.registry import list_files
-from engine.connectors.files.text_files import read_header, sample
+from engine.connectors.files.text_files import read_header, read_range, sample
 from engine.connectors.inferred import Fields, Inferred, nothing_found, proposed
 from engine.connectors.json_shapes import Unlike, fields_of
 from engine.definition.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, STRING, TIME, TIMESTAMP, ColumnType, decimal
-from engine.errors import SourceUnavailable
+from engine.errors import DefinitionInvalid, FileUnfit, SourceUnavailable
 
-SEEN: Final = 1_000
-"""Records that are looked at."""
+T = TypeVar("T")
+
+FILES: Final = 16
+PLACES: Final = 16
+PIECE_BYTES: Final = 65_536
+"""Of the newest files, places in each, and bytes at each: 16 MiB in all. A file that is not longer than its places is read whole."""
+
+Files = Sequence[tuple[Path, int]]
+"""Paths and sizes in bytes, the newest first."""
+
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
+_NUMBERS: Final = (INT, BIGINT, DOUBLE)
+"""Each holds those before it."""
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 """Without zeros before it, which a number would lose: 007 is a text."""
@@ -56,15 +68,29 @@ def infer(place: FilesPlace, key: Sequence[str]) -> Inferred:
         key: as the definition has it.
 
     Raises:
-        DefinitionInvalid: the directory holds no records.
+        DefinitionInvalid: the directory holds no records, or a compressed file.
         SourceUnavailable: it cannot be read.
     """
     directory = Path(place.path)
     files = {name: listed.size for name, listed in list_files(directory).items() if listed.size}
     if not files:
         raise nothing_found(f"the directory {place.path} holds no file with records")
-    newest = max(files, key=lambda name: (_changed(directory / name), name))
-    return proposed(_BY_FORMAT[place.format](directory / newest, files[newest]), key)
+    newest_first = sorted(files, key=lambda name: (_changed(directory / name), name), reverse=True)
+    for name in newest_first:
+        if name.lower().endswith(_COMPRESSED):
+            raise nothing_found(f"the file {name} is compressed, which is not read")
+    looked_at = [(directory / name, files[name]) for name in newest_first[:FILES]]
+    found = proposed(_BY_FORMAT[place.format](looked_at), key)
+    return replace(found, seen=_seen(looked_at, len(files), place.format))
+
+
+def _seen(files: Files, there: int, form: str) -> str | None:
+    """Say how much was looked at; None: all of it."""
+    is_cut = form != "parquet" and any(size > PLACES * PIECE_BYTES for _, size in files)
+    if len(files) == there and not is_cut:
+        return None
+    parts = f"{PLACES} places of {PIECE_BYTES // 1024} KiB in each of " if is_cut else ""
+    return f"{parts}the {len(files)} newest of {there} files" if len(files) < there else f"{parts}{there} files"
 
 
 def arrow_column(kind: pa.DataType) -> ColumnType | None:
@@ -95,37 +121,96 @@ def _changed(path: Path) -> int:
         raise SourceUnavailable(f"file {path} cannot be read: {error.strerror}") from error
 
 
-def _parquet(path: Path, _size: int) -> Fields:
+def _parquet(files: Files) -> Fields:
+    found: dict[str, ColumnType | None] = {}
+    for fields in _readable(files, lambda path, _: _parquet_fields(path)):
+        for name, declared in fields:
+            found[name] = _wider(found.get(name), declared)
+    return list(found.items())
+
+
+def _parquet_fields(path: Path) -> Fields:
     with open_parquet(path) as file:
         return [(field.name, arrow_column(field.type)) for field in file.schema_arrow if field.name not in CONTROL_COLUMNS]
 
 
-def _ndjson(path: Path, size: int) -> Fields:
-    objects = []
-    for line in sample(path, 0, size, is_csv=False).splitlines()[:SEEN]:
+def _wider(newer: ColumnType | None, older: ColumnType | None) -> ColumnType | None:
+    """Return the type that holds numbers of both files; of other types the newer file's counts."""
+    if newer is None or older is None:
+        return newer or older
+    types = [newer, older]
+    if all(each in _NUMBERS for each in types):
+        return max(types, key=_NUMBERS.index)
+    return newer
+
+
+def _readable(files: Files, read: Callable[[Path, int], T]) -> Iterator[T]:
+    """Read files, the newest first; an older one that cannot be read says nothing.
+
+    Raises:
+        FileUnfit, DefinitionInvalid, SourceUnavailable: the newest cannot be read.
+    """
+    for place, (path, size) in enumerate(files):
+        try:
+            yield read(path, size)
+        except (FileUnfit, DefinitionInvalid, SourceUnavailable):
+            if place == 0:
+                raise
+
+
+def _pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
+    """Yield whole lines of all of ``[start, end)``, or of places in it that stand equally far from each other, the last at its end."""
+    if end - start <= PLACES * PIECE_BYTES:
+        yield read_range(path, start, end)
+        return
+    for place in range(PLACES):
+        at = start + (end - start - PIECE_BYTES) * place // (PLACES - 1)
+        text = read_range(path, at, at + PIECE_BYTES)
+        first = 0 if place == 0 else text.find(b"\n") + 1
+        last = len(text) if place == PLACES - 1 else text.rfind(b"\n") + 1
+        if place == 0 and not last:
+            yield sample(path, start, end, is_csv=False)
+        elif place == 0 or first:
+            yield text[first:last]
+
+
+def _ndjson(files: Files) -> Fields:
+    objects = [each for path, size in files for text in _pieces(path, 0, size) for each in _objects(text)]
+    if not objects:
+        raise nothing_found(f"the lines of {files[0][0]} hold no JSON object")
+    try:
+        return fields_of(objects)
+    except Unlike as error:
+        raise nothing_found(f"the records of {files[0][0].parent} do not agree: {error}") from error
+
+
+def _objects(text: bytes) -> Iterator[dict[str, Any]]:
+    for line in text.split(b"\n"):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            objects.append({name: each for name, each in value.items() if name not in CONTROL_COLUMNS})
-    if not objects:
-        raise nothing_found(f"the first lines of {path} hold no JSON object")
-    try:
-        return fields_of(objects)
-    except Unlike as error:
-        raise nothing_found(f"the records of {path} do not agree: {error}") from error
+            yield {name: each for name, each in value.items() if name not in CONTROL_COLUMNS}
 
 
-def _csv(path: Path, size: int) -> Fields:
+def _csv(files: Files) -> Fields:
+    columns: dict[str, list[str]] = {}
+    for found in _readable(files, _csv_values):
+        for name, values in found.items():
+            columns.setdefault(name, []).extend(values)
+    return [(name, _of_texts(values)) for name, values in columns.items() if name not in CONTROL_COLUMNS]
+
+
+def _csv_values(path: Path, size: int) -> dict[str, list[str]]:
+    """Return what a CSV file's columns hold. Behind the first place only texts without quotes are looked at: a record may go over lines."""
     header, behind = read_header(path, size)
-    text = sample(path, behind, size, is_csv=True).decode("utf-8", "replace")
+    texts = [sample(path, behind, size, is_csv=True), *(text for text in _pieces(path, behind, size) if b'"' not in text)]
     try:
-        rows = [row for row, _ in zip(csv.reader(io.StringIO(text, newline="")), range(SEEN), strict=False)]
+        rows = [row for text in texts for row in csv.reader(io.StringIO(text.decode("utf-8", "replace"), newline=""))]
     except csv.Error as error:
         raise nothing_found(f"{path} is no CSV: {error}") from error
-    columns = {name: [row[place] for row in rows if place < len(row) and row[place]] for place, name in enumerate(header)}
-    return [(name, _of_texts(values)) for name, values in columns.items() if name not in CONTROL_COLUMNS]
+    return {name: [row[place] for row in rows if place < len(row) and row[place]] for place, name in enumerate(header)}
 
 
 def _of_texts(values: list[str]) -> ColumnType:
@@ -137,4 +222,4 @@ def _of_texts(values: list[str]) -> ColumnType:
     return DOUBLE if values and all(map(_NUMBER.fullmatch, values)) else STRING
 
 
-_BY_FORMAT: Final[Mapping[str, Callable[[Path, int], Fields]]] = {"parquet": _parquet, "ndjson": _ndjson, "csv": _csv}
+_BY_FORMAT: Final[Mapping[str, Callable[[Files], Fields]]] = {"parquet": _parquet, "ndjson": _ndjson, "csv": _csv}

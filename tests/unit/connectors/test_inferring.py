@@ -69,11 +69,50 @@ def test_the_newest_file_says_what_a_directory_holds(form: Literal["ndjson", "cs
         "parquet": lambda path: frame.with_columns(pl.lit(time(1)).alias("t")).write_parquet(path),
     }[form]
     write(tmp_path / "a")
-    (tmp_path / "b").write_text("{}")
+    (tmp_path / "b").write_text("k\n" if form == "csv" else "{}")
     (tmp_path / "_hidden").write_text("{}")
     os.utime(tmp_path / "b", ns=(1, 1))
     texts = {"d": "date", "t": "time"} if form == "parquet" else {"d": "string"}
     assert columns_of(tmp_path, form) == {"k": "string", "n": "bigint", "x": "double", "b": "boolean", **texts}
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "parquet"])
+def test_a_column_that_only_an_older_file_has_is_found(form: Literal["ndjson", "csv", "parquet"], tmp_path: Path) -> None:
+    write = {"ndjson": pl.DataFrame.write_ndjson, "csv": pl.DataFrame.write_csv, "parquet": pl.DataFrame.write_parquet}[form]
+    write(pl.DataFrame({"k": ["a"], "n": [0.5], "old": ["x"]}), tmp_path / "a")
+    write(pl.DataFrame({"k": ["a"], "n": [1]}), tmp_path / "b")
+    os.utime(tmp_path / "a", ns=(1, 1))
+    assert columns_of(tmp_path, form) == {"k": "string", "n": "double", "old": "string"}
+    assert infer(FilesPlace(str(tmp_path), form), ("k",)).seen is None
+
+
+def test_a_column_of_later_records_is_found_and_what_was_looked_at_is_said(tmp_path: Path) -> None:
+    early, late = json.dumps({"k": "a" * 90}) + "\n", json.dumps({"k": "b" * 90, "late": 1}) + "\n"
+    (tmp_path / "short").write_text(early * 5_000 + late)
+    found = infer(FilesPlace(str(tmp_path), "ndjson"), ("k",))
+    assert (list(found.columns), found.seen) == (["k", "late"], None)
+    (tmp_path / "short").write_text(early * 40_000 + late * 2_000)
+    found = infer(FilesPlace(str(tmp_path), "ndjson"), ("k",))
+    assert (list(found.columns), found.seen) == (["k", "late"], "16 places of 64 KiB in each of 1 files")
+
+
+def test_only_the_newest_files_are_looked_at_and_that_is_said(tmp_path: Path) -> None:
+    for place in range(20):
+        (tmp_path / str(place)).write_text(json.dumps({"k": "a", f"c{place}": 1}) + "\n")
+        os.utime(tmp_path / str(place), ns=(place, place))
+    found = infer(FilesPlace(str(tmp_path), "ndjson"), ("k",))
+    assert ({*found.columns} - {"k"}, found.seen) == ({f"c{place}" for place in range(4, 20)}, "the 16 newest of 20 files")
+
+
+def test_a_number_far_behind_in_a_csv_file_may_be_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("k,n\n" + "a,1\n" * 1_000 + "a,x\n")
+    assert columns_of(tmp_path, "csv") == {"k": "string", "n": "string"}
+
+
+def test_a_compressed_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.json.gz").write_bytes(b"\x1f\x8b")
+    with pytest.raises(DefinitionInvalid, match=r"a\.json\.gz is compressed"):
+        columns_of(tmp_path, "ndjson")
 
 
 def test_a_directory_without_records_is_told(tmp_path: Path) -> None:
