@@ -16,7 +16,7 @@ import pyarrow as pa
 from engine.connectors.canonical import CONTROL_COLUMNS
 from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.parquet_files import open_parquet
-from engine.connectors.files.registry import list_files
+from engine.connectors.files.registry import is_compressed, list_files
 from engine.connectors.files.text_files import read_header, read_range, sample
 from engine.connectors.inferred import Fields, Inferred, nothing_found, proposed
 from engine.connectors.json_shapes import Unlike, fields_of
@@ -33,7 +33,6 @@ PIECE_BYTES: Final = 65_536
 Files = Sequence[tuple[Path, int]]
 """Paths and sizes in bytes, the newest first."""
 
-_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
 _NUMBERS: Final = (INT, BIGINT, DOUBLE)
 """Each holds those before it."""
 
@@ -72,14 +71,14 @@ def infer(place: FilesPlace, key: Sequence[str]) -> Inferred:
         SourceUnavailable: it cannot be read.
     """
     directory = Path(place.path)
-    files = {name: listed.size for name, listed in list_files(directory).items() if listed.size}
+    files = {name: listed for name, listed in list_files(directory).items() if listed.size}
     if not files:
         raise nothing_found(f"the directory {place.path} holds no file with records")
-    newest_first = sorted(files, key=lambda name: (_changed(directory / name), name), reverse=True)
+    newest_first = sorted(files, key=lambda name: (files[name].changed_at, name), reverse=True)
     for name in newest_first:
-        if name.lower().endswith(_COMPRESSED):
+        if place.format != "parquet" and is_compressed(name):
             raise nothing_found(f"the file {name} is compressed, which is not read")
-    looked_at = [(directory / name, files[name]) for name in newest_first[:FILES]]
+    looked_at = [(directory / name, files[name].size) for name in newest_first[:FILES]]
     found = proposed(_BY_FORMAT[place.format](looked_at), key)
     return replace(found, seen=_seen(looked_at, len(files), place.format))
 
@@ -112,13 +111,6 @@ def arrow_column(kind: pa.DataType) -> ColumnType | None:
         held = tuple((name, declared) for name, declared in fields if declared is not None)
         return ColumnType("struct", fields=held) if held else None
     return next((declared for fits, declared in _ARROW if fits(kind)), None)
-
-
-def _changed(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError as error:
-        raise SourceUnavailable(f"file {path} cannot be read: {error.strerror}") from error
 
 
 def _parquet(files: Files) -> Fields:

@@ -21,7 +21,7 @@ _UPSERTS: Final = ("c", "r", "u")
 _DELETE, _TRUNCATE = "d", "t"
 _PLAIN: Final = {"op": pl.String(), "ts_ms": pl.Int64()}
 _REASONS: Final = {
-    "table_truncated": "the table was truncated at its source; its rows are still here: delete them, or let Debezium skip truncations",
+    "table_truncated": "the table was truncated at its source; no record names the rows that are gone: delete them here, too",
     "not_a_change": "it is no change of a row: no insert, update, delete or read of a snapshot",
     "value_unavailable": "the event does not hold a value that did not change (__debezium_unavailable_value): set REPLICA IDENTITY FULL on the "
     "table, so that the database logs large values with every change",
