@@ -22,6 +22,7 @@ from app.api.plain_route import PlainRoutes
 from app.api.problems import install_error_handlers
 from app.api.routes import PLAIN, routes
 from app.api.scraping import Scraper
+from app.api.stored_texts import StoredTexts
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
 from app.ksqldb.listener import create_listener, listen, opened
@@ -99,6 +100,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     app.add_middleware(PlainRoutes, routes=PLAIN, handlers=app.exception_handlers)
+    app.add_middleware(StoredTexts)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names)
     body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)

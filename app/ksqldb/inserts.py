@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.bodies import parse_json
+from app.api.bodies import parse_json, parse_request
 from app.api.deps import Services
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.access import Role, refuse_below
@@ -46,7 +46,7 @@ async def post_inserts(request: Request) -> Response:
 
 
 def _target(lines: list[bytes]) -> Identifier:
-    value = parse_json(lines[0]) if lines else None
+    value = parse_request(lines[0]) if lines else None
     target = value.get("target") if isinstance(value, dict) else None
     if not isinstance(target, str):
         detail = 'the first line names the stream: {"target": "ORDERS"}'
