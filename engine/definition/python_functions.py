@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -183,7 +182,6 @@ class _Run:
         """
         if height == 0:
             return pl.Series([], dtype=self.returns.polars), pl.Series([], dtype=pl.Boolean)
-        begun_s = time.monotonic()
         try:
             values, failed = _as_declared(call(self.runnable, columns), self.returns)
             if not (self.is_stop and failed.any()):
@@ -191,7 +189,7 @@ class _Run:
             raise PythonFailed(f"the function {self.name} failed: it gave a value that is no {self.returns}")
         except FunctionFailed as error:
             if isinstance(error, FunctionEnded):
-                ended.append(time.monotonic() - begun_s)
+                ended.append(error.lost_s)
             if self.is_stop or len(ended) >= MAX_ENDED or sum(ended) >= self.most_lost_s:
                 raise PythonFailed(f"the function {self.name} failed: {error}") from error
         if height == 1:
