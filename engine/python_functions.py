@@ -57,7 +57,15 @@ class FunctionRefused(Exception):
 
 
 class FunctionEnded(FunctionFailed):
-    """It took too long, or its process ended: asking again costs as much again."""
+    """It took too long, or its process ended: asking again costs as much again.
+
+    Attributes:
+        lost_s: how long the call took.
+    """
+
+    def __init__(self, text: str, lost_s: float) -> None:
+        super().__init__(text)
+        self.lost_s = lost_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +101,16 @@ class _Host:
     def call(self, columns: pl.DataFrame) -> pl.Series:
         """Run the function once."""
         with self._turn:
+            began_s = time.monotonic()
             try:
                 self._end_unused()
                 return self._call(columns)
             except (OSError, EOFError, TimeoutError) as error:
                 self._end()
+                lost_s = time.monotonic() - began_s
                 if isinstance(error, TimeoutError):
-                    raise FunctionEnded(f"it took more than {self._runnable.most_s:g} s") from error
-                raise FunctionEnded("its process ended: it may have used more memory than it may") from error
+                    raise FunctionEnded(f"it took more than {self._runnable.most_s:g} s", lost_s) from error
+                raise FunctionEnded("its process ended: it may have used more memory than it may", lost_s) from error
             finally:
                 self._used_at = time.monotonic()
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
-from app.errors import BadRequest, Fault, UnsupportedMediaType
+from app.api.stored_texts import refuse_unstorable
+from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from engine.errors import DefinitionInvalid
 from engine.plan.problems import problems_of
 
@@ -17,7 +18,19 @@ JSON_TYPE = "application/json"
 
 
 async def read_json(request: Request) -> Any:
-    """Read the JSON that a request has as its body."""
+    """Read the JSON that a request has as its body.
+
+    Raises:
+        BadRequest: ``malformed_json``.
+        DefinitionInvalid: ``invalid_string``: the database cannot store one of its texts.
+    """
+    value = await read_any_json(request)
+    refuse_unstorable(value)
+    return value
+
+
+async def read_any_json(request: Request) -> Any:
+    """Read JSON whose texts may hold U+0000, for a route that reports it itself (``refuse_unstorable``)."""
     kind = media_type_of(request, JSON_TYPE)
     refuse_encoding(request)
     if kind != JSON_TYPE and not kind.endswith("+json"):
@@ -26,6 +39,7 @@ async def read_json(request: Request) -> Any:
 
 
 JsonBody = Annotated[Any, Depends(read_json)]
+AnyJsonBody = Annotated[Any, Depends(read_any_json)]
 
 
 def media_type_of(request: Request, *expected: str) -> str:
@@ -71,6 +85,23 @@ def parse_json(body: bytes) -> Any:
         raise malformed_json(str(error)[:200]) from error
     except RecursionError as error:
         raise malformed_json("it is nested too deeply") from error
+    return value
+
+
+def parse_request(body: bytes) -> Any:
+    """Parse JSON whose texts the database can store.
+
+    Raises:
+        BadRequest: ``malformed_json``.
+        Unprocessable: ``invalid_string``.
+    """
+    value = parse_json(body)
+    try:
+        refuse_unstorable(value)
+    except DefinitionInvalid as error:
+        faults = [Fault(each.pointer, each.code, each.detail) for each in error.problems]
+        detail = "; ".join(f"{fault.pointer or '/'}: {fault.detail}" for fault in faults)
+        raise Unprocessable("invalid_string", detail, faults) from error
     return value
 
 

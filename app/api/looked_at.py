@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import Depends
 
-from app.api.bodies import JsonBody
+from app.api.bodies import AnyJsonBody, JsonBody
 from app.api.deps import Name, Services, ServicesOf, planned
 from app.api.forks import BodyOfPut
 from app.api.query_answers import checked
+from app.api.stored_texts import refuse_unstorable
 from app.api.targets import look_at_target
 from app.errors import Forbidden
 from app.store.delivery_targets import Target, asked_target
@@ -54,8 +55,9 @@ async def _of_put(name: Name, body: BodyOfPut, services: ServicesOf) -> None:
     await _look(services, {"name": name, **body} if isinstance(body, dict) else body)
 
 
-async def _of_validation(body: JsonBody, services: ServicesOf) -> list[Problem]:
+async def _of_validation(body: AnyJsonBody, services: ServicesOf) -> list[Problem]:
     try:
+        refuse_unstorable(body)
         await _look(services, body)
     except DefinitionInvalid as error:
         return list(error.problems)

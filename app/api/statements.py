@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.api.access import recheck_of
-from app.api.bodies import JSON_TYPE, media_type_of, parse_json, refuse_encoding, request_body, validated
+from app.api.bodies import JSON_TYPE, media_type_of, parse_request, refuse_encoding, request_body, validated
 from app.api.deps import OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.negotiation import NDJSON_TYPE
@@ -22,6 +22,7 @@ from app.api.sql.progress import Progress
 from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.schemas import StatementsAnswer, StatementsBody
 from app.api.sql.scripts import ScriptRunner, Words
+from app.api.stored_texts import refuse_unstorable
 from app.domain.record_json import encode_values
 from app.errors import AppError, BadRequest, Fault, NotAcceptable, Unprocessable, UnsupportedMediaType
 from engine.sql.scripts import Parsed
@@ -36,12 +37,15 @@ async def _read_body(request: Request) -> Any:
     refuse_encoding(request)
     if kind == SQL_TYPE:
         try:
-            return {"sql": (await request.body()).decode()}
+            text = (await request.body()).decode()
         except UnicodeDecodeError as error:
             raise BadRequest("malformed_body", f"the statements are not UTF-8 at byte {error.start}") from error
+        body = {"sql": text}
+        refuse_unstorable(body)
+        return body
     if kind != JSON_TYPE and not kind.endswith("+json"):
         raise UnsupportedMediaType("unsupported_media_type", f"send {JSON_TYPE} or {SQL_TYPE}, not {kind}")
-    return parse_json(await request.body())
+    return parse_request(await request.body())
 
 
 ScriptBody = Annotated[Any, Depends(_read_body)]

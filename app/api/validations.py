@@ -8,13 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import APIRouter
 
-from app.api.bodies import JsonBody, request_body
+from app.api.bodies import AnyJsonBody, request_body
 from app.api.deps import LongInspection, OnlyKnownParameters, PlanningTurn
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect, EditPreview, ValidationAnswer
 from app.api.examples import EDIT, WINDOW_DEFINITION
 from app.api.looked_at import TargetProblems
 from app.api.schemas import ProblemItem, WarningItem
+from app.api.stored_texts import refuse_unstorable
 from app.api.warned import shown_problems, shown_warnings
 from app.domain.access import name_beyond, scope_in_force
 from app.domain.edits import EditKind
@@ -46,7 +47,7 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
     openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
 )
 def post_validation(
-    body: JsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection
+    body: AnyJsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection
 ) -> ValidationAnswer:
     """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
 
@@ -59,6 +60,7 @@ def post_validation(
     """
     definition: QueryDefinition | None = None
     try:
+        refuse_unstorable(body)
         definition = read_query(body, lambda: load_visible_catalog(raw(transaction)))
         definition = normalise(with_functions(transaction, definition))
         _refuse_beyond_scope(transaction, definition)

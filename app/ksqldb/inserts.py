@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.bodies import parse_json
+from app.api.bodies import parse_json, parse_request
 from app.api.deps import Services
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.access import Role, refuse_below
@@ -50,7 +50,7 @@ def _read(body: bytes) -> tuple[Identifier, list[dict[str, Any] | AppError]]:
 
 
 def _target(lines: list[bytes]) -> Identifier:
-    value = parse_json(lines[0]) if lines else None
+    value = parse_request(lines[0]) if lines else None
     target = value.get("target") if isinstance(value, dict) else None
     if not isinstance(target, str):
         detail = 'the first line names the stream: {"target": "ORDERS"}'

@@ -13,7 +13,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Request, Response
 
 from app.api.access import recheck_of
-from app.api.bodies import parse_json
+from app.api.bodies import parse_request
 from app.api.deps import Services
 from app.api.opened import OpenedResponse
 from app.api.sql.pulls import pull
@@ -82,7 +82,7 @@ async def post_query_stream(request: Request) -> Response:
 @router.post("/close-query")
 async def post_close_query(request: Request) -> Response:
     """End a push query."""
-    value = parse_json(await body_of(request))
+    value = parse_request(await body_of(request))
     wanted = value.get("queryId") if isinstance(value, dict) else None
     queries: OpenQueries = request.app.state.queries
     end = queries.ends.get(str(wanted))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request
 
-from app.api.bodies import JSON_TYPE, parse_json, refuse_encoding
+from app.api.bodies import JSON_TYPE, parse_request, refuse_encoding
 from app.api.sql.scripts import Words
 from app.errors import BadRequest, Fault, UnsupportedMediaType
 
@@ -57,7 +57,7 @@ async def asked_of(request: Request, *names: str) -> Asked:
         request: its body is a JSON object.
         names: what the member with the statements may be called.
     """
-    value = parse_json(await body_of(request))
+    value = parse_request(await body_of(request))
     if not isinstance(value, dict):
         raise _bad("the body is a JSON object")
     text = next((value[name] for name in names if name in value), None)

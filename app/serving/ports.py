@@ -17,6 +17,7 @@ from starlette.responses import Response
 from app.api.browsers import BrowserGuard
 from app.api.edge import BodyLimits, Edge
 from app.api.problems import problem_response
+from app.api.stored_texts import StoredTexts
 from app.errors import AppError
 from app.serving.bounds import ConnectionBounds, connections_for, raise_file_limit
 from app.serving.http1 import impatient_protocol
@@ -44,8 +45,9 @@ def guard(
         settings: of the service.
         metrics: where requests are counted.
         tracing: where spans go.
-        refused: makes the answer for what a page of another origin sent.
+        refused: makes the answer for what a guard refuses.
     """
+    app.add_middleware(StoredTexts, refused=refused)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names, refused=refused)
     limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)

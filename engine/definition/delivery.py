@@ -64,12 +64,6 @@ class LakeDelivery(DeliveryModel, ABC):
         """See ``DeliveryModel``."""
         return self.every
 
-    def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
-        yield from super().faults(columns, key, is_table=is_table)
-        if "\0" in self.path:
-            yield Problem("/into/connector/path", "invalid_value", "a path cannot contain the character U+0000; leave it out")
-
 
 def goes_on(before: Mapping[str, Any], after: DeliveryModel) -> bool:
     """Whether a delivery that was begun with one definition (as stored) goes on under another; else a new one begins."""

@@ -36,6 +36,11 @@ MAX_BYTES: Final = 4 << 30
 MAX_ENDED: Final = 100
 """How often a batch may end a function's process, by time or memory, before the query fails: each time costs up to a call's time."""
 
+MOST_LOST_S: Final = 40.0
+"""How long the calls of a batch may take that end a function's process, together, before the query fails and names the function. Below
+``engine.spark.watch.STALL_S``: the worker is not ended first, which names nothing, and has the query tried alone for as long again (247 s until
+a hanging function was named). Four calls of the default ``timeout``; starting the processes takes the rest of a minute."""
+
 
 class FunctionDefinition(Model):
     """A function in Python over columns: each parameter is a Polars series, and so is its result, with a value for each row."""
@@ -157,6 +162,7 @@ class _Run:
     returns: ColumnType
     is_stop: bool
     name: str
+    most_lost_s: float = MOST_LOST_S
 
     def over(self, rows: pl.Series) -> pl.Series:
         """Return ``{value, failed}`` of each row; what was asked last is remembered, for both parts are asked for one after the other."""
@@ -168,11 +174,17 @@ class _Run:
             known = _LAST[self.runnable.id] = key, pl.DataFrame({"value": values, "failed": failed})
         return known[1].to_struct(rows.name)
 
-    def _parts(self, columns: list[pl.Series], height: int, ended: list[FunctionEnded]) -> tuple[pl.Series, pl.Series]:
+    def _parts(self, columns: list[pl.Series], height: int, ended: list[float]) -> tuple[pl.Series, pl.Series]:
         """Return values, and where there are none; of rows that fail together those that fail alone are found by halves.
 
+        Args:
+            columns: arguments of the function.
+            height: rows.
+            ended: seconds of each call that ended the process, of this batch.
+
         Raises:
-            PythonFailed: it failed and shall stop the query, the batch ended its process too often, or this machine runs no functions.
+            PythonFailed: it failed and shall stop the query, the batch ended its process too often or lost too much time in this way, or this
+                machine runs no functions.
         """
         if height == 0:
             return pl.Series([], dtype=self.returns.polars), pl.Series([], dtype=pl.Boolean)
@@ -185,8 +197,8 @@ class _Run:
             raise PythonFailed(f"the function {self.name} cannot run: {error}") from error
         except FunctionFailed as error:
             if isinstance(error, FunctionEnded):
-                ended.append(error)
-            if self.is_stop or len(ended) >= MAX_ENDED:
+                ended.append(error.lost_s)
+            if self.is_stop or len(ended) >= MAX_ENDED or sum(ended) >= self.most_lost_s:
                 raise PythonFailed(f"the function {self.name} failed: {error}") from error
         if height == 1:
             return pl.Series([None], dtype=self.returns.polars), pl.Series([True])

@@ -40,7 +40,8 @@ class Measured:
         commit_ms = spent.wall_ns // together // 1_000_000
         self._effort.after(BatchEffort(done.part_ms, done.process_ms, commit_ms, done.busiest), phases_ms, now_s)
         work_ms = spent.cpu_ns // together // 1_000_000 + done.cpu_ms
-        return self._weight.after(done.rows, work_ms, now_s, is_full=is_full)
+        wall_ms = done.process_ms if done.part_ms is None else done.part_ms
+        return self._weight.after(done.rows, work_ms, now_s, wall_ms=wall_ms, is_full=is_full)
 
     def resized(self, done: Committed, limit: BatchLimit, most_bytes: int) -> bool:
         """Whether the next batch shall have another bound; see ``BatchSize.after``."""

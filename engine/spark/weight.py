@@ -19,6 +19,13 @@ LIGHT_SHARE: Final = 0.05
 
 LIGHT_AFTER_S: Final = 30.0
 
+HEAVY_WALL_SHARE: Final = 0.3
+"""Of the last ``WINDOW_S``: above it a query is heavy whatever CPU it takes, for the others of its stream wait a third of their time for it: a
+function in Python works, or waits, in a process of its own. Twice ``HEAVY_SHARE``: on a busy machine a batch takes longer than its CPU."""
+
+LIGHT_WALL_SHARE: Final = 0.1
+"""Below it, too, a query must be to be light again: in proportion to ``HEAVY_WALL_SHARE`` as the shares of CPU."""
+
 
 class Weight:
     """What a query has done lately. One that has become heavy is light again only after a while of little work.
@@ -28,26 +35,28 @@ class Weight:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._done: deque[tuple[float, int, int]] = deque()
+        self._done: deque[tuple[float, int, int, int]] = deque()
         self._is_heavy = False
         self._light_since: float | None = None
 
-    def after(self, rows: int, work_ms: int, now_s: float, *, is_full: bool = False) -> bool:
+    def after(self, rows: int, work_ms: int, now_s: float, *, wall_ms: int = 0, is_full: bool = False) -> bool:
         """Take note of a batch; returns whether the query is heavy.
 
         Args:
             rows: its records.
             work_ms: what it cost, of one core.
             now_s: monotonic seconds.
+            wall_ms: how long its stream was at it.
             is_full: its bound has left records unread. How many records such a batch has depends on how its feeds are cut: of files a megabyte
                 is read or not.
         """
         with self._lock:
-            self._done.append((now_s, work_ms, rows))
+            self._done.append((now_s, work_ms, rows, wall_ms))
             share, _ = self._measured(now_s)
-            if is_full or rows >= HEAVY_ROWS or share > HEAVY_SHARE:
+            wall_share = sum(ms for _, _, _, ms in self._done) / 1_000 / WINDOW_S
+            if is_full or rows >= HEAVY_ROWS or share > HEAVY_SHARE or wall_share > HEAVY_WALL_SHARE:
                 self._is_heavy, self._light_since = True, None
-            elif share > LIGHT_SHARE:
+            elif share > LIGHT_SHARE or wall_share > LIGHT_WALL_SHARE:
                 self._light_since = None
             elif self._is_heavy:
                 self._light_since = now_s if self._light_since is None else self._light_since
@@ -67,4 +76,4 @@ class Weight:
     def _measured(self, now_s: float) -> tuple[float, int]:
         while self._done and self._done[0][0] < now_s - WINDOW_S:
             self._done.popleft()
-        return sum(ms for _, ms, _ in self._done) / 1_000 / WINDOW_S, max((rows for _, _, rows in self._done), default=0)
+        return sum(ms for _, ms, _, _ in self._done) / 1_000 / WINDOW_S, max((rows for _, _, rows, _ in self._done), default=0)

@@ -383,3 +383,16 @@ async def test_a_relation_is_described_however_its_name_is_quoted(one: httpx.Asy
     for name in ("orders", "`orders`", "`ORDERS`"):
         *_, found = await ksql(one, f"{ORDERS if name == 'orders' else ''}DESCRIBE {name};")
         assert found["sourceDescription"]["name"] == "ORDERS"
+
+
+@pytest.mark.parametrize("path", ["/ksql", "/query", "/query-stream", "/inserts-stream"])
+async def test_a_zero_byte_anywhere_is_refused_and_no_fault_of_the_service(http: httpx.AsyncClient, path: str) -> None:
+    for body in (
+        {"ksql": "SHOW STREAMS;\0"},
+        {"sql": "SELECT 1;\0"},
+        {"target": "a\0b"},
+        {"ksql": "SHOW TOPICS;", "properties": {"a\0": "b"}},
+    ):
+        answer = await http.post(path, json=body)
+        assert answer.status_code == 400, answer.text
+    assert (await http.post(f"{path}?a=%00", json={"ksql": "SHOW STREAMS;"})).status_code == 400

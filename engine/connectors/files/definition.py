@@ -10,7 +10,6 @@ from pydantic import Field
 
 from engine.definition.connector import Clause, ConnectorModel, Location, Place, Traits
 from engine.definition.limits import Expression
-from engine.errors import Problem
 
 Format = Literal["ndjson", "csv", "parquet"]
 
@@ -49,8 +48,3 @@ class FilesConnector(ConnectorModel):
     def named(self) -> Iterator[tuple[str, str | None]]:
         """See ``ConnectorModel``: a directory has no name of a relation."""
         yield "/connector/path", None
-
-    def faults(self) -> Iterator[Problem]:
-        """See ``ConnectorModel``."""
-        if "\0" in self.path:
-            yield Problem("/connector/path", "invalid_value", "a path cannot contain the character U+0000")

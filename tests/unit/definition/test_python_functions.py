@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,21 @@ import pytest
 from engine import python_functions
 from engine.definition.expressions import compile_scalar
 from engine.definition.operands import ExpressionInvalid
-from engine.definition.python_functions import _KNOWN, FunctionDefinition, KnownFunction, known_functions, with_digests
+from engine.definition.python_functions import (
+    _KNOWN,
+    MAX_ENDED,
+    MOST_LOST_S,
+    FunctionDefinition,
+    KnownFunction,
+    _Run,
+    known_functions,
+    with_digests,
+)
 from engine.definition.syntax import parse, render
 from engine.definition.types import DOUBLE, INT, STRING, Schema
 from engine.errors import PythonFailed
+from engine.python_functions import Runnable
+from engine.spark.watch import STALL_S
 
 SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))
 ROWS = pl.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": ["x", "yy", None, "z"], "n": [1, 2, 3, 4]}, schema=SCHEMA.polars())
@@ -124,3 +136,17 @@ def test_a_function_whose_process_ends_again_and_again_ends_its_query(monkeypatc
     scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
     with pytest.raises(PythonFailed, match="process ended"):
         ROWS.select(scalar.expr)
+
+
+def test_a_function_that_hangs_on_every_row_soon_ends_its_query_and_is_named() -> None:
+    hanging = Runnable("hanging", "while True:\n    pass", ("n",), most_s=0.5, most_bytes=64 << 20)
+    run = _Run(hanging, INT, is_stop=False, name="f", most_lost_s=1.0)
+    began_s = time.monotonic()
+    with pytest.raises(PythonFailed, match=r"the function f failed: it took more than 0.5 s"):
+        run.over(pl.DataFrame({"n": range(1_000)}).to_struct("rows"))
+    assert time.monotonic() - began_s < MAX_ENDED * 0.5, "not as often as a process may end"
+
+
+def test_time_that_calls_lose_is_bounded_before_their_worker_is_ended() -> None:
+    default_s = FunctionDefinition.model_fields["timeout"].default / 1_000
+    assert MOST_LOST_S + default_s < STALL_S

@@ -46,3 +46,12 @@ def test_a_query_without_batches_is_light_after_a_while() -> None:
     assert weight.after(HEAVY_ROWS, 5_000, 0.0)
     assert weight.after(0, 0, WINDOW_S + 1)
     assert not weight.after(0, 0, WINDOW_S + 1 + LIGHT_AFTER_S)
+
+
+def test_a_query_that_holds_its_stream_up_without_cpu_is_heavy() -> None:
+    weight = Weight()
+    assert not weight.after(10, 5, 0.0, wall_ms=2_000)
+    assert weight.after(10, 5, 3.0, wall_ms=2_000), "40 % of the last ten seconds"
+    assert all(weight.after(10, 5, number * 3.0, wall_ms=2_000) for number in range(2, 40)), "it holds others up as before"
+    assert weight.after(10, 5, 130.0, wall_ms=10)
+    assert not weight.after(10, 5, 130.0 + LIGHT_AFTER_S, wall_ms=10)
