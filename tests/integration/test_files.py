@@ -521,3 +521,58 @@ def test_a_compressed_file_is_refused_with_its_name(tmp_path: Path, dsn: str, fo
     packets, _ = read(open_feed(dsn, feed_of(tmp_path, form), [EVENTS]))
     assert values(packets) == [1]
     assert [reason for _, reason in rejects(packets)] == ["file_compressed"]
+
+
+def test_a_parquet_file_whose_writer_paused_is_read_once_it_is_whole(tmp_path: Path, dsn: str) -> None:
+    path, table = tmp_path / "a", frame(1, 2).to_arrow()
+    writer = pq.ParquetWriter(path, table.schema)
+    writer.write_table(table)
+    settle(path)
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    packets, end = read(reader)
+    assert [reason for _, reason in rejects(packets)] == ["file_unreadable"]
+    writer.write_table(table)
+    writer.close()
+    packets, _ = read(reader, end)
+    assert (values(packets), rejects(packets)) == ([1, 2, 1, 2], [])
+
+
+def test_a_parquet_file_that_loses_its_end_between_looks_is_waited_for(tmp_path: Path, dsn: str) -> None:
+    path = tmp_path / "a"
+    frame(1, 2, 3).write_parquet(path)
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    end = reader.ends()[0]
+    splits = reader.splits(0, 1, end, None)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-8])
+    chosen = Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, EVENTS.columns.names[:1])
+    request = ReadRequest([chosen], NOW_MS, 1)
+    with pytest.raises(SourceUnavailable):
+        list(reader.read(splits[0], request))
+    path.write_bytes(whole)
+    assert values([packet for split in splits for packet in reader.read(split, request)]) == [2, 3]
+
+
+@pytest.mark.parametrize("ahead_s", [-60, 10**9], ids=["old", "clock ahead"])
+def test_a_file_is_settled_by_either_clock(tmp_path: Path, dsn: str, ahead_s: int) -> None:
+    path = tmp_path / "a"
+    path.write_text('{"k":"a","t":1000,"v":1}\n{"k":"b","t":2000,"v":2}')
+    stamp = path.stat().st_mtime + ahead_s
+    os.utime(path, (stamp, stamp))
+    times = iter((stamp + 60 if ahead_s < 0 else 0.0, 11.0))
+    reader = FileReader(dsn, feed_of(tmp_path, "ndjson"), (EVENTS,), clock=lambda: next(times))
+    first, end = read(reader)
+    second, _ = read(reader, end)
+    assert values([*first, *second]) == [1, 2]
+
+
+def test_looks_that_last_do_not_make_a_file_settled(tmp_path: Path, dsn: str) -> None:
+    path = tmp_path / "a"
+    path.write_text(
+        "k,t,v\n" + "".join(f"a,1970-01-01T00:00:01Z,{number}\n" for number in range(200)) + "a,1970-01-01T00:00:01Z,2"
+    )
+    times = iter(path.stat().st_mtime + 20 * number for number in range(1_000))
+    reader = FileReader(dsn, feed_of(tmp_path, "csv"), (EVENTS,), clock=lambda: next(times))
+    reader._growing.look = 256
+    packets, _ = read(reader)
+    assert (values(packets), rejects(packets)) == (list(range(200)), [])

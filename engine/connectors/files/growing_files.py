@@ -52,7 +52,7 @@ class GrowingFiles:
         """Look at a new file. A last ndjson line that is too long counts as it is."""
         if self.is_csv:
             return self.growth(name, read, 0, size)
-        least = max(0, size - self.bound)
+        least = max(0, size - self.bound - 1)
         last = size
         while last > least:
             begin = max(least, last - BLOCK_BYTES)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from polars.exceptions import PanicException, PolarsError
+from polars.exceptions import PanicException
 
 from engine.connectors.arrow_records import records_of
 from engine.connectors.arrow_types import TypeNotRead, check_types
@@ -116,6 +116,8 @@ def _tables(path: Path, file: pq.ParquetFile, group: _Group, present: Sequence[s
             if rows + step > most or 2 * size >= PIECE_BYTES:
                 yield pa.Table.from_batches(batches)
                 batches, rows, size = [], 0, 0
+    except pa.ArrowMemoryError:
+        raise
     except (OSError, pa.ArrowException) as error:
         if _is_of_system(error):
             raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
@@ -152,6 +154,8 @@ def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_diction
     try:
         texts = None if as_dictionary is None else [as_dictionary]
         return pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
+    except pa.ArrowMemoryError:
+        raise
     except (OSError, pa.ArrowException) as error:
         kind = SourceUnavailable if _is_of_system(error) else NotParquet
         raise kind(f"file {path} cannot be read: {error}") from error
@@ -197,7 +201,7 @@ def _piece(path: Path, table: pa.Table, offset: int, rows: int, dated_by: Sequen
             return pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset").to_frame(), empty_rejects()
         try:
             frame, places, rejects = records_of(table.select(present))
-        except (pa.ArrowException, PolarsError, PanicException) as error:
+        except (pa.ArrowInvalid, PanicException) as error:
             return pl.DataFrame(), reject_rows([(offset, UNREADABLE, f"file {path}: {rows} rows are damaged: {error}", "")])
         return frame.with_columns(places + offset), rejects.with_columns(pl.col("offset") + offset)
 

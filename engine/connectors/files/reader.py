@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswe
 from engine.connectors.files import parquet_files
 from engine.connectors.files.dating import Dated, date_text, dating_relations
 from engine.connectors.files.growing_files import GrowingFiles
-from engine.connectors.files.parquet_files import UNREADABLE, NotParquet
 from engine.connectors.files.registry import (
     PLACE_BITS,
+    REFUSED_AT,
+    SETTLED_S,
+    Changed,
     Listed,
     Stretch,
     end_position,
@@ -112,13 +114,16 @@ class FileReader(UsualAnswers):
     Attributes:
         relations: what dates the chunks.
         grain: how files are cut.
+        clock: gives seconds since 1970.
     """
 
     dsn: str
     feed: Feed
     relations: tuple[RelationSchema, ...]
     grain: Grain = Grain()
+    clock: Callable[[], float] = time.time
     _listed: dict[str, Listed] = field(default_factory=dict)
+    _seen_at: dict[str, float] = field(default_factory=dict)
     _waiting: frozenset[str] = frozenset()
     _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
     _greatest: dict[int, int | None] = field(default_factory=dict)
@@ -133,12 +138,13 @@ class FileReader(UsualAnswers):
 
     def ends(self) -> Mapping[int, int]:
         """See ``FeedReader``. Lists the directory and registers what is new."""
+        now_s = self.clock()  # before the listing: the looks below may last
         files = list_files(self._directory)
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            changed = {name: listed for name, listed in files.items() if name in self._waiting or self._has_grown(name, listed)}
+            changed = self._changed(files, now_s)
             while changed:
-                found = register(connection, feed.id, place_of(self.feed), changed, self._growing, time.time())
+                found = register(connection, feed.id, place_of(self.feed), changed, self._growing)
                 self._waiting = found.waiting
                 if found.is_whole:
                     break
@@ -219,22 +225,34 @@ class FileReader(UsualAnswers):
     def _directory(self) -> Path:
         return Path(place_of(self.feed).path)
 
-    def _has_grown(self, name: str, listed: Listed) -> bool:
-        known = self._listed.get(name)
-        return known is None or known.size != listed.size
+    def _changed(self, files: Mapping[str, Listed], now_s: float) -> dict[str, Changed]:
+        """Return what is to be looked at: new sizes, and what waited for its writer.
 
-    def _refusal(self, name: str) -> tuple[str, str] | None:
+        A file is settled by the file system's clock, or by ours where that one is ahead.
+        """
+        found: dict[str, Changed] = {}
+        for name, listed in files.items():
+            known = self._listed.get(name)
+            is_grown = known is None or known.size != listed.size
+            seen_at = self._seen_at[name] = now_s if is_grown else self._seen_at[name]
+            if is_grown or name in self._waiting:
+                found[name] = Changed(listed.size, now_s - min(listed.changed_at, seen_at) >= SETTLED_S)
+        return found
+
+    def _refusal(self, name: str, start: int) -> tuple[str, str] | None:
         """Return reason and detail of the one reject that a whole file is; None: its records are read.
 
-        Raises:
-            SourceUnavailable: the file cannot be opened now.
+        Args:
+            name: of the file.
+            start: a place in it.
         """
         if self._is_parquet:
-            try:
-                parquet_files.open_parquet(self._directory / name).close()
-            except NotParquet as error:
-                return UNREADABLE, str(error)
-        elif is_compressed(name):
+            return (
+                (parquet_files.UNREADABLE, "it is no Parquet file, is damaged, or may not be read")
+                if start == REFUSED_AT
+                else None
+            )
+        if is_compressed(name):
             return "file_compressed", "compressed files are not read; decompress it into a file of another name"
         return None
 
@@ -263,7 +281,7 @@ class FileReader(UsualAnswers):
 
     def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
         path, step = self._directory / stretch.name, self.grain.split_bytes
-        if self._refusal(stretch.name) is not None:
+        if self._refusal(stretch.name, stretch.start) is not None:
             yield stretch.start, stretch.end
             return
         if self._is_parquet:
@@ -279,10 +297,11 @@ class FileReader(UsualAnswers):
         """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
         for stretch in self._stretches(start, end):
             base = stretch.seq << PLACE_BITS
-            if self._refusal(stretch.name) is not None:
+            if self._refusal(stretch.name, stretch.start) is not None:
                 yield base, stretch.name, stretch.start, stretch.end
                 continue
             if self._is_parquet:
+                parquet_files.open_parquet(self._directory / stretch.name)
                 low, high = stretch.start, stretch.end
                 stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
                 yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
@@ -337,7 +356,7 @@ class FileReader(UsualAnswers):
     def _estimated_rows(self, part: _Part) -> int:
         """Return about how many records a part of a text file holds."""
         base, name, first, last = part
-        if self._refusal(name) is not None:
+        if self._refusal(name, first) is not None:
             return 1
         begin = self._begin(Stretch(base >> PLACE_BITS, name, first, last))
         if begin == last:
@@ -355,8 +374,9 @@ class FileReader(UsualAnswers):
     def _text_pieces(self, split: FileSplit) -> Iterator[Piece]:
         name = split.file
         path, bound = self._directory / name, self.grain.record_bytes
-        if (refusal := self._refusal(name)) is not None:
-            yield from self._whole_file(path, split.file_start, split.start, refusal)
+        if (refusal := self._refusal(name, split.file_start)) is not None:
+            if split.file_start == 0:
+                yield parquet_files.refused(path, split.start, refusal[1], refusal[0])
             return
         header = self._header(name, split.file_end)[0] if self._is_csv else None
         offset = split.start - split.file_start
@@ -379,12 +399,6 @@ class FileReader(UsualAnswers):
 
     def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
         path = self._directory / name
-        if (refusal := self._refusal(name)) is not None:
-            return self._whole_file(path, start, start + offset, refusal)
+        if (refusal := self._refusal(name, start)) is not None:
+            return iter([parquet_files.refused(path, start + offset, refusal[1], refusal[0])])
         return parquet_files.pieces(path, (start, end), offset, relations, dating_relations(self.relations))
-
-    def _whole_file(self, path: Path, start: int, place: int, refusal: tuple[str, str]) -> Iterator[Piece]:
-        """Yield the reject of a file that is refused as a whole, where its first place is read."""
-        reason, detail = refusal
-        if start == 0:
-            yield parquet_files.refused(path, place, detail, reason)

@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 
 from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.growing_files import GrowingFiles, Growth
-from engine.connectors.files.parquet_files import NotParquet, open_parquet
+from engine.connectors.files.parquet_files import open_parquet
 from engine.connectors.files.text_files import FileBytes
 from engine.connectors.postgres import Connection
 from engine.errors import FileChanged, FileUnfit, SourceUnavailable
@@ -29,6 +29,9 @@ PLACE_BITS = 40
 
 PLACE_MASK = (1 << PLACE_BITS) - 1
 MAX_STRETCHES = 1 << (63 - PLACE_BITS)
+
+REFUSED_AT: Final = PLACE_MASK - 1
+"""Where the one place of a Parquet file stands that is refused as a whole: no file has so many rows."""
 
 IGNORED_PREFIXES = (".", "_")
 IGNORED_SUFFIX = ".tmp"
@@ -75,6 +78,18 @@ class Listed(NamedTuple):
 
     size: int
     changed_at: float
+
+
+class Changed(NamedTuple):
+    """A file to be looked at.
+
+    Attributes:
+        size: in bytes.
+        is_settled: it has not changed for ``SETTLED_S``.
+    """
+
+    size: int
+    is_settled: bool
 
 
 def is_compressed(name: str) -> bool:
@@ -124,7 +139,7 @@ class Registered(NamedTuple):
 
 
 def register(
-    connection: Connection, feed_id: int, place: FilesPlace, files: Mapping[str, Listed], growing: GrowingFiles, now_s: float
+    connection: Connection, feed_id: int, place: FilesPlace, files: Mapping[str, Changed], growing: GrowingFiles
 ) -> Registered:
     """Record new files and growth. One process at a time per feed; the others find it done.
 
@@ -134,28 +149,26 @@ def register(
         place: which directory, and in which format.
         files: those that are new, have another size than before, or wait.
         growing: looks at what grew; kept between calls.
-        now_s: seconds since 1970, to tell which files are settled.
 
     Raises:
         FileChanged: a file that was read is shorter than it was, or a Parquet file changed.
         FileUnfit: a file is too large to be numbered.
-        SourceUnavailable: a file cannot be read.
+        SourceUnavailable: a text file cannot be read.
     """
     is_whole, waiting = True, set[str]()
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR UPDATE", (feed_id,))
         known = {name: _Known(*found) for name, *found in cursor.execute(_KNOWN_SQL, (feed_id, list(files)))}
         (last_seq,) = cursor.execute(_LAST_SEQ_SQL, (feed_id,)).fetchone() or (-1,)
-        for name, listed in files.items():
+        for name, changed in files.items():
             old = known.get(name)
-            is_settled = now_s - listed.changed_at >= SETTLED_S
-            found = _look(place, name, listed.size, old, growing, is_settled=is_settled)
+            found = _look(place, name, changed, old, growing)
             if found is None:
                 continue
-            is_whole &= found.seen == listed.size
-            if _is_incomplete(place, found, listed.size) and not is_settled:
+            is_whole &= found.seen == changed.size
+            if _is_incomplete(place, found, changed.size) and not changed.is_settled:
                 waiting.add(name)
-            if found.end > PLACE_MASK:
+            if found.end > PLACE_MASK or (found.start < REFUSED_AT <= found.end):
                 what = "rows" if place.format == "parquet" else "bytes"
                 raise FileUnfit(
                     f"{place.path}/{name}: {found.end:,} {what}, and a file may have {PLACE_MASK:,}; cut it into several"
@@ -185,10 +198,9 @@ def _is_incomplete(place: FilesPlace, found: Growth, size: int) -> bool:
     return found.end == 0 if place.format == "parquet" else found.end < size
 
 
-def _look(
-    place: FilesPlace, name: str, size: int, old: _Known | None, growing: GrowingFiles, *, is_settled: bool
-) -> Growth | None:
+def _look(place: FilesPlace, name: str, changed: Changed, old: _Known | None, growing: GrowingFiles) -> Growth | None:
     """Return what can be read of a file beyond what is known; None: there is nothing to look at."""
+    size, is_settled = changed
     if place.format == "parquet":
         return _look_at_parquet(place, name, size, old, is_settled=is_settled)
     if is_compressed(name):
@@ -206,9 +218,13 @@ def _look(
 
 
 def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None, *, is_settled: bool) -> Growth | None:
-    """Return the rows of a new file; one place for the reject of a settled one that cannot be opened, and none of one that is not settled."""
+    """Return the rows of a new file; one place for the reject of a settled one that cannot be opened, and none of one that is not settled.
+
+    A file that was refused is a new one once it can be opened.
+    """
     path = Path(place.path) / name
-    if old is not None:
+    is_refused = old is not None and old.end == PLACE_MASK
+    if old is not None and not is_refused:
         if size == old.size:
             return None
         change = "shrank" if size < old.size else "was replaced"
@@ -218,8 +234,10 @@ def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None
     try:
         with open_parquet(path) as file:
             return Growth(0, int(file.metadata.num_rows), size)
-    except NotParquet:
-        return Growth(0, 1 if is_settled else 0, size)
+    except SourceUnavailable:  # NotParquet among them
+        if is_refused:
+            return None
+        return Growth(REFUSED_AT, PLACE_MASK, size) if is_settled else Growth(0, 0, size)
 
 
 def stretches(connection: Connection, feed_id: int, start: int, limit: int) -> list[Stretch]:
