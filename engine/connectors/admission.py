@@ -78,12 +78,12 @@ class Admitted:
     Attributes:
         ends: (feed, partition) → offset to read up to; partitions that do not advance are absent.
         heads: of partitions that were cut inside one event time (``cut_inside_time``), the head to go on with.
-        is_inside_time: records of the last head are left, in this partition or in another one (P8).
+        unknown: a partition with records of the last head behind what its backlog shows; the rest of the group waits for it (P8).
     """
 
     ends: dict[FeedPartition, int] = field(default_factory=dict)
     heads: dict[FeedPartition, int] = field(default_factory=dict)
-    is_inside_time: bool = False
+    unknown: FeedPartition | None = None
 
 
 FirstAt = Callable[[Backlog, int, int, int], int]
@@ -228,10 +228,10 @@ def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: First
         ends[lane.name] = min(end, fitting)
         is_all_known = end < lane.backlog.chunks[-1].end_offset or lane.backlog.is_whole
         if fitting < end or not is_all_known:
-            return Admitted(ends, {} if cut == UNKNOWN_TS else {lane.name: cut}, is_inside_time=True)
+            return Admitted(ends, {} if cut == UNKNOWN_TS else {lane.name: cut}, lane.name if fitting >= end else None)
         rows = end - lane.backlog.start if lane.counts_records else sum(chunk.rows for chunk in chunks)
         size_bytes = sum(chunk.size_bytes for chunk in chunks)
         room = BatchLimit(room.max_rows - rows, room.max_bytes - size_bytes)
         if room.max_rows <= 0 or room.max_bytes <= 0:
-            return Admitted(ends, is_inside_time=True)
+            break
     return Admitted(ends)

@@ -92,8 +92,8 @@ def test_the_last_known_head_of_a_remainder_is_not_passed_even_by_its_own_record
 
 def test_of_one_time_with_an_unknown_remainder_what_is_known_is_taken_and_goes_on_with_its_head() -> None:
     known, remainder = stream([5, 6]), table([5, 5], [5], is_whole=False)
-    assert admitted(remainder, known) == Admitted({("t", 0): 3}, {("t", 0): 5}, is_inside_time=True)
-    assert admitted(known, remainder) == Admitted({("s", 0): 1, ("t", 0): 3}, {("t", 0): 5}, is_inside_time=True), (
+    assert admitted(remainder, known) == Admitted({("t", 0): 3}, {("t", 0): 5}, ("t", 0))
+    assert admitted(known, remainder) == Admitted({("s", 0): 1, ("t", 0): 3}, {("t", 0): 5}, ("t", 0)), (
         "the other one comes first in ties"
     )
 
@@ -101,14 +101,10 @@ def test_of_one_time_with_an_unknown_remainder_what_is_known_is_taken_and_goes_o
 def test_records_of_one_time_are_cut_where_they_pass_the_bound_in_the_order_of_ties() -> None:
     one, two = stream([5, 5], [5, 1], name="one"), stream([5, 5], name="two")
     assert admitted(one, two, limit=BatchLimit(3, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}), "the rest of the time fits"
-    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, is_inside_time=True), (
-        "it is too long"
-    )
-    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}, is_inside_time=True), (
-        "inside of a chunk"
-    )
+    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}), "it is too long"
+    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}), "inside of a chunk"
     one, two = (stream([5, 5], [5, 1], name=name, is_whole=False) for name in ("one", "two"))
-    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, is_inside_time=True)
+    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5})
 
 
 def test_a_partition_goes_on_with_its_head_before_those_behind_it_and_after_those_before_it() -> None:
@@ -193,7 +189,7 @@ def test_a_table_without_event_times_waits_for_nobody() -> None:
 
 def test_streams_without_event_times_are_taken_in_their_order_as_far_as_they_fit() -> None:
     both = [undated("a", is_table=False, is_whole=False), undated("b", is_table=False, is_whole=False)]
-    assert admit(both, BatchLimit(8, 10**9), dates_nothing) == Admitted({("a", 0): 7}, is_inside_time=True)
+    assert admit(both, BatchLimit(8, 10**9), dates_nothing) == Admitted({("a", 0): 7})
 
 
 def test_a_chunk_without_records_waits_for_nobody_and_moves_no_head() -> None:
