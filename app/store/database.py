@@ -24,6 +24,7 @@ import app
 from app.store.schema_version import SchemaVersion, refuse_newer
 from app.store.turns import Turns
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection, is_usable
+from engine.connectors.postgres import DATABASE_AWAY
 
 # Any number, the same in every process: two processes that start together must not migrate together.
 MIGRATION_LOCK = 0x51AC
@@ -39,10 +40,7 @@ APPEND_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=15000"}
 TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"}
 
 
-ENDED_BY_POSTGRES = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
-"""Postgres ended the transaction, and with it the connection, for its age. psycopg does not count these as operational errors."""
-
-AWAY = (psycopg.OperationalError, psycopg.InterfaceError, *ENDED_BY_POSTGRES, psycopg_pool.PoolTimeout)
+AWAY = (*DATABASE_AWAY, psycopg_pool.PoolTimeout)
 """The database or the connection to it failed: the same request succeeds once it is back."""
 
 

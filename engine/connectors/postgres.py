@@ -31,7 +31,15 @@ so there is no haste."""
 READER: Final = "slackwater-reader"
 LAUNCHES: Final = "slackwater-launch"
 
-DATABASE_AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
+ENDED_BY_POSTGRES: Final = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
+"""Postgres ended the transaction, and with it the connection, for its age. psycopg does not count these as operational errors."""
+
+DATABASE_AWAY: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    *ENDED_BY_POSTGRES,
+)
 """What a database that is away, starts again, or takes no writes for now is known by. It comes back by itself."""
 
 _IDLE: dict[tuple[int, str, str], Connection] = {}
@@ -85,7 +93,7 @@ def shared_connection(dsn: str) -> Iterator[Connection]:
     try:
         with lent_connection(dsn, READER) as connection:
             yield connection
-    except psycopg.OperationalError as error:
+    except DATABASE_AWAY as error:
         raise SourceUnavailable(f"the database cannot be read: {error}") from error
 
 
