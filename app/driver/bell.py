@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-import psycopg
-
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from engine.connectors.links import LinkedConnection
+from engine.connectors.postgres import DATABASE_AWAY
 
 WISHES: Final = "slackwater_wish"
 """Rings when what is wished of a query was written."""
@@ -27,7 +26,7 @@ def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[str | None
     """
     while True:
         with (
-            suppress(psycopg.OperationalError),
+            suppress(*DATABASE_AWAY),
             # Waits by trade: it ends with other connections that are found dead.
             LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
         ):

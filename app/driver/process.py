@@ -44,6 +44,7 @@ from app.store.state_places import state_store_of
 from app.store.transitions import LeasedQuery
 from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
+from engine.connectors.postgres import DATABASE_AWAY
 from engine.connectors.retention import Retention
 
 LONGEST_REST_S = 0.2
@@ -239,7 +240,7 @@ class DriverProcess:
                 self._delivering.keep(connection)
             if heard is None or heard:
                 self._look(connection, heard, begun)
-        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout) as error:
+        except DATABASE_AWAY as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
             if self._phase == "draining" or not self._leases.is_trusted:
@@ -361,7 +362,7 @@ class DriverProcess:
             closing = threading.Thread(target=self._runner.close, name="close-runner", daemon=True)
             closing.start()
             closing.join(CLOSE_S)
-            with suppress(psycopg.OperationalError):
+            with suppress(*DATABASE_AWAY):
                 drivers.forget_driver(self._connect(), self._identity.driver_id)
         self._disconnect()
         log.info("driver_ended", is_clean=is_clean, exit_code=self._exit_code)

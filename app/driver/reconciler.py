@@ -17,6 +17,7 @@ from app.domain.suspects import has_turn, is_lost, is_suspect, next_turns
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
+from engine.connectors.postgres import DATABASE_AWAY
 
 # Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.
 MAX_STEPS = 6
@@ -114,7 +115,7 @@ class Reconciler:
         """Advance one query; what goes wrong with it must not keep the others from going on."""
         try:
             return self._advance(connection, leased, is_one_of_all=is_one_of_all)
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except DATABASE_AWAY:
             raise
         except Exception:
             log.exception("reconcile_failed", query=leased.name, state=leased.status.state.value)

@@ -9,12 +9,12 @@ import os
 import time
 from collections.abc import Callable
 
-import psycopg
 import structlog
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.schema_version import look_at_schema
 from engine.connectors.links import LinkedConnection
+from engine.connectors.postgres import DATABASE_AWAY
 
 LOOK_EVERY_S = 2.0
 SAY_EVERY_S = 300.0
@@ -26,7 +26,7 @@ def schema_problem(dsn: str) -> str | None:
     try:
         with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             return look_at_schema(connection).problem
-    except psycopg.OperationalError:
+    except DATABASE_AWAY:
         return None
 
 

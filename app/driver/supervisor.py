@@ -32,7 +32,7 @@ from app.driver.spawning import Spawning
 from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
 from app.store.drivers import DriverRow
-from engine.connectors.postgres import connect
+from engine.connectors.postgres import DATABASE_AWAY, connect
 from engine.python_processes import ALLOCATOR, import_environment, python_command
 
 DRIVER_COMMAND = tuple(python_command("app.driver"))
@@ -204,7 +204,7 @@ class Supervisor:
         """Whether the heartbeat is missing for too long. A database that cannot be asked says nothing about the driver."""
         try:
             row = await self._ask(lambda connection: drivers.find_driver(connection, driver.id))
-        except psycopg.OperationalError:
+        except DATABASE_AWAY:
             return False
         lost_after_s = LOST_AFTER_LEASES * self._settings.driver.lease_ttl_ms / 1000
         if row is not None and row.phase == "ready":
@@ -244,7 +244,7 @@ class Supervisor:
         """Give back what a driver that is gone held. Not being able to is no harm: leases run out."""
         try:
             await self._ask(lambda connection: drivers.forget_driver(connection, driver_id))
-        except psycopg.OperationalError as error:
+        except DATABASE_AWAY as error:
             log.warning("driver_not_forgotten", driver_id=str(driver_id), error=str(error))
 
     async def _ask(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:

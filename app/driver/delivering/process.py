@@ -26,7 +26,7 @@ from app.store import deliveries
 from app.store.deliveries import DeliveryLost, Held
 from app.store.site import delivery_site_of
 from engine.connectors.connections.s3 import forget_own_credentials
-from engine.connectors.postgres import Connection, connect
+from engine.connectors.postgres import DATABASE_AWAY, Connection, connect
 from engine.connectors.written import COMMIT_CHANNEL
 
 CHANNELS: Final = (WISHES, COMMIT_CHANNEL)
@@ -119,7 +119,7 @@ class DeliveryProcess:
                 deliveries.claim(connection, self._owner, self._ttl_ms, CLAIMED_AT_ONCE)
                 self._claimed_at = now
             self._follow(connection)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except DATABASE_AWAY as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import psycopg
 import structlog
 
 from app.driver.delivering.lending import Lender
@@ -23,6 +22,7 @@ from app.store.deliveries import DeliveryLost, Held, Seen
 from engine.connectors.delivered_rows import MOST_ROWS, resumed_at
 from engine.connectors.deliveries import Deliverer, DeliverySite, DeliveryStopped, Result, StopReason, TargetUnavailable
 from engine.connectors.delivery_kinds import DELIVERY_KINDS
+from engine.connectors.postgres import DATABASE_AWAY
 from engine.definition.delivery import DeliveryModel
 from engine.definition.delivery_list import DELIVERIES
 
@@ -137,7 +137,7 @@ class Worker:
         except DeliveryStopped as error:
             self._note_failed(error.reason, str(error), None)
             self._ending.set()
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except DATABASE_AWAY as error:
             log.warning("database_unavailable", query=seen.query, error=str(error))
             self._wait_longer()
         except DeliveryLost:
@@ -235,7 +235,7 @@ class Worker:
         try:
             with self._lender.lent() as connection:
                 deliveries.note_failed(connection, self.held, code, detail, again_ms)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except DATABASE_AWAY as error:
             # It is found again by whoever tries next.
             log.warning("database_unavailable", query=self._seen.query, error=str(error))
 
