@@ -78,12 +78,16 @@ def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
 class Admin:
     """A broker, as a client that asks sees it: what it answers to one question after the other."""
 
-    def __init__(self, troubles: Troubles, *answers: KafkaError, noted: KafkaError | None = None) -> None:
-        self._troubles, self._answers, self._noted = troubles, [*answers], noted
+    def __init__(self, troubles: Troubles, *answers: KafkaError, noted: KafkaError | None = None, answer_s: float = 0.0) -> None:
+        self._troubles, self._answers, self._noted, self._answer_s = troubles, [*answers], noted, answer_s
         self.asked = 0
+        self.waited_s: list[float] = []
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         self.asked += 1
+        self.waited_s.append(timeout)
+        if timeout < self._answer_s:
+            raise KafkaException(SILENT)
         error = self._answers.pop(0) if self._answers else None
         if error is not None and error.code() in AWAY:
             raise KafkaException(error)
@@ -110,9 +114,9 @@ REFUSED = KafkaError(KafkaError._AUTHENTICATION, "invalid credentials")
 SILENT = KafkaError(KafkaError._TRANSPORT)
 
 
-def client_of(*answers: KafkaError, noted: KafkaError | None = None) -> tuple[TopicClient, Admin]:
+def client_of(*answers: KafkaError, noted: KafkaError | None = None, answer_s: float = 0.0) -> tuple[TopicClient, Admin]:
     client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
-    admin = Admin(client._troubles, *answers, noted=noted)
+    admin = Admin(client._troubles, *answers, noted=noted, answer_s=answer_s)
     client._admin = admin  # type: ignore[assignment]
     return client, admin
 
@@ -125,6 +129,22 @@ def test_a_broker_that_refuses_who_asks_is_not_waited_for() -> None:
     with pytest.raises(TopicDenied, match="invalid credentials"):
         client.ends([0, 1])
     assert admin.asked == 2
+
+
+@pytest.mark.parametrize(("answer_s", "waited_s"), [(0.4, [0.5]), (0.7, [0.5, 1]), (1.5, [0.5, 1, 2]), (3.5, [0.5, 1, 2, 4])])
+def test_a_broker_that_answers_slowly_is_asked_with_more_time(answer_s: float, waited_s: list[float]) -> None:
+    client, admin = client_of(answer_s=answer_s)
+    assert client.partitions() == [0, 1]
+    assert admin.waited_s == waited_s
+
+
+def test_a_slow_broker_is_given_no_more_time_than_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_client, "ANSWER_S", 0.8)
+    client, admin = client_of(answer_s=60.0)
+    with pytest.raises(SourceUnavailable):
+        client.partitions()
+    assert admin.waited_s[0] == 0.5
+    assert max(admin.waited_s) <= 0.8
 
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE])
