@@ -85,21 +85,22 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
     """Lend this process's client that asks about a topic. One that fails is made anew by the next call.
 
     Raises:
-        SourceUnavailable: the connection is not there, or its secrets cannot be read here.
+        SourceUnavailable: the connection is not there, its secrets cannot be read here, or its brokers have given no answer a moment ago
+            (then no client is made or given up).
     """
     clients = _clients(dsn, place)
     _forget_changed(clients, dsn, place)
-    client = clients.asking
-    if client is None or time.monotonic() - client.made_at > KEPT_S:
-        client = clients.asking = opened(connection_of(dsn, place), place.topic)
-    client.used_at = time.monotonic()
-    try:
-        with _AWAY.asking((os.getpid(), dsn, place.connection or place.bootstrap or "", clients.options)):
+    with _AWAY.asking((os.getpid(), dsn, place.connection or place.bootstrap or "", clients.options)):
+        client = clients.asking
+        if client is None or time.monotonic() - client.made_at > KEPT_S:
+            client = clients.asking = opened(connection_of(dsn, place), place.topic)
+        client.used_at = time.monotonic()
+        try:
             yield client
-    except BaseException:
-        clients.asking = None
-        raise
-    client.used_at = time.monotonic()
+        except BaseException:
+            clients.asking = None
+            raise
+        client.used_at = time.monotonic()
 
 
 @contextmanager

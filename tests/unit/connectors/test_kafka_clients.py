@@ -13,8 +13,10 @@ import numpy as np
 import polars as pl
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from engine.connectors.kafka import topic_client
+from engine.connectors.kafka.away import BrokersAway
 from engine.connectors.kafka.client import asking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.library import library
@@ -26,6 +28,7 @@ from engine.connectors.kafka.troubles import AWAY, BEING_ELECTED, TopicDenied, T
 from engine.errors import SourceUnavailable
 
 DSN = "postgresql://nobody"
+AWAY_DSN = "postgresql://away"
 THREADS = Path("/proc/self/task")
 
 
@@ -50,6 +53,30 @@ def test_a_topic_that_nobody_asks_about_any_more_holds_no_client() -> None:
         pass
     gc.collect()
     assert is_there() is None
+
+
+def test_a_call_that_is_refused_while_brokers_are_away_makes_and_drops_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Counted(AdminClient):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            made.append(id(self))
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(topic_client, "AdminClient", Counted)
+    monkeypatch.setattr(topic_client, "ANSWER_S", 0.5)
+    with asking(AWAY_DSN, place("read before")) as client:
+        pass
+    is_there = weakref.ref(client)
+    del client
+    with pytest.raises(BrokersAway), asking(AWAY_DSN, place("fails")) as client:
+        client.partitions()
+    assert len(made) == 2
+    for topic in ("fails", "new", "read before"):
+        with pytest.raises(SourceUnavailable, match="asked again in"), asking(AWAY_DSN, place(topic)):
+            pass
+    assert len(made) == 2
+    assert is_there() is not None
 
 
 def test_a_topics_id_that_does_not_come_in_time_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
