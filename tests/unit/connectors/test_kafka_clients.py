@@ -15,9 +15,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from engine.connectors.kafka import client as kafka_client
 from engine.connectors.kafka import topic_client
 from engine.connectors.kafka.away import BrokersAway
-from engine.connectors.kafka.client import asking
+from engine.connectors.kafka.client import asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.library import library
 from engine.connectors.kafka.fetching.native import NativeFetcher
@@ -91,6 +92,19 @@ def test_a_broker_that_is_away_is_told_in_plain_words(monkeypatch: pytest.Monkey
     monkeypatch.setattr(topic_client, "ANSWER_S", 0.5)
     with pytest.raises(SourceUnavailable, match="topic 't': its partitions cannot be asked for: no broker can be reached"):
         client.partitions()
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_fetcher_in_use_while_its_connection_changes_is_closed_and_else_kept(*, is_changed: bool) -> None:
+    at = place(f"changes {is_changed}")
+    clients = kafka_client._clients(DSN, at)
+    assert clients.reached_by(b"before") == []
+    with taking(DSN, at, Wanted(), 0, 0) as taker:
+        taker._fetcher.close()  # librdkafka's own; the next one tells what becomes of it
+        taker._fetcher = fetcher = Answers()
+        assert clients.reached_by(b"after" if is_changed else b"before") == []
+    assert fetcher.is_closed == is_changed
+    assert clients.fetching.get(Wanted(), []) == ([] if is_changed else [taker])
 
 
 def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
@@ -187,6 +201,7 @@ class Answers:
 
     def __init__(self, *polled: Polled) -> None:
         self.polled = [*polled]
+        self.is_closed = False
 
     def begin(self, partition: int, offset: int) -> None: ...
 
@@ -195,7 +210,8 @@ class Answers:
 
     def end(self, partition: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.is_closed = True
 
 
 NOTHING = Polled(Fetched.nothing(Wanted()))
