@@ -32,7 +32,10 @@ Reason: TypeAlias = Literal[
 ]  # fmt: skip
 
 _STEP_S: Final = 0.5
-"""librdkafka tries again for ever; after each such step it is asked why there is no answer yet."""
+"""librdkafka tries again for ever; after this time it is asked why there is no answer yet.
+
+A question that is asked again loses the answer that is on its way: each one waits twice as long as the one before.
+"""
 
 _MOST_BYTES: Final = 1 << 20
 _SHOWN: Final = 4_000
@@ -103,13 +106,14 @@ def _kafka(definition: KafkaConnection, reader: SecretReader, most_s: float) -> 
         raise Failed(
             "tls" if _TLS.search(str(error)) else "failed", f"the client cannot be made: {_short(_kafka_text(error))}"
         ) from None
-    end = time.monotonic() + most_s
+    end, step_s = time.monotonic() + most_s, _STEP_S
     while True:
         try:
-            found = client.list_topics(timeout=max(0.1, min(_STEP_S, end - time.monotonic())))
+            found = client.list_topics(timeout=max(0.1, min(step_s, end - time.monotonic())))
         except KafkaException as error:
             client.poll(0)  # hands errors to the list
             _raise_decided([*errors, error.args[0]], is_over=time.monotonic() >= end)
+            step_s *= 2
         else:
             return f"{len(found.brokers)} brokers, {len(found.topics)} topics"
 

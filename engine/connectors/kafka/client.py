@@ -74,6 +74,20 @@ class _Clients:
             idle[:] = [taker for taker in idle if taker not in found]
         return found
 
+    def reached_by(self, options: bytes) -> list[Taker]:
+        """Note how brokers are reached now, and give up the clients that reach them otherwise.
+
+        Returns:
+            Those that fetch and that nobody has now, to be closed; ``taking`` closes those that somebody has.
+        """
+        unused: list[Taker] = []
+        if self.options not in (None, options):
+            self.asking = None
+            unused = [taker for idle in self.fetching.values() for taker in idle]
+            self.fetching.clear()
+        self.options, self.looked_at = options, time.monotonic()
+        return unused
+
 
 _KEPT: Final[dict[tuple[int, str, KafkaPlace], _Clients]] = {}
 _LOCK: Final = threading.Lock()
@@ -85,21 +99,22 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
     """Lend this process's client that asks about a topic. One that fails is made anew by the next call.
 
     Raises:
-        SourceUnavailable: the connection is not there, or its secrets cannot be read here.
+        SourceUnavailable: the connection is not there, its secrets cannot be read here, or its brokers have given no answer a moment ago
+            (then no client is made or given up).
     """
     clients = _clients(dsn, place)
     _forget_changed(clients, dsn, place)
-    client = clients.asking
-    if client is None or time.monotonic() - client.made_at > KEPT_S:
-        client = clients.asking = opened(connection_of(dsn, place), place.topic)
-    client.used_at = time.monotonic()
-    try:
-        with _AWAY.asking((os.getpid(), dsn, place.connection or place.bootstrap or "", clients.options)):
+    with _AWAY.asking((os.getpid(), dsn, place.connection or place.bootstrap or "", clients.options)):
+        client = clients.asking
+        if client is None or time.monotonic() - client.made_at > KEPT_S:
+            client = clients.asking = opened(connection_of(dsn, place), place.topic)
+        client.used_at = time.monotonic()
+        try:
             yield client
-    except BaseException:
-        clients.asking = None
-        raise
-    client.used_at = time.monotonic()
+        except BaseException:
+            clients.asking = None
+            raise
+        client.used_at = time.monotonic()
 
 
 @contextmanager
@@ -130,7 +145,11 @@ def taking(dsn: str, place: KafkaPlace, wanted: Wanted, partition: int, start: i
         taker.close()
         raise
     with _LOCK:
-        idle.append(taker)
+        is_kept = clients.fetching.get(wanted) is idle  # else the connection was changed meanwhile
+        if is_kept:
+            idle.append(taker)
+    if not is_kept:
+        taker.close()
 
 
 def opened(connection: Resolved, topic: str) -> TopicClient:
@@ -218,13 +237,8 @@ def _forget_changed(clients: _Clients, dsn: str, place: KafkaPlace) -> None:
     if place.connection is None or time.monotonic() - clients.looked_at < CHANGED_S:
         return
     found = sha256(repr(sorted(_options(connection_of(dsn, place)).items())).encode()).digest()
-    unused: list[Taker] = []
     with _LOCK:
-        if clients.options not in (None, found):
-            clients.asking = None
-            unused = [taker for idle in clients.fetching.values() for taker in idle]
-            clients.fetching.clear()
-        clients.options, clients.looked_at = found, time.monotonic()
+        unused = clients.reached_by(found)
     for taker in unused:
         taker.close()
 

@@ -28,7 +28,10 @@ ANSWER_S: Final = 10.0
 """Of one question to the brokers; a broker that starts again is away longer, and is asked again by the next attempt."""
 
 _STEP_S: Final = 0.5
-"""librdkafka tries again for ever where a broker refuses who asks; after each such step it is asked why there is no answer yet."""
+"""librdkafka tries again for ever where a broker refuses who asks; after this time it is asked why there is no answer yet.
+
+A question about partitions that is asked again loses the answer that is on its way: each one waits twice as long as the one before.
+"""
 
 _AGAIN_S: Final = 0.1
 """So soon is asked again where a partition has no leader that is known here."""
@@ -127,13 +130,15 @@ class TopicClient:
 
     def _metadata(self, until: float) -> TopicMetadata:
         """Ask for the topic's partitions. A broker that refuses who asks gives no answer: it is not waited for."""
+        step_s = _STEP_S
         while True:
             try:
-                found = self._admin.list_topics(self._topic, timeout=max(0.01, min(_STEP_S, until - time.monotonic())))
+                found = self._admin.list_topics(self._topic, timeout=max(0.01, min(step_s, until - time.monotonic())))
             except KafkaException as error:
                 self._admin.poll(0)
                 if self._troubles.is_denied or error.args[0].code() not in AWAY or time.monotonic() >= until:
                     raise
+                step_s *= 2
             else:
                 topic = found.topics[self._topic]
                 if topic.error is None or topic.error.code() not in BEING_ELECTED or time.monotonic() >= until:

@@ -117,6 +117,13 @@ def test_brokers_are_reached(broker: int) -> None:
     assert outcome.detail == "1 brokers, 0 topics"
 
 
+def test_a_broker_that_answers_slowly_is_reached() -> None:
+    owner = Producer({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 700, "bootstrap.servers": "mock"})
+    port = next(iter(owner.list_topics(timeout=10).brokers.values())).port
+    assert tried(kafka(port), most_s=10).outcome == "reached"
+    owner.flush(0)
+
+
 def test_a_listener_without_tls_is_told_from_one_with(broker: int) -> None:
     assert tried(kafka(broker, tls={}), most_s=10).reason == "tls"
 

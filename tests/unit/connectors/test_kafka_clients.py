@@ -13,9 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
+from engine.connectors.kafka import client as kafka_client
 from engine.connectors.kafka import topic_client
-from engine.connectors.kafka.client import asking
+from engine.connectors.kafka.away import BrokersAway
+from engine.connectors.kafka.client import asking, taking
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.fetching.library import library
 from engine.connectors.kafka.fetching.native import NativeFetcher
@@ -26,6 +29,7 @@ from engine.connectors.kafka.troubles import AWAY, BEING_ELECTED, TopicDenied, T
 from engine.errors import SourceUnavailable
 
 DSN = "postgresql://nobody"
+AWAY_DSN = "postgresql://away"
 THREADS = Path("/proc/self/task")
 
 
@@ -52,6 +56,30 @@ def test_a_topic_that_nobody_asks_about_any_more_holds_no_client() -> None:
     assert is_there() is None
 
 
+def test_a_call_that_is_refused_while_brokers_are_away_makes_and_drops_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Counted(AdminClient):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            made.append(id(self))
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(topic_client, "AdminClient", Counted)
+    monkeypatch.setattr(topic_client, "ANSWER_S", 0.5)
+    with asking(AWAY_DSN, place("read before")) as client:
+        pass
+    is_there = weakref.ref(client)
+    del client
+    with pytest.raises(BrokersAway), asking(AWAY_DSN, place("fails")) as client:
+        client.partitions()
+    assert len(made) == 2
+    for topic in ("fails", "new", "read before"):
+        with pytest.raises(SourceUnavailable, match="asked again in"), asking(AWAY_DSN, place(topic)):
+            pass
+    assert len(made) == 2
+    assert is_there() is not None
+
+
 def test_a_topics_id_that_does_not_come_in_time_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
     monkeypatch.setattr(topic_client, "ANSWER_S", 0.05)
@@ -66,6 +94,19 @@ def test_a_broker_that_is_away_is_told_in_plain_words(monkeypatch: pytest.Monkey
         client.partitions()
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_fetcher_in_use_while_its_connection_changes_is_closed_and_else_kept(*, is_changed: bool) -> None:
+    at = place(f"changes {is_changed}")
+    clients = kafka_client._clients(DSN, at)
+    assert clients.reached_by(b"before") == []
+    with taking(DSN, at, Wanted(), 0, 0) as taker:
+        taker._fetcher.close()  # librdkafka's own; the next one tells what becomes of it
+        taker._fetcher = fetcher = Answers()
+        assert clients.reached_by(b"after" if is_changed else b"before") == []
+    assert fetcher.is_closed == is_changed
+    assert clients.fetching.get(Wanted(), []) == ([] if is_changed else [taker])
+
+
 def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
     found = library()
     assert found is not None
@@ -78,12 +119,16 @@ def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
 class Admin:
     """A broker, as a client that asks sees it: what it answers to one question after the other."""
 
-    def __init__(self, troubles: Troubles, *answers: KafkaError, noted: KafkaError | None = None) -> None:
-        self._troubles, self._answers, self._noted = troubles, [*answers], noted
+    def __init__(self, troubles: Troubles, *answers: KafkaError, noted: KafkaError | None = None, answer_s: float = 0.0) -> None:
+        self._troubles, self._answers, self._noted, self._answer_s = troubles, [*answers], noted, answer_s
         self.asked = 0
+        self.waited_s: list[float] = []
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         self.asked += 1
+        self.waited_s.append(timeout)
+        if timeout < self._answer_s:
+            raise KafkaException(SILENT)
         error = self._answers.pop(0) if self._answers else None
         if error is not None and error.code() in AWAY:
             raise KafkaException(error)
@@ -110,9 +155,9 @@ REFUSED = KafkaError(KafkaError._AUTHENTICATION, "invalid credentials")
 SILENT = KafkaError(KafkaError._TRANSPORT)
 
 
-def client_of(*answers: KafkaError, noted: KafkaError | None = None) -> tuple[TopicClient, Admin]:
+def client_of(*answers: KafkaError, noted: KafkaError | None = None, answer_s: float = 0.0) -> tuple[TopicClient, Admin]:
     client = TopicClient({"bootstrap.servers": "127.0.0.1:1"}, "t")
-    admin = Admin(client._troubles, *answers, noted=noted)
+    admin = Admin(client._troubles, *answers, noted=noted, answer_s=answer_s)
     client._admin = admin  # type: ignore[assignment]
     return client, admin
 
@@ -125,6 +170,22 @@ def test_a_broker_that_refuses_who_asks_is_not_waited_for() -> None:
     with pytest.raises(TopicDenied, match="invalid credentials"):
         client.ends([0, 1])
     assert admin.asked == 2
+
+
+@pytest.mark.parametrize(("answer_s", "waited_s"), [(0.4, [0.5]), (0.7, [0.5, 1]), (1.5, [0.5, 1, 2]), (3.5, [0.5, 1, 2, 4])])
+def test_a_broker_that_answers_slowly_is_asked_with_more_time(answer_s: float, waited_s: list[float]) -> None:
+    client, admin = client_of(answer_s=answer_s)
+    assert client.partitions() == [0, 1]
+    assert admin.waited_s == waited_s
+
+
+def test_a_slow_broker_is_given_no_more_time_than_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_client, "ANSWER_S", 0.8)
+    client, admin = client_of(answer_s=60.0)
+    with pytest.raises(SourceUnavailable):
+        client.partitions()
+    assert admin.waited_s[0] == 0.5
+    assert max(admin.waited_s) <= 0.8
 
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE])
@@ -140,6 +201,7 @@ class Answers:
 
     def __init__(self, *polled: Polled) -> None:
         self.polled = [*polled]
+        self.is_closed = False
 
     def begin(self, partition: int, offset: int) -> None: ...
 
@@ -148,7 +210,8 @@ class Answers:
 
     def end(self, partition: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.is_closed = True
 
 
 NOTHING = Polled(Fetched.nothing(Wanted()))
