@@ -129,6 +129,14 @@ WARNING_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         "A field of the sample did not become a column.",
         "Declare the columns instead of `infer`, if the field is wanted.",
     ),
+    "inferred_from_part": (
+        "Columns were proposed from a part of the directory: the warning says which.",
+        "Declare a column that is missing; nothing if all are there.",
+    ),
+    "topic_in_built_in_log": (
+        "A statement names a topic and no broker, so the topic is a log inside the service.",
+        "Write CONNECTION='…' (or BOOTSTRAP='host:port') into WITH to read the topic of a broker; nothing if the built-in log is meant.",
+    ),
     "history_by_change": (
         "The history of a running aggregation has a version for each change, at the greatest event time so far: not complete by event time.",
         "Count in windows for results that are complete by event time; nothing where the history of the changes is meant.",

@@ -64,7 +64,7 @@ class BrowserGuard:
             )
         site, origin = headers.get("sec-fetch-site", ""), headers.get("origin")
         is_link = method in READING and headers.get("sec-fetch-mode") == "navigate"
-        is_foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        is_foreign = origin is not None and _authority_of(origin) != host.lower()
         if is_foreign or (site not in OWN_SITES and not is_link):
             return Forbidden(
                 "foreign_origin",
@@ -89,3 +89,11 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _authority_of(origin: str) -> str | None:
+    """Return host and port of an origin; None where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

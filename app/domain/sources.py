@@ -97,7 +97,7 @@ def topic_warnings(definition: SourceDefinition, topic: str) -> list[DefinitionW
     return [
         DefinitionWarning(
             "/connector", "topic_in_built_in_log",
-            f"no broker is named, so {topic!r} is a log in the service's database: records come by INSERT INTO and POST …/records alone",
+            f"no broker is named, so the topic {topic!r} is kept by the service itself: records come by INSERT and POST …/records alone",
             "write CONNECTION='…' (or BOOTSTRAP='host:port') into WITH to read the topic of a broker; nothing if the built-in log is meant",
         )
     ]  # fmt: skip

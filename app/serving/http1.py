@@ -25,7 +25,9 @@ PARSED_AT_ONCE_BYTES: Final = 4_096
 """A hundred requests or 700 chunks of a byte, which take 5 ms; a body whose length was said is not cut."""
 TURN_S: Final = 0.002
 BUSY_S: Final = 0.001
-"""Until it is looked again whether the service takes more of what has come."""
+"""Until it is looked again whether the service takes more of what has come; twice as long each time."""
+
+MOST_BUSY_S: Final = 0.1
 _TOO_LONG = (
     f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes; many keys go into the body of POST …/rows:lookup"
 )
@@ -53,6 +55,7 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
         _preface: bytes | None = b"" if speaks_http2 else None
         _body_left = 0
         _is_parsing = False
+        _wait_s = BUSY_S
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
@@ -91,7 +94,8 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                 if is_busy or self.loop.time() > ends:
                     self._is_parsing = True
                     self.transport.pause_reading()
-                    self.loop.call_later(BUSY_S if is_busy else 0, self._parse_some)
+                    self._wait_s = min(2 * self._wait_s, MOST_BUSY_S) if is_busy else BUSY_S
+                    self.loop.call_later(self._wait_s if is_busy else 0, self._parse_some)
                     return
                 size = max(PARSED_AT_ONCE_BYTES, self._body_left)
                 piece = bytes(self._unparsed[:size])
@@ -150,7 +154,12 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                 f"{REQUEST_ID_HEADER.lower()}: {request_id}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + content)
+            self._close()
+
+        def _close(self) -> None:
+            """Close, and do not wait for ever for a client that takes nothing."""
             self.transport.close()
+            self.loop.call_later(bounds.timeout_s, self.transport.abort)
 
         def on_message_begin(self) -> None:
             self._part, self._head_bytes, self._field_bytes, self._body_left = "head", 0, 0, 0
@@ -164,6 +173,12 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            # httptools passes over the body of such a request, and would read it as the next request.
+            has_body = any(
+                name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")) for name, value in self.headers
+            )
+            if has_body and self.parser.should_upgrade():
+                raise HttpParserError("a request with a body offers no upgrade")
             self._part = "body"
             length = next((value for name, value in self.headers if name == b"content-length"), b"0")
             self._body_left = int(length) if length.isdigit() else 0
@@ -196,6 +211,10 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                 self._arm(self._watched)
                 return
             log.info("slow_client_closed", part=self._watched, after_s=bounds.timeout_s)
-            self.transport.close()
+            self._close()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self.loop.call_later(bounds.timeout_s, self.transport.abort)
 
     return ImpatientProtocol

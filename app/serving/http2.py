@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 import uvicorn
 from h2.events import DataReceived
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -30,6 +30,9 @@ FRAMES_A_TURN: Final = 16
 
 PAUSE_S: Final = 0.002
 """Where more is there than that: small frames without end take half a core at most."""
+
+MOST_HEAD_BYTES: Final = 16_384
+"""Of a request's head; each field counts 32 bytes more, as HTTP/2 says."""
 
 BYTES_A_TURN: Final = 65_536
 MOST_UNHANDLED_BYTES: Final = 65_536
@@ -124,7 +127,16 @@ class Http2Connection(asyncio.Protocol):
             server,  # type: ignore[arg-type] # a path of a socket has no port
             self._send,
         )
-        built.connection.local_settings[SettingCodes.ENABLE_CONNECT_PROTOCOL] = 0  # no port has WebSockets
+        # In the first frame that is sent: no port has WebSockets. Five hundred fields of a head are more than any client sends.
+        built.connection.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: own.h2_max_concurrent_streams,
+                SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES,
+                SettingCodes.ENABLE_CONNECT_PROTOCOL: 0,
+            },
+        )
+        built.connection.decoder.max_header_list_size = MOST_HEAD_BYTES
         return built
 
     def shutdown(self) -> None:

@@ -32,6 +32,9 @@ _END_STREAM: Final = 0x1
 _END_HEADERS: Final = 0x4
 _BYTES_OF_SETTING: Final = 6
 
+_BYTES_OF_TURN: Final = 128
+"""Of a head: 1,850 fields of one byte take 9 ms, measured on a busy machine."""
+
 
 class Flood(Exception):
     """The connection must end: more control frames than a client needs, or a frame larger than was agreed."""
@@ -82,7 +85,7 @@ class Frames:
     is_in_head: bool = False
     _buffer: bytearray = field(default_factory=bytearray)
     _seen: int = 0
-    _sizes: deque[int] = field(default_factory=deque)
+    _sizes: deque[tuple[int, int]] = field(default_factory=deque)
     _watched: set[int] = field(default_factory=set)
 
     def __len__(self) -> int:
@@ -102,17 +105,20 @@ class Frames:
             if length > MAX_FRAME_BYTES:
                 raise Flood("a frame larger than was agreed")
             self._note(head[3], head[4], int.from_bytes(head[5:], "big") & 0x7FFF_FFFF, length, now)
-            self._sizes.append(_HEADER + length)
+            # A field of a head can be one byte, and costs as much as a frame of another kind.
+            turns = 1 + length // _BYTES_OF_TURN if head[3] in (_HEADERS, _CONTINUATION) else 1
+            self._sizes.append((_HEADER + length, turns))
             self._seen += _HEADER + length
 
     def take(self, frames: int, most_bytes: int) -> bytes:
         """Hand on some frames that are whole, in order; nothing where there is none."""
         size = 0
-        while frames > 0 and self._sizes and size + self._sizes[0] <= len(self._buffer):
-            if size and size + self._sizes[0] > most_bytes:
+        while frames > 0 and self._sizes and size + self._sizes[0][0] <= len(self._buffer):
+            if size and size + self._sizes[0][0] > most_bytes:
                 break
-            size += self._sizes.popleft()
-            frames -= 1
+            bytes_of_frame, turns = self._sizes.popleft()
+            size += bytes_of_frame
+            frames -= turns
         piece = bytes(self._buffer[:size])
         del self._buffer[:size]
         self._seen -= size
@@ -121,7 +127,7 @@ class Frames:
     @property
     def has_whole(self) -> bool:
         """Whether ``take`` would give something."""
-        return bool(self._sizes) and self._sizes[0] <= len(self._buffer)
+        return bool(self._sizes) and self._sizes[0][0] <= len(self._buffer)
 
     @property
     def is_partial(self) -> bool:
@@ -135,7 +141,7 @@ class Frames:
             fewest_bytes: expected of each.
             streams: requests under way; the others are forgotten.
         """
-        self.bodies = {stream: size for stream, size in self.bodies.items() if stream in streams}
+        self.bodies = {stream: size for stream, size in self.bodies.items() if stream in streams or stream not in self._watched}
         stalled = [stream for stream, size in self.bodies.items() if stream in self._watched and size < fewest_bytes]
         self._watched = set(self.bodies)
         self.bodies = dict.fromkeys(self.bodies, 0)

@@ -9,7 +9,12 @@ import pytest
 
 from tests.api.conftest import JOIN, STREAM
 
-BAD: dict[str, Any] = {**JOIN, "whre": "delay > 0", "tasks": 0, "select": {"origin": "departures.orign", "n": "lenght(origin)"}}
+BAD: dict[str, Any] = {
+    **JOIN,
+    "whre": "delay > 0",
+    "tasks": 0,
+    "select": {"origin": "departures.orign", "n": "lenght(departures.origin)"},
+}
 EXPECTED = {
     "/whre": "unknown_field",
     "/tasks": "invalid_value",

@@ -300,7 +300,8 @@ async def test_no_message_speaks_of_python(client: httpx.AsyncClient) -> None:
         found = await client.post(path, content=b"[" * 100_000, headers={"content-type": "application/json"})
         assert "nested too deeply" in found.json()["detail"]
     found = await client.post("/v1/validations", json=[])
-    assert found.json()["problems"] == [{"pointer": "", "code": "invalid_value", "detail": "Must be a JSON object"}]
+    problem = {"pointer": "", "code": "invalid_value", "detail": "Must be a JSON object", "type": "/v1/errors/invalid_value"}
+    assert found.json()["problems"] == [problem]
     found = await client.post("/v1/validations", json={"name": "q", "into": {"stream": "x"}, "frm": {}})
     assert [(each["pointer"], each["detail"]) for each in found.json()["problems"]] == [
         ("/from", "Is required"), ("/frm", "There is no field `frm` here; did you mean from?"),

@@ -234,7 +234,7 @@ async def test_a_table_may_be_called_as_an_index_would_be(client: httpx.AsyncCli
     assert (await get(client, f"/v1/tables/{name}/rows"))["rows"] == []
 
 
-@pytest.mark.parametrize("name", ["", "n" * 64, "ü" * 32, "a.b", 'a"b', "a\0b", "a\nb", "_ts", "$op", "^a", "*"])
+@pytest.mark.parametrize("name", ["", "n" * 64, "ü" * 32, "a.b", 'a"b', "a\nb", "_ts", "$op", "^a", "*"])
 async def test_a_name_that_could_not_be_read_is_refused_by_name(client: httpx.AsyncClient, problem: Problem, name: str) -> None:
     source = {"key": ["id"], "columns": {"id": "string", name: "string"}, "materialize": True}
     body = problem(await client.put("/v1/tables/readings", json=source), 422, "malformed_name")

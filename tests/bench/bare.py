@@ -16,7 +16,8 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Response
 from psycopg import sql
 
-from app.cli.commands import GRACEFUL_SECONDS, KEEP_ALIVE_SECONDS
+from app.cli.commands import GRACEFUL_SECONDS
+from app.serving.ports import KEEP_ALIVE_S
 
 
 def bare_app(dsn: str, pool_size: int, table: str, column: str) -> FastAPI:
@@ -58,7 +59,7 @@ def main() -> None:
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
 
 

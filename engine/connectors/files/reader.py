@@ -19,8 +19,8 @@ from engine.connectors.files.registry import (
     PLACE_BITS,
     REFUSED_AT,
     SETTLED_S,
-    Changed,
-    Listed,
+    ChangedFile,
+    ListedFile,
     Stretch,
     end_position,
     is_compressed,
@@ -122,7 +122,7 @@ class FileReader(UsualAnswers):
     relations: tuple[RelationSchema, ...]
     grain: Grain = Grain()
     clock: Callable[[], float] = time.time
-    _listed: dict[str, Listed] = field(default_factory=dict)
+    _listed: dict[str, ListedFile] = field(default_factory=dict)
     _seen_at: dict[str, float] = field(default_factory=dict)
     _waiting: frozenset[str] = frozenset()
     _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
@@ -225,18 +225,18 @@ class FileReader(UsualAnswers):
     def _directory(self) -> Path:
         return Path(place_of(self.feed).path)
 
-    def _changed(self, files: Mapping[str, Listed], now_s: float) -> dict[str, Changed]:
+    def _changed(self, files: Mapping[str, ListedFile], now_s: float) -> dict[str, ChangedFile]:
         """Return what is to be looked at: new sizes, and what waited for its writer.
 
         A file is settled by the file system's clock, or by ours where that one is ahead.
         """
-        found: dict[str, Changed] = {}
+        found: dict[str, ChangedFile] = {}
         for name, listed in files.items():
             known = self._listed.get(name)
             is_grown = known is None or known.size != listed.size
             seen_at = self._seen_at[name] = now_s if is_grown else self._seen_at[name]
             if is_grown or name in self._waiting:
-                found[name] = Changed(listed.size, now_s - min(listed.changed_at, seen_at) >= SETTLED_S)
+                found[name] = ChangedFile(listed.size, now_s - min(listed.changed_at, seen_at) >= SETTLED_S)
         return found
 
     def _refusal(self, name: str, start: int) -> tuple[str, str] | None:

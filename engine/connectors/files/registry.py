@@ -73,14 +73,14 @@ class Stretch:
         return (self.seq << PLACE_BITS) + self.end
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """A file as its directory lists it: its size in bytes, and when it was changed (seconds since 1970, by the file system's clock)."""
 
     size: int
     changed_at: float
 
 
-class Changed(NamedTuple):
+class ChangedFile(NamedTuple):
     """A file to be looked at.
 
     Attributes:
@@ -97,7 +97,7 @@ def is_compressed(name: str) -> bool:
     return name.lower().endswith(COMPRESSED)
 
 
-def list_files(directory: Path) -> dict[str, Listed]:
+def list_files(directory: Path) -> dict[str, ListedFile]:
     """Return what the directory lists of the files that count, sorted by name: not hidden, not ``_…``, not ``….tmp``.
 
     Raises:
@@ -111,9 +111,9 @@ def list_files(directory: Path) -> dict[str, Listed]:
     return dict(sorted(found.items()))
 
 
-def _listed(entry: os.DirEntry[str]) -> Listed:
+def _listed(entry: os.DirEntry[str]) -> ListedFile:
     found = entry.stat()
-    return Listed(found.st_size, found.st_mtime)
+    return ListedFile(found.st_size, found.st_mtime)
 
 
 def place_of(feed: Feed) -> FilesPlace:
@@ -139,7 +139,7 @@ class Registered(NamedTuple):
 
 
 def register(
-    connection: Connection, feed_id: int, place: FilesPlace, files: Mapping[str, Changed], growing: GrowingFiles
+    connection: Connection, feed_id: int, place: FilesPlace, files: Mapping[str, ChangedFile], growing: GrowingFiles
 ) -> Registered:
     """Record new files and growth. One process at a time per feed; the others find it done.
 
@@ -198,7 +198,7 @@ def _is_incomplete(place: FilesPlace, found: Growth, size: int) -> bool:
     return found.end == 0 if place.format == "parquet" else found.end < size
 
 
-def _look(place: FilesPlace, name: str, changed: Changed, old: _Known | None, growing: GrowingFiles) -> Growth | None:
+def _look(place: FilesPlace, name: str, changed: ChangedFile, old: _Known | None, growing: GrowingFiles) -> Growth | None:
     """Return what can be read of a file beyond what is known; None: there is nothing to look at."""
     size, is_settled = changed
     if place.format == "parquet":
