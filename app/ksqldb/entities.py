@@ -42,7 +42,7 @@ def _done(outcome: Defined) -> Entity:
         kind, verb = "terminate", "execute"
     if isinstance(tree, CreateType):
         kind, verb, name = "type", "create", quoted(tree.name.text)
-    notes = [{"@type": "warning_entity", "message": each.detail} for each in done.warnings]
+    notes = [{"@type": "warning_entity", "message": f"{each.detail}. {each.cure}"} for each in done.warnings]
     notes += [{"@type": "warning_entity", "message": each} for each in done.notes]
     return {
         "@type": "currentStatus",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -25,6 +25,12 @@ from engine.sql.statement_tree import InsertValues, Row
 from engine.sql.tree import ArrayOf, Boolean, FieldValue, Identifier, Negative, Node, Null, Number, StructOf, Text
 from engine.statements.inserting import writable
 
+MOST_RECORDS: Final = 10_000
+"""Of one body. Each refused line costs 3 KB until it is answered: half a million of them took 1.5 GiB."""
+
+MOST_NESTED: Final = 32
+"""Types nest less deep; beyond a thousand Python's own bound ends the request."""
+
 router = APIRouter()
 
 
@@ -33,20 +39,27 @@ async def post_inserts(request: Request) -> Response:
     """Insert records; what refuses one is told in its place, and the others go on. A relation that takes none refuses all."""
     services: Services = request.app.state.services
     refuse_below(Role.WRITE, "inserting")
-    target, records = await asyncio.to_thread(_read, await body_of(request))
+    target, lines = await asyncio.to_thread(_read, await body_of(request))
     runner = ScriptRunner(services, Words(), "ksqldb")
     await runner.inspected(_parsed(InsertValues(target, (), ())), lambda session: writable(target, session))
-    # Written one by one: a body can hold half a million of lines that are nothing, and their acknowledgements together take a second.
-    acks = [json.dumps(await _inserted(runner, target, number, record)).encode() for number, record in enumerate(records)]
+    acks = [json.dumps(await _inserted(runner, target, number, _record(line))).encode() for number, line in enumerate(lines)]
     if JSON in request.headers.get("accept", ""):
         return Response(b"[" + b", ".join(acks) + b"]", media_type=JSON)
     return StreamingResponse(in_pieces([ack + b"\n" for ack in acks]), media_type=DELIMITED)
 
 
-def _read(body: bytes) -> tuple[Identifier, list[dict[str, Any] | AppError]]:
-    """Return what is inserted into, and each record or what is wrong with it. Megabytes take a second: not in the event loop."""
+def _read(body: bytes) -> tuple[Identifier, list[bytes]]:
+    """Return what is inserted into, and the lines of the records.
+
+    Raises:
+        BadRequest: the first line names no target, or there are too many lines.
+    """
     lines = [line for line in body.splitlines() if line.strip()]
-    return _target(lines), [_record(line) for line in lines[1:]]
+    target = _target(lines)
+    if len(lines) > MOST_RECORDS + 1:
+        detail = f"a body has at most {MOST_RECORDS} records: send them in several requests"
+        raise BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
+    return target, lines[1:]
 
 
 def _target(lines: list[bytes]) -> Identifier:
@@ -90,8 +103,19 @@ def _parsed(tree: InsertValues) -> Parsed:
     return Parsed(tree, text, Origin(Lines(text), 0, Filled(text)))
 
 
-def literal(value: Any) -> Node:
-    """Return a JSON value as a literal of the language."""
+def literal(value: Any, depth: int = 0) -> Node:
+    """Return a JSON value as a literal of the language.
+
+    Args:
+        value: as JSON's parser gives it.
+        depth: of the lists and objects around it.
+
+    Raises:
+        BadRequest: it is nested too deeply.
+    """
+    if depth > MOST_NESTED:
+        detail = f"the value is nested more than {MOST_NESTED} deep"
+        raise BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
     match value:
         case None:
             return Null()
@@ -102,7 +126,9 @@ def literal(value: Any) -> Node:
         case int() | float():
             return Negative(Number(repr(-value))) if value < 0 else Number(repr(value))
         case list():
-            return ArrayOf(tuple(map(literal, value)))
+            return ArrayOf(tuple(literal(each, depth + 1) for each in value))
         case dict():
-            return StructOf(tuple(FieldValue(Identifier(name, is_quoted=True), literal(each)) for name, each in value.items()))
+            return StructOf(
+                tuple(FieldValue(Identifier(name, is_quoted=True), literal(each, depth + 1)) for name, each in value.items())
+            )
     raise TypeError(f"{type(value).__name__} is no JSON value")

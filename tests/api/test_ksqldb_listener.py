@@ -396,3 +396,15 @@ async def test_a_zero_byte_anywhere_is_refused_and_no_fault_of_the_service(http:
         answer = await http.post(path, json=body)
         assert answer.status_code == 400, answer.text
     assert (await http.post(f"{path}?a=%00", json={"ksql": "SHOW STREAMS;"})).status_code == 400
+
+
+async def test_a_record_that_is_nested_too_deeply_is_refused_alone_and_a_body_has_a_bound_of_records(
+    http: httpx.AsyncClient,
+) -> None:
+    await ksql(http, "CREATE STREAM deep (id STRING KEY, v BIGINT) WITH (KAFKA_TOPIC='deep', VALUE_FORMAT='JSON', PARTITIONS=1);")
+    nested = "[" * 400 + "]" * 400
+    lines = ['{"target": "DEEP"}', '{"ID": "a", "V": 1}', f'{{"ID": "b", "V": {nested}}}', '{"ID": "c", "V": 2}']
+    answer = await http.post("/inserts-stream", content="\n".join(lines).encode())
+    assert [json.loads(line)["status"] for line in answer.text.splitlines()] == ["ok", "error", "ok"]
+    answer = await http.post("/inserts-stream", content=b'{"target": "DEEP"}\n' + b"x\n" * 10_001)
+    assert (answer.status_code, "10000 records" in answer.json()["message"]) == (400, True)
