@@ -25,9 +25,7 @@ PARSED_AT_ONCE_BYTES: Final = 4_096
 """A hundred requests or 700 chunks of a byte, which take 5 ms; a body whose length was said is not cut."""
 TURN_S: Final = 0.002
 BUSY_S: Final = 0.001
-"""Until it is looked again whether the service takes more of what has come; twice as long each time."""
-
-MOST_BUSY_S: Final = 0.1
+"""Until it is checked again whether the service takes more of a body."""
 _TOO_LONG = (
     f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes; many keys go into the body of POST …/rows:lookup"
 )
@@ -55,7 +53,6 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
         _preface: bytes | None = b"" if speaks_http2 else None
         _body_left = 0
         _is_parsing = False
-        _wait_s = BUSY_S
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
@@ -86,16 +83,20 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                 self._take(data)
 
         def _parse_some(self) -> None:
-            """Parse what has come for a moment, then let others have a turn: its chunks or requests may be thousands."""
+            """Parse what has come for a moment, then let others have a turn: its chunks or requests may be thousands.
+
+            Behind a request that waits for the one before it nothing is parsed: ``on_response_complete`` goes on.
+            """
             self._is_parsing = False
             ends = self.loop.time() + TURN_S
             while self._unparsed and not self.transport.is_closing():
-                is_busy = self.flow.read_paused or bool(self.pipeline)
-                if is_busy or self.loop.time() > ends:
+                if self.pipeline:
+                    self.transport.pause_reading()
+                    return
+                if self.flow.read_paused or self.loop.time() > ends:
                     self._is_parsing = True
                     self.transport.pause_reading()
-                    self._wait_s = min(2 * self._wait_s, MOST_BUSY_S) if is_busy else BUSY_S
-                    self.loop.call_later(self._wait_s if is_busy else 0, self._parse_some)
+                    self.loop.call_later(BUSY_S if self.flow.read_paused else 0, self._parse_some)
                     return
                 size = max(PARSED_AT_ONCE_BYTES, self._body_left)
                 piece = bytes(self._unparsed[:size])
@@ -122,10 +123,11 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if (
-                self._unparsed and not self.transport.is_closing()
-            ):  # uvicorn reads on after each answer, however many requests wait
-                self.transport.pause_reading()
+            if self._unparsed and not self.transport.is_closing():
+                self.transport.pause_reading()  # uvicorn reads on after each answer, however many requests wait
+                if not (self.pipeline or self._is_parsing):
+                    self._is_parsing = True
+                    self.loop.call_soon(self._parse_some)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()

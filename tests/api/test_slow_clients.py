@@ -170,3 +170,25 @@ def test_no_byte_of_a_body_is_taken_for_an_offer_wherever_it_is_cut(connection: 
             assert more, answer
             answer += more
         assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_requests_that_come_in_one_piece_are_all_answered(connection: socket.socket) -> None:
+    number = 1_000
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * number)
+    answers = b""
+    while answers.count(b"200 OK") < number:
+        more = connection.recv(1 << 16)
+        assert more, answers[-1_000:]
+        answers += more
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 44", b"Transfer-Encoding: chunked"])
+def test_a_body_behind_an_offered_upgrade_is_not_read_as_a_request(connection: socket.socket, length: bytes) -> None:
+    connection.sendall(
+        b"POST /slow HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n" + length + b"\r\n\r\n"
+        b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    )
+    head, _, body = connection.recv(4096).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert json.loads(body)["code"] == "malformed_request"
+    assert connection.recv(4096) == b""
