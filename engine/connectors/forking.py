@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 from engine.connectors.column_names import columns
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.storage import ensure_feed, find_feed
-from engine.connectors.removed_records import BEGUN_ANEW_SQL
+from engine.connectors.removed_records import UNREAD_SQL
 from engine.connectors.task_states import NEW_TOKEN
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, table_bytes, tables_of
 from engine.plan.model import Output
@@ -43,7 +43,7 @@ FROM log.batch WHERE feed_id = %(source)s
 _COMMIT_SQL: Final = f"""
 INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail, cursor, layout)
 SELECT %(target)s, %(checkpoint)s, 0, batch_id, committed_at, replace(position::text, %(was)s, %(is)s)::jsonb, stream_time_ms,
-    replace(detail::text, %(was)s, %(is)s)::jsonb, replace(({BEGUN_ANEW_SQL})::text, %(was)s, %(is)s)::jsonb, layout
+    replace(detail::text, %(was)s, %(is)s)::jsonb, replace(({UNREAD_SQL})::text, %(was)s, %(is)s)::jsonb, layout
 FROM log.commit WHERE query_id = %(source)s
 """  # noqa: S608 - made of constants
 # A worker that keeps a task under its token keeps it with the source's directory, so the copy has a token of its own.

@@ -7,19 +7,21 @@ was read behind that position then, so reading begins with what is there. The qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.connectors.task_states import Cursor
+from engine.errors import RecordsRemoved, SourceUnavailable
 
 UNREAD: Final = "unread"
 """Key of a cursor: feed → partitions of which nothing was read since the query began."""
 
-BEGUN_ANEW_SQL: Final = f"""cursor || jsonb_build_object('{UNREAD}', (
+UNREAD_SQL: Final = f"""cursor || jsonb_build_object('{UNREAD}', (
     SELECT jsonb_object_agg(f.key, (SELECT coalesce(jsonb_agg(p.key), '[]') FROM jsonb_each(f.value) p)) FROM jsonb_each(cursor -> 'feeds') f
 ))"""  # noqa: S608 - made of constants
-"""``begun_anew`` in Postgres, of a column ``cursor``."""
+"""``as_unread`` in Postgres, of a column ``cursor``."""
 
 SKIPPED: Final = "skipped"
 """Key of a cursor: feed → partition → the offset with which reading was to begin, and the one with which it began."""
@@ -41,9 +43,22 @@ class Gap:
     stop: int
 
 
-def begun_anew(cursor: Cursor) -> Cursor:
+def as_unread(cursor: Cursor) -> Cursor:
     """Return a cursor that says that nothing was read behind its positions."""
     return {**cursor, UNREAD: {feed: sorted(parts) for feed, parts in cursor["feeds"].items()}}
+
+
+@contextmanager
+def removed_since_the_look() -> Iterator[None]:
+    """Leave records that were there at the last look to the next one: it knows whether reading may go on behind them.
+
+    Raises:
+        SourceUnavailable: records were removed meanwhile.
+    """
+    try:
+        yield
+    except RecordsRemoved as error:
+        raise SourceUnavailable(f"{error}. The next attempt looks at what is there") from error
 
 
 def is_unread(cursor: Cursor, feed: str, partition: str) -> bool:

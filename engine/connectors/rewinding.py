@@ -19,7 +19,7 @@ from engine.connectors.earlier_rows import STEP_ROWS, Moment, restore_rows
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.storage import find_feed
 from engine.connectors.postgres import Connection
-from engine.connectors.removed_records import begun_anew
+from engine.connectors.removed_records import as_unread
 from engine.connectors.retained_commits import RetainedCommit, forget_retained
 from engine.connectors.task_states import NEW_TOKEN
 from engine.errors import InvariantBroken
@@ -115,7 +115,7 @@ def rewind(connection: Connection, query_id: UUID, output: Output, commit: Retai
 def _put_back(connection: Connection, query_id: UUID, commit: RetainedCommit) -> None:
     values = {
         "query": query_id, "batch": commit.batch_id, "at": commit.committed_at, "position": Jsonb(commit.position),
-        "time": commit.stream_time_ms, "detail": Jsonb(commit.detail), "cursor": Jsonb(begun_anew(commit.cursor)),
+        "time": commit.stream_time_ms, "detail": Jsonb(commit.detail), "cursor": Jsonb(as_unread(commit.cursor)),
         "layout": Jsonb(commit.layout), "counters": Jsonb(commit.counters), "late": commit.last_late_id,
     }  # fmt: skip
     for statement in (_COMMIT, *_STATES):

@@ -9,29 +9,26 @@ read by ``engine.spark.source``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import structlog
-
-from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
+from engine.connectors.admission import Admitted, Backlog, BatchLimit, admit
 from engine.connectors.backlogs import LogPlace, Looked
 from engine.connectors.commit_row import earliest_wake
-from engine.connectors.feeds import FeedReader, Limit
+from engine.connectors.feeds import Limit
 from engine.connectors.postgres import shared_connection
-from engine.connectors.removed_records import Gap, gaps_between, is_unread, noted
+from engine.connectors.removed_records import Gap, gaps_between, noted
 from engine.connectors.task_states import Cursor
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.plan.model import Input
 from engine.spark.admitted_groups import admit_groups
 from engine.spark.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
-from engine.spark.look_ahead import LookAhead
 from engine.spark.source_spec import Held, SourceSpec, SplitGroup
 from engine.spark.split_groups import Weighed, grouped
+from engine.spark.unread import UnreadRecords, is_table
 from engine.spark.wall_clock import WallClock
 
 LOOK_GAP_MS = 2_000
@@ -42,8 +39,6 @@ FIRST_ROWS = 125_000
 
 RAMP = 10
 """Each of so many batches may be twice as large as the one before."""
-
-log = structlog.stdlib.get_logger(__name__)
 
 Upstream = Callable[[Sequence[str]], Mapping[str, Reached]]
 """Names of derived log feeds → how far what stands behind each has come."""
@@ -67,14 +62,12 @@ class BatchPlanner:
         self._clock = clock or WallClock()
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
-        self._look_ahead = LookAhead()
+        self._unread = UnreadRecords(spec.start, feeds)
         self._looked_ms: int | None = None
         self._planned = 0
         self._awake_ms = 0
-        self._looked: Looked | None = None
         self._behind: dict[str, Reached] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
-        self._gaps: list[Gap] = []
 
     @classmethod
     def of(cls, spec: SourceSpec) -> BatchPlanner:
@@ -111,7 +104,7 @@ class BatchPlanner:
 
     def prepare(self) -> None:
         """Read no further than what is there now."""
-        self._targets = self._ends_now()
+        self._targets = self._ends_now(None)
 
     def unread(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> list[LogPlace]:
         """Say what a look from a cursor on will ask of logs. Nothing where it asks for more than that: what stands behind derived feeds, files.
@@ -138,23 +131,20 @@ class BatchPlanner:
             start: where it begins.
             looked: what was found for the places of ``unread``, by one look at all feeds; None: nothing was asked.
         """
-        self._looked = looked
-        found = self._look(start)
+        found = self._look(start, looked)
         self._planned += found is not start
         return found
 
-    def _look(self, start: Cursor) -> Cursor:
-        targets = self._ends_now() if self._targets is None else self._targets
+    def _look(self, start: Cursor, looked: Looked | None) -> Cursor:
+        targets = self._ends_now(looked) if self._targets is None else self._targets
         is_merged = lanes(self._feeds, targets) > 1
         behind = self._behind
-        self._gaps.clear()
-        backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
+        backlogs, gaps = self._unread.look(start, targets, looked, self._ahead(self._planned), is_merged=is_merged)
         self._check_epochs(start)
-        gaps = [*self._gaps]
         horizon_ms = self._horizon_ms(behind) if is_merged else None
         limit = self._bound(self._planned)
         if is_merged:
-            admitted = admit_groups(backlogs, limit, self._first_at, horizon_ms, partial(self._further, targets))
+            admitted = admit_groups(backlogs, limit, self._unread.first_at, horizon_ms, partial(self._unread.further, targets))
         else:
             admitted = admit(backlogs, limit, None)
         now_ms = self._clock.now_ms(start["now_ms"])
@@ -167,7 +157,7 @@ class BatchPlanner:
             told = reach, noted(start, start["feeds"], [])
             return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *told) if is_due else start
         if horizon_ms is None:
-            self._ask_for_next(backlogs, admitted, is_merged=is_merged)
+            self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
         # What is left behind a horizon waits for somebody else; what is left without one, the batch's bound has left.
         read = {reader.feed.name for reader, inputs in self._feeds if inputs}
         is_full = horizon_ms is None and not all(_is_read(backlog, admitted) for backlog in backlogs if backlog.feed in read)
@@ -179,19 +169,6 @@ class BatchPlanner:
         found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, noted(start, feeds, gaps))
         return {**found, "is_full": True} if is_full else found
 
-    def _further(
-        self, targets: Mapping[str, Mapping[int, int]], backlog: Backlog, known: int, limit: Limit
-    ) -> tuple[list[Chunk], bool]:
-        """Look at what a partition has behind ``known``, no further than its end as of this look, and say whether that is all."""
-        reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
-        try:
-            found = reader.chunks(backlog.partition, known, limit, is_dated=True)
-        except RecordsRemoved as error:
-            raise _to_be_looked_at_again(error) from error
-        end = targets[backlog.feed][backlog.partition]
-        chunks = _until(found, end)
-        return chunks, bool(chunks) and chunks[-1].end_offset == end
-
     def _bound(self, planned: int) -> BatchLimit:
         """Return the bound of the batch that comes after so many: workers wait while the first one is planned, so the first ones are smaller."""
         limit = self._spec.limit
@@ -200,13 +177,6 @@ class BatchPlanner:
     def _ahead(self, planned: int) -> Limit:
         bound = self._bound(planned)
         return Limit(bound.max_rows, bound.max_bytes)
-
-    def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
-        reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
-        try:
-            return reader.first_at(backlog.partition, start, end, bound_ms)
-        except RecordsRemoved as error:
-            raise _to_be_looked_at_again(error) from error
 
     def _cursor(
         self,
@@ -345,7 +315,7 @@ class BatchPlanner:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
         return wakes_at_ms is not None and (wakes_at_ms <= now_ms or reach != start.get("reach", {}))
 
-    def _ends_now(self) -> dict[str, Mapping[int, int]]:
+    def _ends_now(self, looked: Looked | None) -> dict[str, Mapping[int, int]]:
         """Return how far each feed reaches.
 
         Tables are asked last: what was there before a record of a stream is read with it, also where this process stands still in between.
@@ -354,14 +324,14 @@ class BatchPlanner:
         """
         ends: dict[str, Mapping[int, int]] = {}
         self._behind = {}
-        if (looked := self._looked) is not None:  # at one moment, so tables are not behind streams
+        if looked is not None:  # at one moment, so tables are not behind streams
             names = {reader.feed.name: reader.feed.log_feed for reader, _ in self._feeds}
             return {
                 name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items()}
                 for name, feed in names.items()
             }
-        for is_table in (False, True):
-            feeds = [reader for reader, inputs in self._feeds if _is_table(inputs) == is_table]
+        for of_tables in (False, True):
+            feeds = [reader for reader, inputs in self._feeds if is_table(inputs) == of_tables]
             ends |= {reader.feed.name: reader.ends() for reader in feeds if not reader.feed.is_derived}
             derived = [reader for reader in feeds if reader.feed.is_derived]
             if derived and (len(self._feeds) > 1 or self._spec.clock is not None):
@@ -370,86 +340,12 @@ class BatchPlanner:
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
 
-    def _backlogs(
-        self,
-        reader: FeedReader,
-        inputs: tuple[Input, ...],
-        start: Cursor,
-        targets: Mapping[str, Mapping[int, int]],
-        *,
-        is_merged: bool,
-    ) -> Iterator[Backlog]:
-        name, is_table = reader.feed.name, _is_table(inputs)
-        for partition, end in sorted(targets[name].items()):
-            first = start["feeds"].get(name, {}).get(str(partition), 0)
-            if first > end:
-                # Where this launch has read it, the next one begins at what is committed now.
-                is_committed = self._spec.start["feeds"].get(name, {}).get(str(partition), 0) > end
-                raise reader.receded(partition, first, end, is_committed=is_committed)
-            if first == end:
-                continue
-            try:
-                found = self._chunks(reader, partition, first, is_dated=is_merged)
-            except RecordsRemoved as error:
-                if error.kept_from is None or not is_unread(start, name, str(partition)):
-                    raise
-                gap = Gap(name, str(partition), first, min(error.kept_from, end))
-                self._gaps.append(gap)
-                log.warning("records_lost", feed=name, partition=partition, first=first, begins_at=gap.stop)
-                if gap.stop == end:
-                    continue
-                try:
-                    first, found = gap.stop, self._chunks(reader, partition, gap.stop, is_dated=is_merged)
-                except RecordsRemoved as again:
-                    raise _to_be_looked_at_again(again) from again
-            chunks = _until(found, end)
-            is_whole = bool(chunks) and chunks[-1].end_offset == end
-            head = start.get("heads", {}).get(name, {}).get(str(partition))
-            yield Backlog(name, partition, first, chunks, is_table, is_whole, head)
-
-    def _chunks(self, reader: FeedReader, partition: int, first: int, *, is_dated: bool) -> list[Chunk]:
-        ahead = self._ahead(self._planned)
-        unread = None if self._looked is None else self._looked.unread.get(LogPlace(reader.feed.log_feed, partition, first))
-        found = None if unread is None else reader.chunks_of(unread, partition, first, ahead)
-        return self._look_ahead.chunks(reader, partition, first, ahead, is_dated=is_dated) if found is None else found
-
-    def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, *, is_merged: bool) -> None:
-        """Look at what the next batch will read, where this one left something."""
-        readers = {reader.feed.name: reader for reader, _ in self._feeds}
-        self._look_ahead.forget()
-        for backlog in backlogs:
-            end = admitted.ends.get((backlog.feed, backlog.partition), backlog.start)
-            if not backlog.is_whole or backlog.chunks[-1].end_offset > end:
-                self._look_ahead.ask(
-                    readers[backlog.feed], backlog.partition, end, self._ahead(self._planned + 1), is_dated=is_merged
-                )
-
 
 def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:
     with shared_connection(dsn) as connection:
         return reached(connection, feeds)
 
 
-def _to_be_looked_at_again(error: RecordsRemoved) -> SourceUnavailable:
-    """Return what is told where records were removed since the look a moment ago: the next one finds that."""
-    return SourceUnavailable(f"{error}. The next attempt looks at what is there")
-
-
 def _is_read(backlog: Backlog, admitted: Admitted) -> bool:
     """Whether a batch reads all that a partition has to offer."""
     return backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
-
-
-def _is_table(inputs: Sequence[Input]) -> bool:
-    """Whether only tables read a feed."""
-    return all(item.relation.kind == "table" for item in inputs)
-
-
-def _until(chunks: Sequence[Chunk], end: int) -> list[Chunk]:
-    """Leave out what lies behind ``end``: it arrived after the ends were asked for."""
-    kept: list[Chunk] = []
-    for chunk in chunks:
-        kept.append(replace(chunk, end_offset=min(chunk.end_offset, end)))
-        if chunk.end_offset >= end:
-            break
-    return kept

@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 
 from engine.connectors.postgres import Connection
-from engine.connectors.removed_records import begun_anew
+from engine.connectors.removed_records import as_unread
 from engine.connectors.segment_names import names_of
 from engine.connectors.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
 from engine.errors import STATE_CURE, StateCorrupt
@@ -113,7 +113,7 @@ def open_state(
         log.info("old_checkpoint_taken_over", query=plan.query, tasks=layout.tasks)
     else:
         layout, states, is_begun = new_layout(plan.tasks), {}, False
-        cursor = begun_anew(new_cursor(start(), plan.release, layout.generation))
+        cursor = as_unread(new_cursor(start(), plan.release, layout.generation))
     require_readable(cursor)
     if launch.elsewhere is not None:
         bring_over(Directories(launch.directory), launch.elsewhere, layout, states)

@@ -10,8 +10,7 @@ from uuid import UUID
 from engine.connectors.feeds import ReadRequest
 from engine.connectors.fetched import Fetched, LogSplit
 from engine.connectors.packets import BATCH_ID, BEFORE_ALL_STAGES, Packet, encode_json
-from engine.connectors.removed_records import Gap
-from engine.errors import RecordsRemoved, SourceUnavailable
+from engine.connectors.removed_records import Gap, removed_since_the_look
 from engine.plan.model import Input
 from engine.spark.cursors import FeedInputs, feeds_of
 from engine.spark.source_spec import SourceSpec, SplitGroup
@@ -91,11 +90,8 @@ class PacketReader:
         for index, split in group.splits:
             reader, inputs = self._feeds[index]
             packets = reader.read(split, self._request(inputs, group, fetched))
-            try:
+            with removed_since_the_look():
                 yield from self._told(packets, group, index)
-            except RecordsRemoved as error:
-                # They were there when the batch was planned. Whoever plans the next one knows whether reading may go on behind them.
-                raise SourceUnavailable(f"{error}. The next attempt looks at what is there") from error
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
         stages = self._spec.stages if group.is_whole else ()

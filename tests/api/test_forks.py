@@ -27,7 +27,7 @@ from engine.connectors.fence import claim_epoch
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed, read_feed
 from engine.connectors.postgres import connect
-from engine.connectors.removed_records import begun_anew
+from engine.connectors.removed_records import as_unread
 from engine.connectors.task_states import Layout, TaskState, begin_state, load_kept, load_states
 from engine.core.frames import LATE_SCHEMA
 from engine.definition.queries import QueryDefinition
@@ -131,7 +131,7 @@ async def test_a_fork_has_result_log_state_and_position_of_one_commit(
     with connect(dsn, "test") as connection:
         kept, original = load_kept(connection, *copy), load_kept(connection, *source)
         assert original.cursor is not None
-        assert kept == replace(original, cursor=begun_anew(original.cursor)), "nothing was read behind it by the copy itself"
+        assert kept == replace(original, cursor=as_unread(original.cursor)), "nothing was read behind it by the copy itself"
         manifests = [{place: each.manifest for place, each in load_states(connection, one[0]).items()} for one in (source, copy)]
         tokens = [{each.token for each in load_states(connection, one[0]).values()} for one in (source, copy)]
         assert manifests[0] == manifests[1] != {}

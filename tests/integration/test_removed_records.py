@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from engine.connectors.admission import BatchLimit
 from engine.connectors.log import storage as log
 from engine.connectors.packets import decode_frame
-from engine.connectors.removed_records import BEGUN_ANEW_SQL, begun_anew
+from engine.connectors.removed_records import UNREAD_SQL, as_unread
 from engine.connectors.task_states import Cursor
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
@@ -66,7 +66,7 @@ class Query:
 
     def __init__(self, dsn: str, cursor: Cursor | None = None) -> None:
         self._dsn, self._inputs = dsn, (input_of(),)
-        self.cursor = cursor or begun_anew(new_cursor(start_positions(dsn, self._inputs), 0, 0))
+        self.cursor = cursor or as_unread(new_cursor(start_positions(dsn, self._inputs), 0, 0))
         self.read: list[int] = []
         self.lost = 0
         self.failed_attempts = 0
@@ -128,7 +128,7 @@ def test_a_query_that_was_put_back_or_forked_goes_on_behind_what_was_removed_mea
     source.remove(6)
     with pytest.raises(RecordsRemoved):
         Query(dsn, before.cursor).attempt(source, iter([0]))
-    again = Query(dsn, begun_anew(before.cursor))
+    again = Query(dsn, as_unread(before.cursor))
     assert again.attempt(source, iter([0]))
     assert (again.read, again.lost) == (list(range(30, 40)), 10)
 
@@ -136,6 +136,6 @@ def test_a_query_that_was_put_back_or_forked_goes_on_behind_what_was_removed_mea
 @pytest.mark.parametrize("feeds", [{}, {"log:a": {}}, {"log:a": {"0": 3, "1": 0}, "log:b": {"0": 7}}])
 def test_postgres_says_the_same_of_a_copied_cursor(conn: Connection, feeds: dict[str, dict[str, int]]) -> None:
     cursor = new_cursor(feeds, 0, 0)
-    row = conn.execute(f"SELECT {BEGUN_ANEW_SQL} FROM (SELECT %s::jsonb AS cursor) c", (Jsonb(dict(cursor)),)).fetchone()
+    row = conn.execute(f"SELECT {UNREAD_SQL} FROM (SELECT %s::jsonb AS cursor) c", (Jsonb(dict(cursor)),)).fetchone()
     assert row is not None
-    assert {**row[0], "unread": row[0]["unread"] or {}} == begun_anew(cursor)
+    assert {**row[0], "unread": row[0]["unread"] or {}} == as_unread(cursor)

@@ -14,7 +14,7 @@ import pytest
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.packets import BEFORE_ALL_STAGES, Packet
-from engine.connectors.removed_records import begun_anew
+from engine.connectors.removed_records import as_unread
 from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import RecordsRemoved, SourceUnavailable, StateCorrupt
@@ -359,7 +359,7 @@ def trimmed(kept_from: int, *, max_rows: int = 30, **length: int) -> tuple[Trimm
     feed = Trimmed(Feed("log:a", "log", "a"), {int(key[1:]): value for key, value in length.items()})
     feed.kept_from = kept_from
     planner = a_planner(feed, max_rows=max_rows)
-    return feed, planner, begun_anew(planner.start)
+    return feed, planner, as_unread(planner.start)
 
 
 def counted(planner: BatchPlanner, feed: FakeFeed, start: Cursor, end: Cursor) -> list[tuple[str, str, int]]:
@@ -402,7 +402,7 @@ def test_a_partition_that_was_read_is_not_passed_over_what_is_gone_and_one_that_
         latest(a_planner(feed), first)
     one = a_feed("b", p0=30, p1=0)
     planner = a_planner(one)
-    first = latest(planner, begun_anew(planner.start))
+    first = latest(planner, as_unread(planner.start))
     assert first["unread"] == {"log:b": ["1"]}
 
 
