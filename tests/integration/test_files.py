@@ -573,6 +573,6 @@ def test_looks_that_last_do_not_make_a_file_settled(tmp_path: Path, dsn: str) ->
     )
     times = iter(path.stat().st_mtime + 20 * number for number in range(1_000))
     reader = FileReader(dsn, feed_of(tmp_path, "csv"), (EVENTS,), clock=lambda: next(times))
-    reader._growing.look = 256
+    reader._watch.growing.look = 256
     packets, _ = read(reader)
     assert (values(packets), rejects(packets)) == (list(range(200)), [])

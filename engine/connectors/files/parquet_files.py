@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +17,7 @@ from engine.connectors.arrow_types import TypeNotRead, check_types
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.files.dating import Dated, date_frame
 from engine.connectors.files.parquet_sizes import PIECE_BYTES, piece_rows, step_rows
+from engine.connectors.files.refusals import UNREADABLE, refused
 from engine.connectors.shaping import Piece
 from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
@@ -24,8 +25,8 @@ from engine.plan.model import RelationSchema
 _READ_BUFFER_BYTES = 1 << 20
 """Columns are read in steps of this size, not whole."""
 
-UNREADABLE = "file_unreadable"
-"""Reason of the reject for a file, or a part of one, that is damaged."""
+
+_UNREAD: Final = (OSError, pa.ArrowException)
 
 
 class NotParquet(SourceUnavailable):
@@ -116,11 +117,9 @@ def _tables(path: Path, file: pq.ParquetFile, group: _Group, present: Sequence[s
             if rows + step > most or 2 * size >= PIECE_BYTES:
                 yield pa.Table.from_batches(batches)
                 batches, rows, size = [], 0, 0
-    except pa.ArrowMemoryError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        if _is_of_system(error):
-            raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+    except _UNREAD as error:
+        if not isinstance(found := _meaning(path, error), NotParquet):
+            raise found from error
         damage = error
     if batches:
         yield pa.Table.from_batches(batches)
@@ -134,9 +133,15 @@ def _first_row(path: Path, file: pq.ParquetFile, group: _Group, column: str) -> 
         return next(again.iter_batches(1, row_groups=[group.number], columns=[column], use_threads=False))
 
 
-def _is_of_system(error: Exception) -> bool:
-    """Whether the operating system refused: the file is gone, or may not be read. Arrow's own errors about bytes have no number."""
-    return isinstance(error, OSError) and error.errno is not None
+def _meaning(path: Path, error: Exception) -> Exception:
+    """Return what to raise where a file was not read: lack of memory as it is; a file that is gone or may not be read; else damage.
+
+    Arrow's own errors about bytes have no number of the operating system.
+    """
+    if isinstance(error, MemoryError):
+        return error
+    is_of_system = isinstance(error, OSError) and error.errno is not None
+    return (SourceUnavailable if is_of_system else NotParquet)(f"file {path} cannot be read: {error}")
 
 
 def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_dictionary: str | None = None) -> pq.ParquetFile:
@@ -154,24 +159,8 @@ def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_diction
     try:
         texts = None if as_dictionary is None else [as_dictionary]
         return pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
-    except pa.ArrowMemoryError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        kind = SourceUnavailable if _is_of_system(error) else NotParquet
-        raise kind(f"file {path} cannot be read: {error}") from error
-
-
-def refused(path: Path, offset: int, detail: str, reason: str = UNREADABLE) -> Piece:
-    """Return a piece of one reject for a file, or a part of one, that is not read.
-
-    Args:
-        path: the file.
-        offset: where the reject stands.
-        detail: what is wrong.
-        reason: the reject's.
-    """
-    rejects = reject_rows([(offset, reason, f"file {path}: {detail}", "")])
-    return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]), are_accepted=False)
+    except _UNREAD as error:
+        raise _meaning(path, error) from error
 
 
 class _Group(NamedTuple):

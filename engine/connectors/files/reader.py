@@ -7,28 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import polars as pl
-
 from engine.connectors.admission import NO_TS, Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.files import parquet_files
 from engine.connectors.files.dating import Dated, date_text, dating_relations
 from engine.connectors.files.growing_files import GrowingFiles
-from engine.connectors.files.registry import (
-    PLACE_BITS,
-    REFUSED_AT,
-    SETTLED_S,
-    ChangedFile,
-    ListedFile,
-    Stretch,
-    end_position,
-    is_compressed,
-    list_files,
-    place_of,
-    register,
-    stretches,
-)
+from engine.connectors.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
+from engine.connectors.files.registry import PLACE_BITS, REFUSED_AT, Stretch, end_position, is_compressed, place_of, stretches
 from engine.connectors.files.text_files import (
     Header,
     Run,
@@ -41,6 +27,7 @@ from engine.connectors.files.text_files import (
     runs,
     sample,
 )
+from engine.connectors.files.watch import DirectoryWatch
 from engine.connectors.log import storage as log
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
@@ -122,15 +109,12 @@ class FileReader(UsualAnswers):
     relations: tuple[RelationSchema, ...]
     grain: Grain = Grain()
     clock: Callable[[], float] = time.time
-    _listed: dict[str, ListedFile] = field(default_factory=dict)
-    _seen_at: dict[str, float] = field(default_factory=dict)
-    _waiting: frozenset[str] = frozenset()
     _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
     _greatest: dict[int, int | None] = field(default_factory=dict)
-    _growing: GrowingFiles = field(init=False)
+    _watch: DirectoryWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self._growing = GrowingFiles(self._is_csv, self.grain.record_bytes)
+        self._watch = DirectoryWatch(place_of(self.feed), GrowingFiles(self._is_csv, self.grain.record_bytes), self.clock)
 
     def starts(self, start: Start) -> Mapping[int, int]:
         """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
@@ -138,17 +122,10 @@ class FileReader(UsualAnswers):
 
     def ends(self) -> Mapping[int, int]:
         """See ``FeedReader``. Lists the directory and registers what is new."""
-        now_s = self.clock()  # before the listing: the looks below may last
-        files = list_files(self._directory)
+        listing = self._watch.listing()
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            changed = self._changed(files, now_s)
-            while changed:
-                found = register(connection, feed.id, place_of(self.feed), changed, self._growing)
-                self._waiting = found.waiting
-                if found.is_whole:
-                    break
-            self._listed = files
+            self._watch.register(connection, feed.id, listing)
             return {PARTITION: end_position(connection, feed.id)}
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
@@ -225,36 +202,16 @@ class FileReader(UsualAnswers):
     def _directory(self) -> Path:
         return Path(place_of(self.feed).path)
 
-    def _changed(self, files: Mapping[str, ListedFile], now_s: float) -> dict[str, ChangedFile]:
-        """Return what is to be looked at: new sizes, and what waited for its writer.
-
-        A file is settled by the file system's clock, or by ours where that one is ahead.
-        """
-        found: dict[str, ChangedFile] = {}
-        for name, listed in files.items():
-            known = self._listed.get(name)
-            is_grown = known is None or known.size != listed.size
-            seen_at = self._seen_at[name] = now_s if is_grown else self._seen_at[name]
-            if is_grown or name in self._waiting:
-                found[name] = ChangedFile(listed.size, now_s - min(listed.changed_at, seen_at) >= SETTLED_S)
-        return found
-
-    def _refusal(self, name: str, start: int) -> tuple[str, str] | None:
-        """Return reason and detail of the one reject that a whole file is; None: its records are read.
+    def _refusal(self, name: str, start: int) -> Refusal | None:
+        """Return why a whole file is refused; None: its records are read.
 
         Args:
             name: of the file.
             start: a place in it.
         """
         if self._is_parquet:
-            return (
-                (parquet_files.UNREADABLE, "it is no Parquet file, is damaged, or may not be read")
-                if start == REFUSED_AT
-                else None
-            )
-        if is_compressed(name):
-            return "file_compressed", "compressed files are not read; decompress it into a file of another name"
-        return None
+            return NO_PARQUET if start == REFUSED_AT else None
+        return COMPRESSED_TEXT if is_compressed(name) else None
 
     def _find(self, connection: Connection) -> log.FeedRow:
         return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
@@ -376,7 +333,7 @@ class FileReader(UsualAnswers):
         path, bound = self._directory / name, self.grain.record_bytes
         if (refusal := self._refusal(name, split.file_start)) is not None:
             if split.file_start == 0:
-                yield parquet_files.refused(path, split.start, refusal[1], refusal[0])
+                yield refusal.piece(path, split.start)
             return
         header = self._header(name, split.file_end)[0] if self._is_csv else None
         offset = split.start - split.file_start
@@ -394,11 +351,10 @@ class FileReader(UsualAnswers):
         )
 
     def _refused(self, path: Path, run: Run, offset: int) -> Piece:
-        rejects = refuse_too_long(path, run, offset + run.start, self.grain.record_bytes)
-        return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]))
+        return only_rejects(refuse_too_long(path, run, offset + run.start, self.grain.record_bytes))
 
     def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
         path = self._directory / name
         if (refusal := self._refusal(name, start)) is not None:
-            return iter([parquet_files.refused(path, start + offset, refusal[1], refusal[0])])
+            return iter([refusal.piece(path, start + offset)])
         return parquet_files.pieces(path, (start, end), offset, relations, dating_relations(self.relations))
