@@ -24,7 +24,6 @@ from engine.core.hashing import key_hash
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.types import Schema
-from engine.errors import TableTruncated
 from engine.plan.model import Feed, Input, RelationSchema
 
 MAX_REJECTS_PER_PIECE = 1_000
@@ -195,7 +194,6 @@ def _with_event_time(accepted: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: ReadRequest) -> Iterator[Packet]:
-    _stop_on_truncation(rejects, reading.relation, split)
     stop_on_rejects(rejects, reading.relation)
     first = reading.inputs[0][0]
     kept, beyond = rejects.head(MAX_REJECTS_PER_PIECE), rejects.slice(MAX_REJECTS_PER_PIECE)
@@ -204,24 +202,6 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
         counts = beyond.group_by("reason").len().sort("reason").rows()
         counters: list[list[object]] = [[first.alias, f"rejected_{reason}", count] for reason, count in counts]
         yield _counted(counters, first, split, request)
-
-
-def _stop_on_truncation(rejects: pl.DataFrame, relation: RelationSchema, split: Split) -> None:
-    """Stop whatever ``on_bad_record`` says: the rows before a truncation are gone in the database, and no record names them.
-
-    Raises:
-        TableTruncated: with what makes the table right again.
-    """
-    last = rejects.filter(pl.col("reason") == TableTruncated.code).get_column("offset").max()
-    if last is None:
-        return
-    at, partition = cast("int", last), split.partition
-    to = f'{{"version": 1, "partitions": [{{"topic": "<topic>", "partition": {partition}, "offset": {at + 1}}}]}}'
-    raise TableTruncated(
-        f"{relation.name}: the database's table was truncated (op t at offset {at} of partition {partition}), and rows that are gone there "
-        f"would stay here. Delete the topic's records up to it, with kafka-delete-records.sh and {to}, and in other partitions what is older "
-        "than the truncation; then begin anew: PUT /v1/queries/<name>?state=discard with its definition"
-    )
 
 
 def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:

@@ -25,7 +25,7 @@ from engine.connectors.kafka.fetching.port import Fetched, Wanted
 from engine.connectors.kafka.heads import known_id, note
 from engine.connectors.kafka.kept import Keeper, Reference, recalled
 from engine.connectors.kafka.ranges import PIECE_BYTES, RangePart, Topic
-from engine.connectors.kafka.records import SOURCE_KIND, date_changes, date_records, read_records
+from engine.connectors.kafka.records import SOURCE_KIND, date_changes, date_records, read_records, require_whole_table
 from engine.connectors.kafka.sides import PatientReader, topic_reader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
@@ -301,7 +301,7 @@ class KafkaReader(UsualAnswers):
             changes = _Changes(records, readers, columns, partition)
             return Piece(
                 len(records),
-                lambda relation, _member: changes.raw(relation),
+                lambda relation, _member: changes.of_whole_table(relation, self.place.topic),
                 lambda: changes.times(self.relations),
                 are_accepted=False,
             )
@@ -383,6 +383,12 @@ class _Changes:
         if relation not in self._read:
             self._read[relation] = read_records(self._records, self._readers[relation], relation, self._columns, self._partition)
         return self._read[relation]
+
+    def of_whole_table(self, relation: RelationSchema, topic: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return what ``raw`` does; see ``require_whole_table``."""
+        read = self.raw(relation)
+        require_whole_table(read[1], relation, topic, self._partition)
+        return read
 
     def times(self, relations: Sequence[RelationSchema]) -> Dated:
         """Return the event times that move the partition's head: of every change that could be read."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.definition import HEADER
 from engine.connectors.kafka.fetching.port import HEADERS, Fetched
 from engine.core.clocks import I64
+from engine.errors import TableTruncated
 from engine.plan.model import RelationSchema
 
 SOURCE_KIND: Final = TYPED_FILE
@@ -52,6 +54,30 @@ def read_records(
             raw, bad = _as_text(raw, name)
             rejects = pl.concat([rejects, bad])
     return raw, rejects
+
+
+def require_whole_table(rejects: pl.DataFrame, relation: RelationSchema, topic: str, partition: int) -> None:
+    """Stop at a truncation, whatever ``on_bad_record`` says: the rows before it are gone in the database, and no record names them.
+
+    Args:
+        rejects: of changes of a database, with the topic's offsets.
+        relation: whose they are.
+        topic: in which they are.
+        partition: of it.
+
+    Raises:
+        TableTruncated: with what makes the table right again.
+    """
+    last = rejects.filter(pl.col("reason") == TableTruncated.code).get_column("offset").max()
+    if last is None:
+        return
+    at = cast("int", last)
+    to = json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": partition, "offset": at + 1}]})
+    raise TableTruncated(
+        f"{relation.name}: the database's table was truncated (op t at offset {at} of partition {partition}), and rows that are gone there "
+        f"would stay here. Delete the topic's records up to it, with kafka-delete-records.sh and {to}, and in other partitions what is older "
+        "than the truncation; then start again: PUT /v1/queries/<name>?state=discard with its definition"
+    )
 
 
 def date_records(
