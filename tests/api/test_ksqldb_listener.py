@@ -406,5 +406,5 @@ async def test_a_record_that_is_nested_too_deeply_is_refused_alone_and_a_body_ha
     lines = ['{"target": "DEEP"}', '{"ID": "a", "V": 1}', f'{{"ID": "b", "V": {nested}}}', '{"ID": "c", "V": 2}']
     answer = await http.post("/inserts-stream", content="\n".join(lines).encode())
     assert [json.loads(line)["status"] for line in answer.text.splitlines()] == ["ok", "error", "ok"]
-    answer = await http.post("/inserts-stream", content=b'{"target": "DEEP"}\n' + b"x\n" * 10_001)
-    assert (answer.status_code, "10000 records" in answer.json()["message"]) == (400, True)
+    answer = await http.post("/inserts-stream", content=b'{"target": "DEEP"}\n' + b"x\n" * 20_001)
+    assert (answer.status_code, "20000 records" in answer.json()["message"]) == (400, True)
