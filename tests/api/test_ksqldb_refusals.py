@@ -13,9 +13,9 @@ import pytest
 import structlog
 from fastapi import FastAPI
 
-from app.domain.access import make_key
 from app.ksqldb.listener import create_listener
 from app.settings import Settings
+from tests.api.stored_keys import store_keys
 
 SOURCES = (
     "CREATE STREAM orders (id STRING KEY, n INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);"
@@ -31,17 +31,10 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture
 async def keys(dsn: str) -> dict[str, dict[str, str]]:
     """Headers by the name of a key: an administrator, a reader, and a writer with a scope."""
-    found = {}
-    with psycopg.connect(dsn) as connection:
-        connection.execute("TRUNCATE slackwater.api_key")
-        for name, role, scope in (("boss", "admin", None), ("reader", "read", None), ("team", "write", ["orders*"])):
-            made = make_key()
-            connection.execute(
-                "INSERT INTO slackwater.api_key (id, name, prefix, digest, role, scope) VALUES (gen_random_uuid(), %s, %s, %s, %s, %s)",
-                (name, made.prefix, made.digest, role, scope),
-            )
-            found[name] = {"Authorization": f"Basic {base64.b64encode(f'{name}:{made.text}'.encode()).decode()}"}
-    return found
+    texts = store_keys(dsn, [("boss", "admin", None), ("reader", "read", None), ("team", "write", ["orders*"])])
+    return {
+        name: {"Authorization": f"Basic {base64.b64encode(f'{name}:{text}'.encode()).decode()}"} for name, text in texts.items()
+    }
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 from tests.api.live_server import live
+from tests.api.stored_keys import store_keys
 
 SCOPE = ["orders*", "prices"]
 SOURCES = {
@@ -75,17 +76,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def keys(dsn: str) -> dict[str, str]:
-    texts = {}
-    with psycopg.connect(dsn) as connection:
-        connection.execute("TRUNCATE slackwater.api_key")
-        for name, role, scope in (("boss", "admin", None), ("team", "write", SCOPE)):
-            made = make_key()
-            connection.execute(
-                "INSERT INTO slackwater.api_key (id, name, prefix, digest, role, scope) VALUES (gen_random_uuid(), %s, %s, %s, %s, %s)",
-                (name, made.prefix, made.digest, role, scope),
-            )
-            texts[name] = made.text
-    return texts
+    return store_keys(dsn, [("boss", "admin", None), ("team", "write", SCOPE)])
 
 
 @pytest.fixture

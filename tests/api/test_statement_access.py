@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.domain.access import make_key
 from app.settings import Settings
+from tests.api.stored_keys import store_keys
 
 PATH = "/v1/statements"
 SOURCES = (
@@ -31,16 +30,8 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture
 async def keys(app: FastAPI, dsn: str) -> dict[str, dict[str, str]]:
     """Headers of an administrator, a reader, and a writer with a scope; there are sources and results within it and outside."""
-    found = {}
-    with psycopg.connect(dsn) as connection:
-        connection.execute("TRUNCATE slackwater.api_key")
-        for name, role, scope in (("boss", "admin", None), ("reader", "read", None), ("team", "write", ["orders*"])):
-            made = make_key()
-            connection.execute(
-                "INSERT INTO slackwater.api_key (id, name, prefix, digest, role, scope) VALUES (gen_random_uuid(), %s, %s, %s, %s, %s)",
-                (name, made.prefix, made.digest, role, scope),
-            )
-            found[name] = {"Authorization": f"Bearer {made.text}"}
+    texts = store_keys(dsn, [("boss", "admin", None), ("reader", "read", None), ("team", "write", ["orders*"])])
+    found = {name: {"Authorization": f"Bearer {text}"} for name, text in texts.items()}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         assert (await http.post(PATH, json={"sql": SOURCES}, headers=found["boss"])).status_code == 200
     return found
