@@ -1,6 +1,6 @@
 """Runs Python functions of users: reads columns, gives one back, and knows nothing else.
 
-Its process (``engine.function_process``) bounds memory; time is bounded by who waits. What a function prints goes nowhere.
+Its process (``engine.function_process``) bounds memory; the caller bounds time. What a function prints is dropped.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
+from app.api.problems import from_engine
 from app.api.stored_texts import refuse_unstorable
-from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
+from app.errors import BadRequest, Fault, UnsupportedMediaType
 from engine.errors import DefinitionInvalid
 from engine.plan.problems import problems_of
 
@@ -99,9 +100,7 @@ def parse_request(body: bytes) -> Any:
     try:
         refuse_unstorable(value)
     except DefinitionInvalid as error:
-        faults = [Fault(each.pointer, each.code, each.detail) for each in error.problems]
-        detail = "; ".join(f"{fault.pointer or '/'}: {fault.detail}" for fault in faults)
-        raise Unprocessable("invalid_string", detail, faults) from error
+        raise from_engine(error) from error
     return value
 
 

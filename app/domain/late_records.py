@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 from engine.core.replay import REPLAYABLE
 from engine.plan.model import Plan, RelationSchema
@@ -67,12 +67,7 @@ def matches(record: str, values: Mapping[str, object]) -> bool:
         record: a JSON object; one that was cut off has none.
         values: qualified or plain column → value. A record names its columns either way.
     """
-    try:
-        parsed = json.loads(record)
-    except ValueError:
-        return False
-    if not isinstance(parsed, dict):
-        return False
+    parsed = _object(record) or {}
     own = {name: parsed.get(name, parsed.get(name.rpartition(".")[2])) for name in values}
     known = {name: value for name, value in own.items() if value is not None}
     return bool(known) and all(is_same(value, values[name]) for name, value in known.items())
@@ -80,24 +75,15 @@ def matches(record: str, values: Mapping[str, object]) -> bool:
 
 def has_all(record: str, values: Mapping[str, object]) -> bool:
     """Say whether a record's JSON has every one of these values; a column that it leaves out is null. Nothing has no values at all."""
-    try:
-        parsed = json.loads(record)
-    except ValueError:
+    parsed = _object(record)
+    if parsed is None or not values:
         return False
-    return (
-        isinstance(parsed, dict)
-        and bool(values)
-        and all(parsed.get(name) is None if value is None else is_same(parsed.get(name), value) for name, value in values.items())
-    )
+    return all(parsed.get(name) is None if value is None else is_same(parsed.get(name), value) for name, value in values.items())
 
 
 def names_in(record: str) -> frozenset[str]:
     """Return the columns that a record's JSON has; of one that was cut off none is known."""
-    try:
-        parsed = json.loads(record)
-    except ValueError:
-        return frozenset()
-    return frozenset(parsed) if isinstance(parsed, dict) else frozenset()
+    return frozenset(_object(record) or ())
 
 
 def event_time_of(record: str, relation: RelationSchema, arrived: datetime) -> int | None:
@@ -108,11 +94,8 @@ def event_time_of(record: str, relation: RelationSchema, arrived: datetime) -> i
         relation: which refused it.
         arrived: when; the event time of a relation without a column for it, where the record brings none.
     """
-    try:
-        parsed = json.loads(record)
-    except ValueError:
-        return None
-    if not isinstance(parsed, dict):
+    parsed = _object(record)
+    if parsed is None:
         return None
     if relation.event_time is None:
         own = next((parsed[name] for name in ("$event_time_ms", "_ts") if isinstance(parsed.get(name), int)), None)
@@ -128,6 +111,15 @@ def event_time_of(record: str, relation: RelationSchema, arrived: datetime) -> i
     except ValueError:
         return None
     return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _object(record: str) -> dict[str, Any] | None:
+    """Return the JSON object of a record; None where it was cut off, or is no object."""
+    try:
+        parsed = json.loads(record)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def is_same(written: object, value: object) -> bool:

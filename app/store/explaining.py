@@ -58,9 +58,11 @@ class StoredFacts:
 
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
         """See ``Facts``."""
-        found = [self._search.between(lane, values, from_ms, to_ms) for lane in self._query.plan.lanes_of(source)]
-        is_trimmed = any(self._search.is_trimmed(lane) for lane in self._query.plan.lanes_of(source))
-        return Found([record for each in found for record in each.records], all(each.is_complete for each in found), is_trimmed)
+        lanes = self._query.plan.lanes_of(source)
+        found = [self._search.between(lane, values, from_ms, to_ms) for lane in lanes]
+        records = [record for each in found for record in each.records]
+        is_trimmed = not records and any(map(self._search.is_trimmed, lanes))
+        return Found(records, all(each.is_complete for each in found), is_trimmed)
 
     def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
         """See ``Facts``."""

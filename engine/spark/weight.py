@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 HEAVY_ROWS: Final = 10_000
 """A batch of so many records, half of what a shared carrier takes of a query at once, is work for a carrier of its own."""
@@ -27,6 +27,15 @@ LIGHT_WALL_SHARE: Final = 0.1
 """Below it, too, a query must be to be light again: in proportion to ``HEAVY_WALL_SHARE`` as the shares of CPU."""
 
 
+class _Batch(NamedTuple):
+    """A batch: when it was done (monotonic seconds), its records, what it cost of one core, how long its stream was at it."""
+
+    at_s: float
+    rows: int
+    work_ms: int
+    wall_ms: int
+
+
 class Weight:
     """What a query has done lately. One that has become heavy is light again only after a while of little work.
 
@@ -35,7 +44,7 @@ class Weight:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._done: deque[tuple[float, int, int, int]] = deque()
+        self._done: deque[_Batch] = deque()
         self._is_heavy = False
         self._light_since: float | None = None
 
@@ -51,9 +60,9 @@ class Weight:
                 is read or not.
         """
         with self._lock:
-            self._done.append((now_s, work_ms, rows, wall_ms))
+            self._done.append(_Batch(now_s, rows, work_ms, wall_ms))
             share, _ = self._measured(now_s)
-            wall_share = sum(ms for _, _, _, ms in self._done) / 1_000 / WINDOW_S
+            wall_share = sum(each.wall_ms for each in self._done) / 1_000 / WINDOW_S
             if is_full or rows >= HEAVY_ROWS or share > HEAVY_SHARE or wall_share > HEAVY_WALL_SHARE:
                 self._is_heavy, self._light_since = True, None
             elif share > LIGHT_SHARE or wall_share > LIGHT_WALL_SHARE:
@@ -74,6 +83,6 @@ class Weight:
             return self._measured(now_s)
 
     def _measured(self, now_s: float) -> tuple[float, int]:
-        while self._done and self._done[0][0] < now_s - WINDOW_S:
+        while self._done and self._done[0].at_s < now_s - WINDOW_S:
             self._done.popleft()
-        return sum(ms for _, ms, _, _ in self._done) / 1_000 / WINDOW_S, max((rows for _, _, rows, _ in self._done), default=0)
+        return sum(each.work_ms for each in self._done) / 1_000 / WINDOW_S, max((each.rows for each in self._done), default=0)

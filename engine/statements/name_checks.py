@@ -73,9 +73,10 @@ def _check_star(star: Star, sources: Sources, faults: list[StatementFault]) -> N
 
 
 def _unknown_functions(tree: Node, session: Session) -> Iterator[StatementRefused]:
-    for node in tree.walk():
-        if isinstance(node, Call) and node.name.text.lower() not in _KNOWN | session.functions.keys():
-            yield StatementRefused("unknown_function", _no_function(node.name.text, session), node)
+    for call in (node for node in tree.walk() if isinstance(node, Call)):
+        name = call.name.text.lower()
+        if name not in _KNOWN and name not in session.functions:
+            yield StatementRefused("unknown_function", _no_function(call.name.text, session), call)
 
 
 def _no_function(name: str, session: Session) -> str:

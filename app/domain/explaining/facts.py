@@ -53,7 +53,7 @@ class Found:
 
     Attributes:
         is_complete: False: there may be more; the feed cannot be searched, or not all of it.
-        is_trimmed: the oldest records of the feed were removed; what was looked for may have been among them.
+        is_trimmed: there are no records, and the oldest ones of the feed were removed: what was looked for may have been among them.
     """
 
     records: Sequence[Record] = ()
