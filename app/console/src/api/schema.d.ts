@@ -782,9 +782,9 @@ export interface paths {
          *     `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
          *     The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
          *     committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
-         *     within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. Where no record with this key
-         *     and time has been read, and nothing else is kept that concerns them, the answer is `no_record` with the nearest records of the key, and
-         *     the further steps say what would become of a record that came now.
+         *     within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. The answer is `no_record`,
+         *     with the nearest records of the key, if no record with this key and time was read and nothing else is kept of them; the further steps then
+         *     say what would happen to such a record now.
          */
         get: operations["get_explanation"];
         put?: never;
