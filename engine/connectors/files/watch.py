@@ -14,7 +14,7 @@ from engine.connectors.files.registry import SETTLED_S, ChangedFile, ListedFile,
 from engine.connectors.postgres import Connection
 
 
-class Listing(NamedTuple):
+class DirectoryListing(NamedTuple):
     """A directory as it was at a moment (seconds since 1970)."""
 
     now_s: float
@@ -38,16 +38,16 @@ class DirectoryWatch:
     _seen_at: dict[str, float] = field(default_factory=dict)
     _waiting: frozenset[str] = frozenset()
 
-    def listing(self) -> Listing:
+    def listing(self) -> DirectoryListing:
         """List the directory.
 
         Raises:
             SourceUnavailable: it cannot be read.
         """
         now_s = self.clock()  # before the listing: it and what follows may last
-        return Listing(now_s, list_files(Path(self.place.path)))
+        return DirectoryListing(now_s, list_files(Path(self.place.path)))
 
-    def register(self, connection: Connection, feed_id: int, listing: Listing) -> None:
+    def register(self, connection: Connection, feed_id: int, listing: DirectoryListing) -> None:
         """Register what is new.
 
         Raises:
@@ -61,7 +61,7 @@ class DirectoryWatch:
                 break
         self._files = listing.files
 
-    def _changed(self, listing: Listing) -> dict[str, ChangedFile]:
+    def _changed(self, listing: DirectoryListing) -> dict[str, ChangedFile]:
         """Return the files with a new size, and those that waited for their writer.
 
         A file is settled by the file system's clock, or by ours where that one is ahead.
