@@ -20,8 +20,8 @@ from engine.connectors.log.sequences import (
 )
 from engine.connectors.log.storage import find_feed
 from engine.connectors.written import Written
+from engine.core.causes import CAUSE_COLUMNS
 from engine.core.frames import HEAD, TS
-from engine.core.order import CAUSE_COLUMNS
 from engine.core.sequence import Numbered
 
 SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)

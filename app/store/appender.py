@@ -30,9 +30,9 @@ from app.store.gathering import Gathering
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
 from app.store.shared_appends import SharedAppends
 from app.telemetry import Metrics
+from engine.connectors.formats.port import NO_REGISTRY
 from engine.connectors.formats.posted import Asked
 from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.ports import NO_REGISTRY
 from engine.errors import InvariantBroken
 
 # One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.

@@ -22,8 +22,8 @@ from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
 from engine.connectors.conform import nulls
 from engine.connectors.log.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
 from engine.connectors.log.storage import READ_SQL, cut_batch
-from engine.connectors.packets import decode_frame
 from engine.connectors.sink import REPLAYED
+from engine.core.arrow_frames import decode_frame
 from engine.core.frames import only
 
 STRETCH_ROWS = 1_000

@@ -26,7 +26,7 @@ from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.debezium.absent import ABSENT
 from engine.connectors.formats.debezium.positions import TABLE, without_older
 from engine.connectors.formats.posted import IS_NAMED
-from engine.core.change_positions import COMMITTED, ORIGIN, POSITION
+from engine.core.position_columns import COMMITTED, ORIGIN, POSITION
 
 KEY = "_key"
 STEP_ROWS = 5_000

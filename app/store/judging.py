@@ -17,9 +17,9 @@ from app.store.change_positions import keyed
 from app.store.registries import WAIT_S
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
 from engine.connectors.canonical import canonicalise, reject_rows
+from engine.connectors.formats.port import SchemaStore
 from engine.connectors.formats.posted import Asked, read_posted
 from engine.connectors.formats.registry.bounded import until
-from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.json_reading import JsonReader
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_array
 from engine.plan.model import RelationSchema

@@ -18,7 +18,7 @@ from app.domain.explaining.facts import Found, Place, Record, Versions
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.log.sequences import LANE_PARTITION, join_block, read_sequence
 from engine.connectors.log.storage import cut_batch, find_feed, heads
-from engine.connectors.packets import decode_frame
+from engine.core.arrow_frames import decode_frame
 from engine.definition.expressions import compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.plan.model import Input

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from engine.connectors.admission import Chunk
+from engine.connectors.chunks import Chunk
 from engine.connectors.log.sequences import LANE_PARTITION
 from engine.connectors.log.storage import route
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from app.testing.memory_feed import MemoryFeed
-from engine.connectors.admission import Admitted, Backlog, BatchLimit, FeedPartition, admit
+from engine.connectors.admission import Admitted, Backlog, FeedPartition, admit
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.shaping import for_input
 from engine.connectors.upstream import Fact, Reached, walk
@@ -33,6 +33,7 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Input, Plan
+from engine.spark.batch_size import BatchLimit
 from engine.state.memory import MemorySegmentStore
 
 UNBOUNDED = 1 << 60

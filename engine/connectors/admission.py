@@ -11,33 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-UNKNOWN_TS = 1 << 62
-"""Later than every event time."""
-
-NO_TS = -1
-"""Earlier than every event time: the head where no record has moved it."""
+from engine.connectors.chunks import NO_TS, UNKNOWN_TS, Chunk
+from engine.spark.batch_size import BatchLimit
 
 TOO_MANY: Final = 2
 """Where whole chunks make a batch so many times as long as it may be, it is cut inside of them: each such cut looks at times of records."""
 
 FeedPartition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A part of a feed partition.
-
-    Attributes:
-        end_offset: offset after its last record.
-        rows: records inside; an estimate where the feed does not count them.
-        size_bytes: its size as stored.
-        max_ts: greatest event time (ms) inside, None where unknown; ``NO_TS`` where no record inside can move the head.
-    """
-
-    end_offset: int
-    rows: int
-    size_bytes: int
-    max_ts: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +41,6 @@ class Backlog:
     is_table: bool
     is_whole: bool
     head: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimit:
-    """About how much one batch may hold; cutting at an event time may take a few chunks more."""
-
-    max_rows: int
-    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,17 @@ from engine.connectors.conform import conform, nulls
 from engine.connectors.event_units import in_ms
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
-from engine.connectors.record_ends import MAX_RECORD_BYTES
-from engine.core.change_positions import position_columns
 from engine.core.frames import constant, frame_of
+from engine.core.position_columns import position_columns
 from engine.core.row_bytes import RowBytes
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
 from engine.errors import DataInvalid
 from engine.plan.model import RelationSchema
+
+MAX_RECORD_BYTES = 16 << 20
+"""With its line break. What a quote that is never closed can hide until it is noticed, and what a reader holds of one record: far
+above a message (Kafka's default is 1 MiB), with all its copies far below a worker's memory and what Postgres takes as one value."""
 
 MAX_EVENT_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999 (T8)."""

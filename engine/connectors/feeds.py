@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from engine.connectors.admission import Chunk
 from engine.connectors.backlogs import Unread
+from engine.connectors.chunks import Chunk
 from engine.connectors.fetched import Fetched, LogSplit
 from engine.connectors.incarnation import receded
 from engine.connectors.packets import Packet

@@ -11,18 +11,21 @@ Knows nothing of where records come from.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from engine.connectors.compact_json import compact
+from engine.core.arrow_frames import (
+    decode_frame,
+    encode_frame,
+    split_by_task,
+)
 from engine.errors import ExternalError, InvariantBroken
 
 PacketKind = Literal[
@@ -70,12 +73,6 @@ PACKET_SCHEMA = pa.schema(
 PACKET_BYTES = 64 << 20
 """Of a packet with more than one row, and of the packets that cross Spark's border in one record batch: a column of blobs in Arrow ends at
 2 GB, and everything is copied whole several times on its way."""
-
-SMALL_FRAME_ROWS = 2_048
-"""Up to here Polars' own IPC code has the lower fixed cost (16 against 60 µs); above, pyarrow is three times faster."""
-
-SMALL_BLOB_BYTES = 64 * 1024
-"""Decoding: pyarrow maps without copying, Polars has the lower fixed cost (15 against 55 µs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,28 +142,6 @@ BEFORE_ALL_STAGES: Final = emitted_by(-1)
 def stage_of(emitted: int) -> int:
     """Return the stage whose ``emitted_by`` this is."""
     return -1 - emitted
-
-
-def encode_frame(frame: pl.DataFrame) -> bytes:
-    """Write a frame as an uncompressed Arrow IPC stream that every Arrow version reads (no string views).
-
-    Compression is left out on purpose: lz4 costs twice the time of the whole hop and the blobs are short-lived.
-    """
-    buffer = io.BytesIO()  # whose value is handed out without a copy
-    if frame.height <= SMALL_FRAME_ROWS:
-        frame.write_ipc_stream(buffer, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
-        return buffer.getvalue()
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    with pa.ipc.new_stream(buffer, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return buffer.getvalue()
-
-
-def decode_frame(blob: bytes) -> pl.DataFrame:
-    """Read what ``encode_frame`` wrote. The frame may share memory with ``blob``."""
-    if len(blob) <= SMALL_BLOB_BYTES:
-        return pl.read_ipc_stream(io.BytesIO(blob))
-    return cast("pl.DataFrame", pl.from_arrow(pa.ipc.open_stream(blob).read_all(), rechunk=False))
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
@@ -246,23 +221,6 @@ def size_of(packet: Packet) -> int:
         return Path(packet.file).stat().st_size
     except OSError:  # who reads it says so
         return 0
-
-
-def split_by_ordinal(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
-    """Split by ``_key_hash % parts``, order kept; a null hash goes to part 0. Always returns ``parts`` frames."""
-    if parts == 1:
-        return [frame]
-    ordinals = frame.select((pl.col("_key_hash") % parts).fill_null(0).cast(pl.UInt16)).to_series().to_numpy()
-    order = np.argsort(ordinals, kind="stable")
-    counts = np.bincount(ordinals, minlength=parts)
-    ends = np.cumsum(counts)
-    sorted_frame = frame[order]
-    return [sorted_frame.slice(int(end - count), int(count)) for count, end in zip(counts, ends, strict=True)]
-
-
-def split_by_task(frame: pl.DataFrame, tasks: int) -> list[tuple[int, pl.DataFrame]]:
-    """Split records by task: ``_key_hash % tasks``, a null hash goes to task 0. Empty parts are left out."""
-    return [(task, part) for task, part in enumerate(split_by_ordinal(frame, tasks)) if part.height]
 
 
 @dataclass(frozen=True, slots=True)

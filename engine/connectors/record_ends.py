@@ -22,9 +22,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-MAX_RECORD_BYTES = 16 << 20
-"""With its line break. What a quote that is never closed can hide until it is noticed, and what a reader holds of one record: far
-above a message (Kafka's default is 1 MiB), with all its copies far below a worker's memory and what Postgres takes as one value."""
+from engine.connectors.canonical import MAX_RECORD_BYTES
 
 BLOCK_BYTES = 256 << 10
 """What is looked at at once: the arrays made of it stay in a processor's cache."""

@@ -12,15 +12,16 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from engine.connectors.admission import NO_TS
 from engine.connectors.canonical import OP_UPSERT, SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.chunks import NO_TS
 from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
-from engine.core.change_positions import position_columns
+from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_json
+from engine.core.arrow_frames import encode_frame
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
 from engine.core.frames import HEAD, Counters, frame_of, with_series
 from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
+from engine.core.position_columns import position_columns
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.types import Schema

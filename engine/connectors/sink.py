@@ -31,9 +31,10 @@ from engine.connectors.sink_link import SinkLink
 from engine.connectors.views import RESULT_TIME
 from engine.connectors.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.connectors.written import Written
+from engine.core.causes import CAUSE_COLUMNS
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD, constant, frame_of, only, without
-from engine.core.order import CAUSE_COLUMNS, NO_LANE
+from engine.core.order import NO_LANE
 from engine.core.sequence import numbered
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
 from engine.plan.model import Plan

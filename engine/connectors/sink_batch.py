@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.connectors.packets import BATCH_ID, Packet, decode_frame, stage_of
+from engine.connectors.packets import BATCH_ID, Packet, stage_of
 from engine.connectors.staging import is_inline
 from engine.connectors.task_states import Place, TaskState
+from engine.core.arrow_frames import decode_frame
 from engine.core.order import declared_indices, lane_of
 from engine.core.sequence import Reach
 from engine.errors import BufferFull

@@ -6,9 +6,9 @@ from typing import Any
 
 from engine.core.operator_kinds import KINDS, Site, input_schema
 from engine.core.operators import Operator
-from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
 from engine.plan.model import Plan, Stage
+from engine.state.ports import SegmentStore
 
 
 def running_schema(stage: Stage, plan: Plan) -> Schema:

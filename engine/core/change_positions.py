@@ -12,7 +12,6 @@ latest position and commit are kept for ever, deletes alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,17 +20,10 @@ import polars as pl
 from engine.core.aggregation.running import Groups, codes_of
 from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, Counters, add_counter, without, without_rows
-from engine.core.ports import SegmentStore
+from engine.core.position_columns import COMMITTED, IS_EXACT, ORIGIN, POSITION, POSITION_COLUMNS
 from engine.core.structures.latest_by_key import KEPT, ROW, LatestByKey
 from engine.plan.model import Input
-
-POSITION, COMMITTED, ORIGIN, IS_EXACT = "_position", "_committed_us", "_origin", "_is_exact"
-"""Columns of records: where a change stands and when it was committed (microseconds), null where nobody says it; of which log; whether two
-changes of one key at one position are the same one."""
-
-POSITION_COLUMNS: Final[dict[str, pl.DataType]] = {
-    POSITION: pl.String(), COMMITTED: pl.Int64(), ORIGIN: pl.String(), IS_EXACT: pl.Boolean(),
-}  # fmt: skip
+from engine.state.ports import SegmentStore
 
 _NO_COMMIT: Final = -(1 << 62)
 
@@ -105,8 +97,3 @@ class LatestPositions:
         self._latest.keep(latest[np.flatnonzero(~is_lost)])
         lost: I64 = places[is_lost]
         return lost
-
-
-def position_columns(names: Sequence[str]) -> list[str]:
-    """Return which of some columns say where changes stand."""
-    return [name for name in POSITION_COLUMNS if name in names]

@@ -20,9 +20,9 @@ import polars as pl
 
 from engine.core.change_positions import LatestPositions
 from engine.core.frames import KEY_HASH, OUT_OF_ORDER_IGNORED, TS, Counters, add_counter, without_rows
-from engine.core.ports import SegmentStore
 from engine.core.structures.latest_by_key import KEPT, ROW, LatestByKey
 from engine.plan.model import Input, Plan, Stage
+from engine.state.ports import SegmentStore
 
 
 def conflict_key(source: Input) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64
-from engine.core.frames import OP, SERVICE_COLUMNS, Counters, OperatorOutput, add_counter, empty_frame
+from engine.core.frames import OP, SERVICE_COLUMNS, Counters, add_counter, empty_frame
 from engine.core.gaps import GapCounter
-from engine.core.operators import Moment, Operator
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.errors import InvariantBroken

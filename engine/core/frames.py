@@ -8,7 +8,6 @@ the order of processing. Nothing here knows Spark, files or the clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,9 +17,7 @@ from numpy.typing import NDArray
 from polars.datatypes import DataTypeClass
 
 from engine.core.clocks import I64, Bools
-from engine.core.structures.spans import Span
 from engine.definition.types import Schema
-from engine.errors import EngineError
 
 POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
 
@@ -67,64 +64,6 @@ SHORT_ROWS: Final = 1_024
 
 Counters = dict[tuple[str, str], int]
 """(operator or input alias, reason) → how many in this batch. Reasons that did not occur are absent."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorOutput:
-    """What one operator made of one frame.
-
-    Attributes:
-        frame: rows for the next operator, with the service columns, in emission order.
-        late: rows that must be kept for reading (``LATE_SCHEMA``).
-        counters: see ``Counters``.
-        failure: the query fails once all that is here has been committed. No record of the failing position or behind it was
-            handled, and the operator's state is as if they had never come.
-    """
-
-    frame: pl.DataFrame
-    late: pl.DataFrame = field(default_factory=lambda: empty_late())
-    counters: Counters = field(default_factory=dict)
-    failure: EngineError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """What one task made of one batch.
-
-    Attributes:
-        changes: ``_ts``, ``_op`` and the stage's output columns, in emission order; before an exchange canonical records of the
-            next stage (``_key_hash`` of the exchange key, ``_offset`` = number of the emission).
-        late: rows that must be kept for reading (``LATE_SCHEMA``).
-        counters: see ``Counters``.
-        clocks: operator → stream time, None before its first record.
-        buffered: operator → rows waiting.
-        buffered_bytes: operator → how much they weigh; without those that do not know.
-        oldest_ms: operator → the smallest event time that waits; without those where nothing does, or that do not know.
-        failure: see ``OperatorOutput``.
-        wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
-        waiting: see ``Operator.waiting``; at most ``MAX_SPANS`` spans each.
-        lateness: gauge → what it counted (``engine.core.lateness``).
-        is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
-        replayed: like ``changes``: what became of replayed late records, marked by standing apart.
-        opened: like ``changes``, ``_op`` being ``OPEN_ROW`` or ``OPEN_DELETE``: what open windows have now.
-        causes: of the last stage's ``changes``, row by row: where each stands (``engine.core.order.CAUSE_COLUMNS``).
-    """
-
-    changes: pl.DataFrame
-    late: pl.DataFrame
-    counters: Counters
-    clocks: dict[str, int | None]
-    buffered: dict[str, int]
-    failure: EngineError | None = None
-    wakes_at_ms: int | None = None
-    is_active: bool = False
-    buffered_bytes: dict[str, int] = field(default_factory=dict)
-    oldest_ms: dict[str, int] = field(default_factory=dict)
-    lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
-    replayed: pl.DataFrame = field(default_factory=pl.DataFrame)
-    opened: pl.DataFrame = field(default_factory=pl.DataFrame)
-    waiting: dict[str, list[Span]] = field(default_factory=dict)
-    causes: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 _NO_LATE: Final = pl.DataFrame(schema=LATE_SCHEMA)

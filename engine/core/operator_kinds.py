@@ -17,7 +17,6 @@ from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Operator
-from engine.core.ports import SegmentStore
 from engine.core.repartition import aggregations, joins, windows
 from engine.core.repartition.shares import Shares, Source
 from engine.core.row_operators import RowFilter, RowProjection, RowRetiming
@@ -41,6 +40,7 @@ from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
 from engine.plan.task_keys import task_key
+from engine.state.ports import SegmentStore
 
 State = dict[str, Any]
 

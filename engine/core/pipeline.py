@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from engine.core.frames import KEY_HASH, Counters, Emission, empty_late, merge_counters
+from engine.core.frames import KEY_HASH, Counters, empty_late, merge_counters
 from engine.core.lateness import Counted, summed
+from engine.core.operators import Emission
 from engine.core.order import UPSTREAM, Slice, with_heads
-from engine.core.ports import SegmentStore
 from engine.core.progress import Reading
 from engine.core.task import build_task
 from engine.errors import EngineError
 from engine.plan.model import Plan
+from engine.state.ports import SegmentStore
 
 
 class Step:

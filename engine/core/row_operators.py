@@ -9,10 +9,10 @@ import polars as pl
 
 from engine.core.clocks import LAST_EVENT_TIME_MS
 from engine.core.evaluation import Evaluation
-from engine.core.frames import OP, OPEN_ROW, TS, Counters, OperatorOutput, add_counter, empty_frame
+from engine.core.frames import OP, OPEN_ROW, TS, Counters, add_counter, empty_frame
 from engine.core.gaps import GapCounter
 from engine.core.made_rows import RowMaker
-from engine.core.operators import Moment, Operator
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.made_texts import holds_texts
 from engine.definition.pseudo_columns import EVENT_TIME, FORCED

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from engine.core.causes import Causes
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
-from engine.core.order import Causes
 
 
 @dataclass(frozen=True, slots=True)

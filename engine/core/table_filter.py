@@ -9,26 +9,15 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
-from engine.core.frames import (
-    KEY_HASH,
-    OP,
-    POS,
-    SERVICE_COLUMNS,
-    TS,
-    Counters,
-    OperatorOutput,
-    add_counter,
-    empty_late,
-    late_rows,
-)
+from engine.core.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, empty_late, late_rows
 from engine.core.gaps import GapCounter
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.keys import Keys
 from engine.core.structures.versioned_table import MATCHED, TableBatch, VersionedTable
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.operators.table_filter import TableFilter
+from engine.state.ports import SegmentStore
 
 LATE_END: Final = 2
 """``_op`` of a delete that ends a late row in the result's history. To all who read the result it is a delete like any other; it has a

@@ -26,8 +26,6 @@ from engine.core.frames import (
     POS,
     TS,
     Counters,
-    Emission,
-    OperatorOutput,
     blanked,
     constant,
     empty_frame,
@@ -39,9 +37,8 @@ from engine.core.frames import (
 )
 from engine.core.hashing import UNSEEDED, KeyHash, key_hash
 from engine.core.lateness import LatenessMeter
-from engine.core.operators import Moment, Operator
+from engine.core.operators import Emission, Moment, Operator, OperatorOutput
 from engine.core.order import UPSTREAM, Ordered, Slice, order_batch
-from engine.core.ports import SegmentStore
 from engine.core.progress import FeedProgress, Reading
 from engine.core.replay import OPERATOR, replayed_rows
 from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
@@ -51,6 +48,7 @@ from engine.errors import EngineError, StateNewer
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Plan, Stage
 from engine.plan.task_keys import input_key, task_key
+from engine.state.ports import SegmentStore
 
 STATE_FORMAT: Final = 3
 """Raised when a manifest's meaning changes."""

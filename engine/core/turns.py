@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64
-from engine.core.frames import OFFSET, ORIGIN, POS, OperatorOutput, only, with_series
-from engine.core.operators import Moment, Operator
+from engine.core.frames import OFFSET, ORIGIN, POS, only, with_series
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.silence import IS_FORCED
 
 NOTHING = np.empty(0, np.int64)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, FeedPartition, FirstAt, admit
+from engine.connectors.admission import Admitted, Backlog, FeedPartition, FirstAt, admit
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import Limit
+from engine.spark.batch_size import BatchLimit
 
 Further = Callable[[Backlog, int, Limit], tuple[list[Chunk], bool]]
 """Backlog, offset behind what it shows, room → what lies there now, until the room is passed; and whether that is all."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from engine.connectors.admission import Admitted, Backlog, BatchLimit, admit
+from engine.connectors.admission import Admitted, Backlog, admit
 from engine.connectors.backlogs import LogPlace, Looked
 from engine.connectors.commit_row import earliest_wake
 from engine.connectors.feeds import Limit
@@ -25,6 +25,7 @@ from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Input
 from engine.spark.admitted_groups import admit_groups
+from engine.spark.batch_size import BatchLimit
 from engine.spark.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
 from engine.spark.source_spec import Held, SourceSpec, SplitGroup
 from engine.spark.split_groups import Weighed, grouped

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from engine.connectors.admission import BatchLimit
 
 SHRINKS_TO: Final = 1 / 16
 """Of the records of a batch that emitted too much. Four such steps lead from 20,000 records to one."""
@@ -70,3 +69,11 @@ class BatchSize:
         if is_for_good:
             self._most = max(before // 2, 1)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """About how much one batch may hold; cutting at an event time may take a few chunks more."""
+
+    max_rows: int
+    max_bytes: int

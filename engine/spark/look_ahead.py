@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from engine.connectors.admission import Chunk
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import FeedReader, Limit
 
 _Place = tuple[str, int, int]

@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.sink_batch import Committed, Moment
-from engine.spark.batch_size import BatchSize
+from engine.spark.batch_size import BatchLimit, BatchSize
 from engine.spark.effort import BatchEffort, Effort
 from engine.spark.weight import Weight
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Protocol
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.sink_link import SinkLink
+from engine.spark.batch_size import BatchLimit
 from engine.spark.committing import Committing
 from engine.spark.source_spec import SourceSpec
 from engine.spark.stages import StageWork

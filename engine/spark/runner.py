@@ -14,7 +14,6 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.log.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.connectors.packets import Packet
@@ -29,6 +28,7 @@ from engine.errors import EmissionTooLarge, EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
 from engine.plan.result_feeds import result_feed
+from engine.spark.batch_size import BatchLimit
 from engine.spark.carrier import Carrier
 from engine.spark.checkpoint import begin_run, forget_planned, planned_batch, time_since_planned
 from engine.spark.cluster import surroundings_of

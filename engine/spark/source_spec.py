@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import Split
 from engine.connectors.log.replay_reader import ReplayReader
 from engine.connectors.removed_records import Gap
 from engine.connectors.task_states import Cursor
 from engine.plan.model import Input
+from engine.spark.batch_size import BatchLimit
 from engine.spark.stages import StageWork
 from engine.spark.surroundings import Surroundings
 from engine.spark.watch import USUAL, WorkBounds

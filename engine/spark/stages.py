@@ -30,7 +30,6 @@ from engine.connectors.packets import (
     blob_of,
     data_packets,
     emitted_by,
-    encode_frame,
     encode_json,
     frame_in,
     packet_batches,
@@ -39,9 +38,10 @@ from engine.connectors.packets import (
 from engine.connectors.postgres import shared_connection
 from engine.connectors.slicing import slices
 from engine.connectors.task_states import TaskState, await_batch, load_changed
+from engine.core.arrow_frames import encode_frame
 from engine.core.emission import Emitted, emitting_at_most
-from engine.core.frames import Emission
 from engine.core.hashing import UNSEEDED, KeyHash
+from engine.core.operators import Emission
 from engine.core.order import UPSTREAM, Slice
 from engine.core.progress import Reading
 from engine.core.task import Replays, build_task

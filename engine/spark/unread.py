@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import structlog
 
-from engine.connectors.admission import Admitted, Backlog, Chunk
+from engine.connectors.admission import Admitted, Backlog
 from engine.connectors.backlogs import LogPlace, Looked
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import FeedReader, Limit
 from engine.connectors.removed_records import Gap, is_unread, removed_since_the_look
 from engine.connectors.task_states import Cursor

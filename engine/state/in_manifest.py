@@ -20,8 +20,8 @@ import polars as pl
 import pyarrow as pa
 
 from engine.core.hashing import KeyHash
-from engine.core.ports import SegmentStore, named_segments
 from engine.errors import STATE_CURE, StateCorrupt
+from engine.state.ports import SegmentStore, named_segments
 from engine.state.segment_ids import checksum_of, new_id
 
 INLINE: Final = "inline"

@@ -1,4 +1,4 @@
-"""Ports of state keeping: a task's segments (defined beside its users in ``engine.core.ports``), and all segments of a checkpoint or query."""
+"""Ports of the state: the segments of one task, and all segments of a checkpoint or query."""
 
 from __future__ import annotations
 
@@ -6,20 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.ports import SegmentStore, named_segments
+import polars as pl
 
-__all__ = [
-    "FIRST_SEGMENTS",
-    "OWNERS",
-    "SEGMENT_SUFFIX",
-    "KeptSegments",
-    "SegmentStore",
-    "StateStore",
-    "Stored",
-    "named_segments",
-    "task_folder",
-]
+from engine.core.hashing import UNSEEDED, KeyHash
 
 FIRST_SEGMENTS: Final = "segments"
 """Folder of a checkpoint's segments until the number of tasks changes; the names of all such folders begin with it."""
@@ -28,6 +17,51 @@ SEGMENT_SUFFIX: Final = ".arrow"
 
 OWNERS: Final = "owners"
 """Folder of what is noted of who looks after the state of queries."""
+
+
+class SegmentStore(Protocol):
+    """Keeps immutable frames under ids.
+
+    A manifest names a segment by a dict entry ``"segment": <id>``, at any depth (``named_segments`` finds them all), so that a
+    store can tell what is still needed without knowing any operator.
+    """
+
+    @property
+    def hashing(self) -> KeyHash:
+        """The hash by which the segments are sorted and searched."""
+        ...
+
+    def save(self, frame: pl.DataFrame) -> str:
+        """Keep ``frame`` and return its new id. It is durable and synced when this returns."""
+        ...
+
+    def load(self, segment_id: str) -> pl.DataFrame:
+        """Return a saved frame. It may be memory-mapped and shared: callers never change it.
+
+        Raises:
+            StateCorrupt: no such segment.
+        """
+        ...
+
+    def release(self, segment_ids: Collection[str]) -> None:
+        """Say that the newest manifest no longer names these. Older manifests may, so they are removed physically later."""
+        ...
+
+
+def named_segments(manifest: object) -> frozenset[str]:
+    """Return the ids of all segments a manifest names."""
+    found: set[str] = set()
+    waiting: list[object] = [manifest]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            name = value.get("segment")
+            if isinstance(name, str):
+                found.add(name)
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+    return frozenset(found)
 
 
 class KeptSegments(SegmentStore, Protocol):

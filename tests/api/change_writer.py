@@ -10,10 +10,11 @@ import polars as pl
 
 from app.store.catalog import load_catalog
 from engine.connectors.fence import claim_epoch
-from engine.connectors.packets import Packet, encode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.postgres import connect
 from engine.connectors.sink import Sink
 from engine.connectors.task_states import load_kept
+from engine.core.arrow_frames import encode_frame
 from engine.core.hashing import key_hash
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan

@@ -11,10 +11,12 @@ import psycopg
 
 from app.store.catalog import load_catalog
 from engine.connectors.fence import claim_epoch
-from engine.connectors.packets import Packet, encode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.retained_commits import Retaining, retain
 from engine.connectors.sink import Sink
-from engine.core.frames import Emission, empty_late
+from engine.core.arrow_frames import encode_frame
+from engine.core.frames import empty_late
+from engine.core.operators import Emission
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan

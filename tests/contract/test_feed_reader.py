@@ -14,13 +14,14 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.admission import NO_TS
+from engine.connectors.chunks import NO_TS
 from engine.connectors.feed_ends import feed_ends
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.connectors.fetched import fetch
 from engine.connectors.kafka import taking
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection
+from engine.core.arrow_frames import decode_frame
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.frames import HEAD
 from engine.errors import SourceUnavailable

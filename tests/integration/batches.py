@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from engine.connectors.admission import BatchLimit
-from engine.connectors.packets import decode_frame
+from engine.core.arrow_frames import decode_frame
 from engine.core.frames import HEAD, POS
 from engine.core.order import Slice, order_batch
 from engine.plan.model import Input
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_size import BatchLimit
 from engine.spark.cursors import new_cursor, open_feeds, start_positions
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec, SplitGroup

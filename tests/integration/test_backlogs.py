@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.backlogs import MOST_BATCHES, LogPlace, Looked, unread_behind
 from engine.connectors.feed_ends import feed_ends
 from engine.connectors.feeds import Limit
@@ -16,6 +15,7 @@ from engine.connectors.log import storage as log
 from engine.connectors.log.reader import LogReader
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_size import BatchLimit
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source_spec import SourceSpec
 from engine.spark.wall_clock import WallClock

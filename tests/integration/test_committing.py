@@ -16,10 +16,11 @@ import pytest
 from engine.connectors.fence import claim_epoch, cut_off_older
 from engine.connectors.log.sequences import make_result_feed
 from engine.connectors.log.storage import ensure_feed
-from engine.connectors.packets import Packet, encode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import TaskState, begin_state, load_states, new_layout
 from engine.connectors.views import create_view
+from engine.core.arrow_frames import encode_frame
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.errors import BufferFull, DataInvalid, EpochFenced, ResultLocked, SinkUnavailable

@@ -13,8 +13,9 @@ from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.fetched import Fetched, LogSplit, fetch
 from engine.connectors.log import storage as log
 from engine.connectors.log.reader import LogReader
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.task_states import TaskState, write_states
+from engine.core.arrow_frames import decode_frame
 from engine.errors import RecordsRemoved, SourceUnavailable
 from tests.integration.test_log import FEED, input_of, post
 from tests.unit.connectors.relations import NOW_MS

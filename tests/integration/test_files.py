@@ -24,7 +24,8 @@ from engine.connectors.files import text_files
 from engine.connectors.files.definition import FilesPlace
 from engine.connectors.files.reader import FileReader, Grain
 from engine.connectors.files.registry import PLACE_BITS
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import Packet
+from engine.core.arrow_frames import decode_frame
 from engine.definition.relations import EventTimeUnit
 from engine.definition.types import Schema
 from engine.errors import DataInvalid, FileChanged, FileUnfit, SourceUnavailable

@@ -18,7 +18,8 @@ from engine.connectors.connector_kinds import open_feed
 from engine.connectors.dropped_feeds import drop_feed, sweep_dropped_feeds
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.connectors.log import storage as log
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import Packet
+from engine.core.arrow_frames import decode_frame
 from engine.errors import InvariantBroken, RecordsRemoved, SourceUnavailable
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation

@@ -13,7 +13,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.admission import NO_TS
+from engine.connectors.chunks import NO_TS
 from engine.connectors.connector_kinds import open_feed
 from engine.connectors.feeds import Limit
 from engine.connectors.files.definition import FilesPlace

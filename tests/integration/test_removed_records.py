@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.log import storage as log
-from engine.connectors.packets import decode_frame
 from engine.connectors.removed_records import UNREAD_SQL, as_unread
 from engine.connectors.task_states import Cursor
+from engine.core.arrow_frames import decode_frame
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_size import BatchLimit
 from engine.spark.cursors import new_cursor, start_positions
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec

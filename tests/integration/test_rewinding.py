@@ -20,13 +20,14 @@ from engine.connectors.fence import claim_epoch
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.sequences import make_result_feed, trim_sequence
 from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed
-from engine.connectors.packets import Packet, encode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.postgres import connect
 from engine.connectors.retained_commits import Retaining, hold_retained, retain, retained_commits
 from engine.connectors.rewinding import rewind
 from engine.connectors.sink import Sink
 from engine.connectors.task_states import Layout, TaskState, begin_state, load_kept, load_states
 from engine.connectors.views import create_view, drop_view
+from engine.core.arrow_frames import encode_frame
 from engine.core.frames import LATE_SCHEMA
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import LateRecords, Output, Plan, Stage

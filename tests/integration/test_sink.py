@@ -17,10 +17,11 @@ import pytest
 
 from engine.connectors.fence import claim_epoch
 from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.packets import Packet, encode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.sink import Sink
 from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
 from engine.connectors.views import create_view
+from engine.core.arrow_frames import encode_frame
 from engine.definition.types import Schema, parse_type
 from engine.errors import EpochFenced, InvariantBroken, ResultUnwritable, SinkUnavailable
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage

@@ -10,8 +10,9 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.packets import Packet, encode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.views import drop_view
+from engine.core.arrow_frames import encode_frame
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from engine.plan.result_feeds import change_feed
 from tests.derived_log import caused, derived_rows

@@ -14,8 +14,9 @@ import pytest
 from engine.connectors.packets import Packet
 from engine.connectors.sink import REPLAYED
 from engine.connectors.views import drop_view
+from engine.core.causes import CAUSE_COLUMNS
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.core.order import CAUSE_COLUMNS, NO_LANE
+from engine.core.order import NO_LANE
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Feed, Input, Plan, RelationSchema
 from engine.plan.result_feeds import change_feed

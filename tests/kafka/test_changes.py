@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
+from engine.core.arrow_frames import decode_frame
 from engine.core.order import Slice
 from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition

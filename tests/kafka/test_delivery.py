@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.deliveries import DeliverySite, DeliveryStopped, TargetUnavailable
-from engine.connectors.formats.registry.ports import NO_REGISTRY
+from engine.connectors.formats.port import NO_REGISTRY
 from engine.connectors.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.connectors.kafka.delivery_definition import KafkaDelivery
 from engine.errors import DefinitionInvalid

@@ -10,7 +10,7 @@ import pytest
 
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.control import Site
-from engine.connectors.formats.registry.ports import RegisteredSchema
+from engine.connectors.formats.port import RegisteredSchema
 from engine.connectors.formats.registry.wire import header_of
 from engine.connectors.inferred import Inferred
 from engine.connectors.postgres import Connection

@@ -12,8 +12,9 @@ from engine.connectors.control import Site
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.connectors.kafka.newest import newest_records
 from engine.connectors.log.storage import feed_heads, find_feed
-from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection
+from engine.core.arrow_frames import decode_frame
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, SourceUnavailable
 from engine.plan.catalog import feed_of, relation_schema

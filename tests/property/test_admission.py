@@ -9,7 +9,9 @@ from itertools import accumulate, pairwise
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.admission import NO_TS, Admitted, Backlog, BatchLimit, Chunk, FeedPartition, admit
+from engine.connectors.admission import Admitted, Backlog, FeedPartition, admit
+from engine.connectors.chunks import NO_TS, Chunk
+from engine.spark.batch_size import BatchLimit
 from tests.examples import examples
 
 Place = tuple[int, int]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from engine.core.frames import OFFSET, OP, POS, TS
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
 from engine.core.structures.spans import MAX_SPANS, Span, bounded
 from engine.core.suppression.suppress import TimeLimitSuppressor
 from engine.core.windows.hopping import WindowAggregator
@@ -25,6 +24,7 @@ from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.memory import MemorySegmentStore
+from engine.state.ports import SegmentStore
 from tests.examples import examples
 from tests.property.edit_model import GAP, SIZE, Grace, Model, Out, Sessions, TimeLimit, Tumbling, outcomes
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from engine.core.frames import Counters, merge_counters
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.pipeline import Pipeline
-from engine.core.ports import named_segments
 from engine.core.repartition.tasks import repartitioned
 from engine.definition.queries import QueryDefinition
 from engine.errors import RepartitionPremature
@@ -30,6 +29,7 @@ from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.plan.operators.windows import WindowedAggregation
 from engine.state.memory import MemorySegmentStore
+from engine.state.ports import named_segments
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG as DRAWN

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core.pipeline import Pipeline
-from engine.core.ports import SegmentStore
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
@@ -25,6 +24,7 @@ from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Feed, Plan
 from engine.state.files import FileSegmentStore
 from engine.state.in_manifest import ManifestSegmentStore
+from engine.state.ports import SegmentStore
 from tests.stored.kinds import FEED, Record, slices
 
 FOLDER: Final = Path(__file__).parent

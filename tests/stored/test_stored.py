@@ -17,9 +17,9 @@ from psycopg.types.json import Jsonb
 from app.api.paging import decode_cursor
 from app.domain.change_cursors import ChangeCursor
 from app.store.stored import opened
-from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import connect
 from engine.connectors.task_states import LAYOUT_FORMAT, load_kept
+from engine.core.arrow_frames import decode_frame
 from engine.core.task import STATE_FORMAT, build_task
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer

@@ -12,17 +12,9 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from engine.connectors.byte_texts import is_utf8
-from engine.connectors.canonical import empty_rejects, reject_rows
+from engine.connectors.canonical import MAX_RECORD_BYTES, empty_rejects, reject_rows
 from engine.connectors.json_records import Lines, line_bounds, non_empty
-from engine.connectors.record_ends import (
-    BEFORE_OPENING,
-    BEHIND_CLOSING,
-    COMMA,
-    MAX_RECORD_BYTES,
-    NEWLINE,
-    QUOTE,
-    record_ends,
-)
+from engine.connectors.record_ends import BEFORE_OPENING, BEHIND_CLOSING, COMMA, NEWLINE, QUOTE, record_ends
 from engine.plan.model import RelationSchema
 
 _STRAY_QUOTE = "a quote inside a field, or one that is never closed: put the whole field into quotes and write its quotes twice"

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.connectors.record_ends import BLOCK_BYTES, MAX_RECORD_BYTES, CsvScan, Read, certain_ends, line_end
+from engine.connectors.canonical import MAX_RECORD_BYTES
+from engine.connectors.record_ends import BLOCK_BYTES, CsvScan, Read, certain_ends, line_end
 
 LOOK_BYTES = 64 << 20
 """How much is looked at under one lock of the registry: of a CSV file a quarter second, for quotes are counted from the known end on."""

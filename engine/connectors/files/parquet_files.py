@@ -15,7 +15,7 @@ from polars.exceptions import PanicException
 from engine.connectors.arrow_records import records_of
 from engine.connectors.arrow_types import TypeNotRead, check_types
 from engine.connectors.canonical import empty_rejects, reject_rows
-from engine.connectors.files.dating import Dated, date_frame
+from engine.connectors.dating import Dated, date_frame
 from engine.connectors.files.parquet_sizes import PIECE_BYTES, piece_rows, step_rows
 from engine.connectors.files.refusals import UNREADABLE, refused
 from engine.connectors.shaping import Piece

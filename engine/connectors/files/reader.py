@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.connectors.admission import NO_TS, Chunk
-from engine.connectors.canonical import TEXT_FILE, TYPED_FILE
+from engine.connectors.canonical import MAX_RECORD_BYTES, TEXT_FILE, TYPED_FILE
+from engine.connectors.chunks import NO_TS, Chunk
+from engine.connectors.dating import Dated, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.files import parquet_files
-from engine.connectors.files.dating import Dated, date_text, dating_relations
+from engine.connectors.files.dating import date_text
 from engine.connectors.files.growing_files import GrowingFiles
 from engine.connectors.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
 from engine.connectors.files.registry import PLACE_BITS, REFUSED_AT, Stretch, end_position, is_compressed, place_of, stretches
@@ -31,7 +32,6 @@ from engine.connectors.files.watch import DirectoryWatch
 from engine.connectors.log import storage as log
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
-from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.connectors.shaping import Piece, shape
 from engine.errors import SourceUnavailable
 from engine.plan.model import Feed, RelationSchema

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from engine.connectors.canonical import reject_rows
-from engine.connectors.files.dating import Dated
+from engine.connectors.dating import Dated
 from engine.connectors.shaping import Piece
 
 UNREADABLE: Final = "file_unreadable"

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.connectors.canonical import reject_rows
+from engine.connectors.canonical import MAX_RECORD_BYTES, reject_rows
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS
 from engine.connectors.files.csv_records import parse_csv, parse_header, record_bounds
 from engine.connectors.json_records import Lines, line_bounds, parse_lines
-from engine.connectors.record_ends import MAX_RECORD_BYTES, Holed, line_end, record_ends
+from engine.connectors.record_ends import Holed, line_end, record_ends
 from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
 

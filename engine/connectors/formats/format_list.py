@@ -6,10 +6,9 @@ from typing import Final
 
 from engine.connectors.formats.avro.reader import avro_reader
 from engine.connectors.formats.avro.writer import avro_writer
-from engine.connectors.formats.port import Format, FormatInvalid, Reader, SideConfig, Writer
+from engine.connectors.formats.port import NO_REGISTRY, Format, FormatInvalid, Reader, SchemaStore, SideConfig, Writer
 from engine.connectors.formats.protobuf.reader import protobuf_reader
 from engine.connectors.formats.protobuf.writer import protobuf_writer
-from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
 from engine.connectors.formats.text.delimited import delimited_reader, delimited_writer
 from engine.connectors.formats.text.json_reader import json_reader
 from engine.connectors.formats.text.json_writer import json_writer

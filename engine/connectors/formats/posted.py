@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast, get_args
 import polars as pl
 
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES
-from engine.connectors.canonical import reject_rows
+from engine.connectors.canonical import MAX_RECORD_BYTES, reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.avro.reader import AvroReader
@@ -20,13 +20,11 @@ from engine.connectors.formats.debezium.settings import DebeziumSettings, Decima
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.format_list import reader_of
 from engine.connectors.formats.framing import json_values, length_delimited, lines, whole
-from engine.connectors.formats.port import FormatInvalid, Read, SideConfig
+from engine.connectors.formats.port import NO_REGISTRY, FormatInvalid, Read, SchemaStore, SideConfig
 from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.connectors.json_records import BodyMalformed, check_width
-from engine.connectors.record_ends import MAX_RECORD_BYTES
-from engine.core.change_positions import COMMITTED, IS_EXACT, ORIGIN, POSITION
+from engine.core.position_columns import COMMITTED, IS_EXACT, ORIGIN, POSITION
 from engine.definition.record_formats import DEFAULT_DELIMITER, delimiter_of
 from engine.definition.relations import EventTimeUnit
 from engine.plan.model import RelationSchema

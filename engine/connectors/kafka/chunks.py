@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from engine.connectors.canonical import MAX_EVENT_TIME_MS
-from engine.connectors.files.dating import Dated
+from engine.connectors.dating import Dated
 from engine.connectors.kafka.fetching.port import Fetched
 from engine.connectors.kafka.ranges import RangePart
 

@@ -16,8 +16,7 @@ from engine.connectors.connections.stored import WrongConnection, load
 from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.control import Clash, Site
 from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.formats.port import FormatInvalid
-from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
+from engine.connectors.formats.port import FormatInvalid, RegistryRefused, RegistryUnavailable
 from engine.connectors.inferred import Inferred
 from engine.connectors.kafka.definition import HEADER, KafkaConnector, KafkaPlace
 from engine.connectors.kafka.fetching.port import Fetched

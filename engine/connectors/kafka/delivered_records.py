@@ -8,8 +8,15 @@ from engine.connectors.canonical import OP_UPSERT
 from engine.connectors.deliveries import DeliveryStopped, Result, TargetUnavailable
 from engine.connectors.formats.avro.schema import full_name_of as avro_name
 from engine.connectors.formats.format_list import writer_of
-from engine.connectors.formats.port import SideConfig, SideName, ValueNotWritable, Writer
-from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable, SchemaStore
+from engine.connectors.formats.port import (
+    RegistryRefused,
+    RegistryUnavailable,
+    SchemaStore,
+    SideConfig,
+    SideName,
+    ValueNotWritable,
+    Writer,
+)
 from engine.connectors.formats.registry.settings import subject_of
 from engine.connectors.formats.text.json_schema import title_of as json_title
 from engine.connectors.kafka.delivery_definition import DeliveredSide, KafkaDelivery

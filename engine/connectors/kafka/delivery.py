@@ -25,10 +25,9 @@ from engine.connectors.connections.registry import RegistryConnection
 from engine.connectors.connections.stored import Resolved, WrongConnection, load
 from engine.connectors.connections.surroundings import SecretMissing
 from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.connectors.formats.port import FormatInvalid
+from engine.connectors.formats.port import NO_REGISTRY, FormatInvalid, SchemaStore
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.connected import settings_of
-from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
 from engine.connectors.kafka.bounded_calls import ends_within
 from engine.connectors.kafka.delivered_records import Records
 from engine.connectors.kafka.delivery_definition import KafkaDelivery

@@ -13,13 +13,12 @@ from engine.connectors.byte_texts import texts_of
 from engine.connectors.formats.avro.reader import schema_of as avro_schema_of
 from engine.connectors.formats.avro.schema import parse_schema
 from engine.connectors.formats.debezium.fields import key_of_event, row_of_envelope, row_of_events
-from engine.connectors.formats.port import FormatInvalid, SideName
+from engine.connectors.formats.port import FormatInvalid, RegisteredSchema, SchemaKind, SchemaUnknown, SideName
 from engine.connectors.formats.protobuf.compiling import compile_proto
 from engine.connectors.formats.protobuf.reader import message_path
 from engine.connectors.formats.protobuf.reader import schema_of as protobuf_schema_of
 from engine.connectors.formats.protobuf.schema import message_of, parse_message
 from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaKind, SchemaUnknown
 from engine.connectors.formats.registry.wire import HEADER
 from engine.connectors.formats.shapes import SchemaNotRead, Shape
 from engine.connectors.formats.text.json_schema_columns import fields_of_schema

@@ -13,9 +13,9 @@ from typing import Final, cast
 
 import polars as pl
 
-from engine.connectors.admission import NO_TS, Chunk
+from engine.connectors.chunks import NO_TS, Chunk
+from engine.connectors.dating import Dated, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
-from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times

@@ -12,7 +12,7 @@ import polars as pl
 
 from engine.connectors.byte_texts import texts_of
 from engine.connectors.canonical import TYPED_FILE, empty_rejects, reject_rows
-from engine.connectors.files.dating import Dated, date_frame
+from engine.connectors.dating import Dated, date_frame
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.definition import HEADER

@@ -16,11 +16,18 @@ from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
 from engine.connectors.formats.debezium.topic import ChangeReader
 from engine.connectors.formats.format_list import reader_of
-from engine.connectors.formats.port import Reader, SideConfig, SideName
+from engine.connectors.formats.port import (
+    NO_REGISTRY,
+    Reader,
+    RegistryRefused,
+    RegistryUnavailable,
+    SchemaStore,
+    SideConfig,
+    SideName,
+)
 from engine.connectors.formats.records import RecordReader, TopicReader
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.connected import settings_of
-from engine.connectors.formats.registry.ports import NO_REGISTRY, RegistryRefused, RegistryUnavailable, SchemaStore
 from engine.connectors.kafka.definition import KafkaPlace, Side
 from engine.connectors.postgres import shared_connection
 from engine.definition.relations import EventTimeUnit

@@ -10,16 +10,17 @@ import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
-from engine.connectors.admission import Chunk
 from engine.connectors.backlogs import LogBatch, Unread
 from engine.connectors.canonical import LOGGED, empty_rejects, settle
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.fetched import LogSplit
 from engine.connectors.incarnation import cut_off
 from engine.connectors.log import storage as log
-from engine.connectors.packets import SMALL_BLOB_BYTES, Packet, decode_frame
+from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
+from engine.core.arrow_frames import SMALL_BLOB_BYTES, decode_frame
 from engine.core.clocks import I64
 from engine.core.frames import only, with_series
 from engine.errors import RecordsRemoved, SourceUnavailable

@@ -12,11 +12,12 @@ from uuid import UUID
 
 import polars as pl
 
-from engine.connectors.admission import NO_TS, Chunk
+from engine.connectors.chunks import NO_TS, Chunk
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.log import storage as log
-from engine.connectors.packets import Packet, encode_frame, encode_json, split_by_task
+from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
+from engine.core.arrow_frames import encode_frame, split_by_task
 from engine.core.chain import running_schema
 from engine.core.frames import KEY_HASH, TS
 from engine.core.hashing import key_hash

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
-from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.incarnation import cut_off
 from engine.connectors.log import storage as log

@@ -28,9 +28,9 @@ from engine.connectors.log.storage import (
     encode_batch,
     ensure_feed,
 )
-from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
 from engine.connectors.slicing import ends_within
+from engine.core.arrow_frames import decode_frame
 from engine.core.frames import HEAD, with_series, without
 from engine.core.row_bytes import RowBytes
 from engine.core.sequence import Numbered

@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
-from engine.connectors.packets import decode_frame, encode_frame, split_by_ordinal
 from engine.connectors.postgres import Connection
 from engine.connectors.slicing import slices
+from engine.core.arrow_frames import decode_frame, encode_frame, split_by_ordinal
 from engine.core.frames import with_series, without
 from engine.core.hashing import key_hash
 from engine.errors import InvariantBroken

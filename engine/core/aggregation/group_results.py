@@ -22,11 +22,11 @@ from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, frame_of, is_value, with_series, without
 from engine.core.hashing import KeyHash
-from engine.core.ports import SegmentStore
 from engine.core.structures.segment_list import ascending, taken
 from engine.core.structures.sorted_search import distinct, stable_order
 from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
+from engine.state.ports import SegmentStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any, Final
 import polars as pl
 
 from engine.core.hashing import U64
-from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
 from engine.core.structures.segment_list import ascending
+from engine.state.ports import SegmentStore
 
 HASH: Final = "_hash"
 

@@ -11,11 +11,11 @@ import polars as pl
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_results import Grouping, GroupResults
 from engine.core.aggregation.last_changes import MESSAGE
-from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame, frame_of, only, values_taken, with_series
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.frames import OFFSET, POS, TS, Counters, empty_frame, frame_of, only, values_taken, with_series
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.definition.types import Schema
 from engine.plan.operators.aggregation import RunningAggregation
+from engine.state.ports import SegmentStore
 
 
 class RunningAggregator(Operator):

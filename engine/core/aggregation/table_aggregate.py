@@ -25,7 +25,6 @@ from engine.core.frames import (
     POS,
     TS,
     Counters,
-    OperatorOutput,
     add_counter,
     constant,
     empty_frame,
@@ -35,12 +34,12 @@ from engine.core.frames import (
     with_series,
     without,
 )
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import Schema
 from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.plan.regrouping import has_new_column, has_old_column, new_column, old_column, regrouped_rows, regrouped_schema
+from engine.state.ports import SegmentStore
 
 __all__ = ["TableAggregator", "TableRegrouper", "regrouped_schema"]
 

@@ -20,22 +20,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.clocks import I64, Bools
-from engine.core.frames import (
-    KEY_HASH,
-    OFFSET,
-    OP,
-    POS,
-    TS,
-    Counters,
-    OperatorOutput,
-    add_counter,
-    empty_frame,
-    empty_late,
-)
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
 from engine.core.gaps import GapCounter
 from engine.core.joins.subscriptions import MEMBER, Subscriptions
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.keys import NO_KEY, different_keys
 from engine.core.structures.latest_rows import LatestBatch, LatestTable, Probed
 from engine.core.structures.segment_list import taken_or_null
@@ -44,6 +32,7 @@ from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.foreign_keys import action_column, answer_schema, foreign_key_columns, generation_column, subscription_schema
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.state.ports import SegmentStore
 
 ENTER, LEAVE, DELETE = range(3)
 """What a message asks for: subscribe and answer; end the subscription silently; end it and answer with a delete."""

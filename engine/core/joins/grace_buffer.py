@@ -10,11 +10,11 @@ import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
 from engine.core.frames import POS, TS, with_series
-from engine.core.ports import SegmentStore
 from engine.core.structures.segment_list import taken
 from engine.core.structures.sorted_search import stable_order
 from engine.core.structures.spans import Span
 from engine.core.structures.waiting import WaitingRows
+from engine.state.ports import SegmentStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import polars as pl
 from engine.core.clocks import I64
 from engine.core.frames import POS, TS
 from engine.core.operators import Moment, TableProgress
-from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span, SpanCache, ranked
 from engine.core.structures.time_queue import QueueSegment, TimeQueue
 from engine.plan.operators.stream_table_join import Hold
+from engine.state.ports import SegmentStore
 
 BUFFERED_AT: Final = "_buffered_at"
 """Wall clock of the batch that brought a row: ``Hold.at_most_ms`` counts from there."""

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OFFSET, POS, TS
-from engine.core.ports import SegmentStore
 from engine.core.structures.key_index import KeyIndex
 from engine.core.structures.keys import Keys
 from engine.core.structures.sorted_search import KeyOrder, expand, upper_bound
@@ -25,6 +24,7 @@ from engine.core.structures.steps import merged_in_steps
 from engine.core.structures.time_queue import QueueSegment, queue_segment
 from engine.core.structures.waiting import WaitingRows
 from engine.definition.types import Schema
+from engine.state.ports import SegmentStore
 
 U64 = NDArray[np.uint64]
 

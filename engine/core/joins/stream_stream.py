@@ -22,26 +22,14 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.core.frames import (
-    KEY_HASH,
-    OFFSET,
-    OP,
-    POS,
-    TS,
-    Counters,
-    OperatorOutput,
-    add_counter,
-    empty_frame,
-    empty_late,
-    late_rows,
-)
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
 from engine.core.joins.stream_side import JoinSide, Probes, find_partners
 from engine.core.joins.stream_stream_rows import Alone, Arrived, Order, Part, Rows, gathered, in_order, nulls, passed
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.spans import Span
 from engine.definition.types import STRING, Schema
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
+from engine.state.ports import SegmentStore
 
 PRELIMINARY, FINAL = "preliminary", "final"
 """What an eager join says of its rows."""

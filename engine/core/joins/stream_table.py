@@ -18,7 +18,6 @@ from engine.core.frames import (
     TS,
     WHOLE_CHARS,
     Counters,
-    OperatorOutput,
     add_counter,
     empty_frame,
     empty_late,
@@ -30,8 +29,7 @@ from engine.core.frames import (
 )
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.joins.hold_buffer import BUFFERED_AT, HoldBuffer
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.segment_list import taken, taken_or_null
 from engine.core.structures.spans import Span
 from engine.core.structures.versioned_table import (
@@ -47,6 +45,7 @@ from engine.core.structures.versioned_table import (
 )
 from engine.definition.types import STRING, Schema
 from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.state.ports import SegmentStore
 
 _LATE_REASONS: Final = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}
 

@@ -14,11 +14,11 @@ import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, OP, POS
-from engine.core.ports import SegmentStore
 from engine.core.structures.keys import NO_KEY, Keys, tells_keys
 from engine.core.structures.latest_rows import INDEX_COLUMNS, LatestBatch, LatestIndex, arrival_codes
 from engine.core.structures.sorted_search import distinct, expand, numbered, search, stable_order
 from engine.definition.types import Schema
+from engine.state.ports import SegmentStore
 
 MEMBER: Final = "_member"
 """Hash of the left key, beside ``_key_hash``, which is the foreign key's in subscriptions."""

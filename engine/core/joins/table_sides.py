@@ -13,11 +13,11 @@ import polars as pl
 
 from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, late_rows
-from engine.core.ports import SegmentStore
 from engine.core.structures.keys import Keys, united
 from engine.core.structures.version_search import VersionSearch
 from engine.core.structures.versioned_table import TableBatch, VersionedTable
 from engine.definition.types import Schema
+from engine.state.ports import SegmentStore
 
 JoinType = Literal["inner", "left", "right", "outer"]
 

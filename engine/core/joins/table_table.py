@@ -10,25 +10,14 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
-from engine.core.frames import (
-    KEY_HASH,
-    OFFSET,
-    OP,
-    POS,
-    TS,
-    Counters,
-    OperatorOutput,
-    add_counter,
-    empty_frame,
-    empty_late,
-)
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
 from engine.core.joins.table_history import complete_results
 from engine.core.joins.table_sides import Changes, JoinSide, Results, SideBatch, SideReads, has_result, merged_places
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.definition.types import Schema
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.table_joins import joined_schema
+from engine.state.ports import SegmentStore
 
 
 class TableTableJoiner(Operator):

@@ -16,7 +16,6 @@ from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import POS, TS
 from engine.core.hashing import UNSEEDED
 from engine.core.joins.hold_buffer import BUFFERED_AT
-from engine.core.ports import SegmentStore
 from engine.core.repartition.segments import INDEX, LATEST, QUEUE, Kind, moved, read_all
 from engine.core.repartition.shares import Rows, Shares, Source, greatest, hashed
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
@@ -24,6 +23,7 @@ from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
+from engine.state.ports import SegmentStore
 
 States = list[dict[str, Any]]
 

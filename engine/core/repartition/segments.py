@@ -15,7 +15,6 @@ import polars as pl
 
 from engine.core.aggregation.group_store import HASH
 from engine.core.frames import KEY_HASH
-from engine.core.ports import SegmentStore
 from engine.core.repartition.shares import Rows, Shares, Source
 from engine.core.structures.hash_directory import without_directory
 from engine.core.structures.hash_segments import hash_segment
@@ -25,6 +24,7 @@ from engine.core.structures.time_queue import QueueSegment, live, queue_segment
 from engine.core.windows.session_store import session_rows, session_segment
 from engine.core.windows.sliding_store import BY_TIME, sliding_segment, sorted_run
 from engine.core.windows.window_store import window_segment
+from engine.state.ports import SegmentStore
 
 Entry = dict[str, Any]
 Prepare = Callable[[pl.DataFrame, Source], pl.DataFrame]

@@ -16,8 +16,8 @@ import polars as pl
 
 from engine.core.frames import KEY_HASH
 from engine.core.hashing import key_hash
-from engine.core.ports import SegmentStore
 from engine.errors import InvariantBroken
+from engine.state.ports import SegmentStore
 
 Rows = tuple[str, ...] | Callable[[pl.DataFrame], pl.Series]
 """How the hash that spread a stage's records follows from kept rows: of which columns it is made, or a function that gives it."""

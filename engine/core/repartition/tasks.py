@@ -11,12 +11,12 @@ from typing import Any
 
 from engine.core.conflicts import judged_inputs
 from engine.core.operator_kinds import KINDS
-from engine.core.ports import SegmentStore
 from engine.core.repartition.segments import LATEST, moved
 from engine.core.repartition.shares import Shares, Source, greatest
 from engine.core.task import STATE_FORMAT, check_format
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.task_keys import followed_keys, input_key
+from engine.state.ports import SegmentStore
 
 
 def repartitioned(

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.core.ports import SegmentStore
 from engine.core.structures.segment_list import LAST_HASH, TINY_ROWS, Segment, SegmentList, taken
 from engine.core.structures.sorted_search import U64, expand, runs_of
 from engine.core.structures.steps import merged_in_steps
+from engine.state.ports import SegmentStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

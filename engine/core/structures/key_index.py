@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
-from engine.core.ports import SegmentStore
 from engine.core.structures.hash_directory import runs_in, with_directory, without_directory
 from engine.core.structures.keys import NO_KEY, Keys, different_keys, layers
 from engine.core.structures.segment_list import Segment, SegmentList, taken
 from engine.core.structures.sorted_search import U64, KeyOrder, expand, key_order, upper_bound
 from engine.core.structures.steps import merged_in_steps
+from engine.state.ports import SegmentStore
 
 FORGOTTEN: Final = 3
 """``_op`` of a tombstone that no read may know of: it had been its key's latest version and before the horizon (V4)."""

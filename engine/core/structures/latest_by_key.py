@@ -13,9 +13,9 @@ import polars as pl
 
 from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH
-from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
 from engine.core.structures.sorted_search import distinct
+from engine.state.ports import SegmentStore
 
 ROW: Final = "_row"
 """Number of a new row, which the caller gives it; of one that was kept ``KEPT``."""

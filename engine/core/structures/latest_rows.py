@@ -22,11 +22,11 @@ import polars as pl
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
-from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
 from engine.core.structures.keys import NO_KEY, Keys, different_keys, layers, united
 from engine.core.structures.sorted_search import U64, distinct, key_order, search
 from engine.definition.types import Schema
+from engine.state.ports import SegmentStore
 
 INDEX_COLUMNS: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(), OP: pl.Int8()}
 

@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64
-from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import stable_order
+from engine.state.ports import SegmentStore
 
 MIN_MERGED: Final = 6
 """Runs that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""

@@ -11,9 +11,9 @@ import polars as pl
 
 from engine.core.clocks import I64
 from engine.core.frames import TS
-from engine.core.ports import SegmentStore
 from engine.core.structures.segment_list import Segment, SegmentList, taken
 from engine.core.structures.steps import cuts, sliced
+from engine.state.ports import SegmentStore
 
 LEAST_KEPT: Final = 4
 """A segment that lies apart from all others in time stays as it is when its run is merged, if it has this part of a step's rows."""

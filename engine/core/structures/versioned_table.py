@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OP, POS, TS, only
-from engine.core.ports import SegmentStore
 from engine.core.structures.key_index import FORGOTTEN, KeyIndex, Part
 from engine.core.structures.keys import NO_KEY, Keys
 from engine.core.structures.segment_list import taken
 from engine.core.structures.sorted_search import U64, distinct
 from engine.core.structures.version_search import VersionSearch
 from engine.definition.types import Schema
+from engine.state.ports import SegmentStore
 
 I8 = NDArray[np.int8]
 

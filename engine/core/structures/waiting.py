@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from engine.core.frames import TS
-from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
 from engine.core.structures.time_queue import TimeQueue
+from engine.state.ports import SegmentStore
 
 
 class SpannedQueue(TimeQueue):

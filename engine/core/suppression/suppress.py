@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import running_clock
-from engine.core.frames import KEY_HASH, OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame
+from engine.core.frames import KEY_HASH, OFFSET, POS, TS, Counters, add_counter, empty_frame
 from engine.core.hashing import KeyHash
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.spans import Span
 from engine.core.suppression.suppress_buffer import SuppressionBuffer
 from engine.definition.types import Schema
 from engine.errors import BufferFull
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
+from engine.state.ports import SegmentStore
 
 _NO_RECORD: Final = -1
 """Offset of a row that no record caused: time alone did (T10, ticks)."""

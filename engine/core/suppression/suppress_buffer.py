@@ -16,7 +16,6 @@ import polars as pl
 
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
-from engine.core.ports import SegmentStore
 from engine.core.row_bytes import RowBytes
 from engine.core.structures.keys import Keys, united
 from engine.core.structures.sorted_search import U64, distinct
@@ -36,6 +35,7 @@ from engine.core.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SI
 from engine.definition.types import Schema
 from engine.errors import BufferFull
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
+from engine.state.ports import SegmentStore
 
 _UNBOUNDED: Final = 1 << 62
 

@@ -16,12 +16,12 @@ import polars as pl
 
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, TS
-from engine.core.ports import SegmentStore
 from engine.core.structures.key_index import KeyIndex
 from engine.core.structures.keys import Keys
 from engine.core.structures.sorted_search import U64, stable_order
 from engine.core.structures.time_queue import QueueSegment
 from engine.core.structures.waiting import SpannedQueue
+from engine.state.ports import SegmentStore
 
 HELD: Final = "_held"
 """Whether the key has an entry; otherwise the row only says what is shown."""

@@ -21,9 +21,9 @@ import polars as pl
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, empty_frame
-from engine.core.ports import SegmentStore
 from engine.core.windows.window_store import HASH, NODE, WindowStore, sorted_run
 from engine.definition.types import STRING, Schema
+from engine.state.ports import SegmentStore
 
 WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"

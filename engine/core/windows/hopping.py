@@ -34,7 +34,6 @@ from engine.core.frames import (
     POS,
     TS,
     Counters,
-    OperatorOutput,
     add_counter,
     constant,
     empty_frame,
@@ -47,8 +46,7 @@ from engine.core.frames import (
     with_series,
     without,
 )
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.segment_list import taken
 from engine.core.structures.spans import Span, counted
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
@@ -56,6 +54,7 @@ from engine.core.windows.window_grid import OUT_OF_RANGE, WindowGrid, expand, no
 from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
 from engine.definition.types import TIMESTAMP, Schema
 from engine.plan.operators.windows import WindowAggregation
+from engine.state.ports import SegmentStore
 
 Int64s = NDArray[np.int64]
 

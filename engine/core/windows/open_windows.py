@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from engine.core.frames import OP, OPEN_DELETE, OPEN_ROW, OperatorOutput
-from engine.core.operators import Moment, Operator
+from engine.core.frames import OP, OPEN_DELETE, OPEN_ROW
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.spans import Span
 
 

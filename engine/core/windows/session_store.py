@@ -18,12 +18,12 @@ import polars as pl
 
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools
-from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegment
 from engine.core.structures.segment_list import SegmentList, taken
 from engine.core.structures.sorted_search import U64, are_shared, expand, runs_of, stable_order, time_order
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
 from engine.core.structures.steps import merged_in_steps
+from engine.state.ports import SegmentStore
 
 HASH: Final = "_hash"
 START: Final = "_start"

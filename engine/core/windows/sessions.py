@@ -19,20 +19,8 @@ import polars as pl
 
 from engine.core.aggregation.group_results import Grouping
 from engine.core.clocks import I64, Bools, running_clock
-from engine.core.frames import (
-    OFFSET,
-    OP,
-    POS,
-    TS,
-    Counters,
-    OperatorOutput,
-    add_counter,
-    empty_frame,
-    empty_late,
-    late_rows,
-)
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.frames import OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.sorted_search import distinct
 from engine.core.structures.spans import Span
 from engine.core.windows.corrections import FIRST, Corrections
@@ -42,6 +30,7 @@ from engine.core.windows.session_fold import RECORD, SessionFold
 from engine.core.windows.session_store import END, HASH, START, SessionStore
 from engine.definition.types import Schema
 from engine.plan.operators.windows import SessionAggregation
+from engine.state.ports import SegmentStore
 
 _MAX_ROWS: Final = 1 << 20
 """Rows of chains made at once on the exact path: bounds memory where records keep joining large sessions."""

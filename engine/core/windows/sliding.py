@@ -16,9 +16,8 @@ import polars as pl
 
 from engine.core.aggregation.group_results import Grouping
 from engine.core.clocks import I64, LAST_EVENT_TIME_MS, Bools, running_clock
-from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame, empty_late, late_rows
-from engine.core.operators import Moment, Operator
-from engine.core.ports import SegmentStore
+from engine.core.frames import OFFSET, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
+from engine.core.operators import Moment, Operator, OperatorOutput
 from engine.core.structures.sorted_search import U64
 from engine.core.structures.spans import Span
 from engine.core.windows.corrections import Corrections
@@ -29,6 +28,7 @@ from engine.core.windows.sliding_windows import BOUNDARY, Timeline, timelines
 from engine.core.windows.window_grid import OUT_OF_RANGE
 from engine.definition.types import Schema
 from engine.plan.operators.windows import SlidingAggregation
+from engine.state.ports import SegmentStore
 
 _NO_RECORD: Final = -1
 """Offset of what no record caused (T10)."""

@@ -18,12 +18,12 @@ import polars as pl
 
 from engine.core.clocks import I64
 from engine.core.frames import TS
-from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegment
 from engine.core.structures.segment_list import SegmentList, taken
 from engine.core.structures.sorted_search import U64, expand, key_order, time_order, upper_bound
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
 from engine.core.structures.steps import merged_in_steps
+from engine.state.ports import SegmentStore
 
 HASH: Final = "_hash"
 """Hash of the group."""

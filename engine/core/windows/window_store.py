@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64, Bools
-from engine.core.ports import SegmentStore
 from engine.core.structures.segment_list import LAST_HASH, Segment, SegmentList, taken
 from engine.core.structures.sorted_search import U64, are_shared, expand, lower_bound, pair_order, upper_bound
 from engine.core.structures.steps import merged_in_steps
 from engine.core.windows.window_grid import MAX_WINDOW, node_ranges, node_windows
+from engine.state.ports import SegmentStore
 
 NODE: Final = "_node"
 HASH: Final = "_hash"

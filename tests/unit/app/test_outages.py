@@ -13,7 +13,7 @@ from app.domain.outages import is_outage
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, State, Status, Wish
 from app.driver.faults import report_of
 from engine.connectors.deliveries import TargetUnavailable
-from engine.connectors.formats.registry.ports import RegistryUnavailable
+from engine.connectors.formats.port import RegistryUnavailable
 from engine.errors import (
     CommitRefused,
     DataInvalid,

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.connectors.admission import NO_TS, UNKNOWN_TS, Admitted, Backlog, BatchLimit, Chunk, FirstAt, admit
+from engine.connectors.admission import Admitted, Backlog, FirstAt, admit
+from engine.connectors.chunks import NO_TS, UNKNOWN_TS, Chunk
+from engine.spark.batch_size import BatchLimit
 
 UNBOUNDED = BatchLimit(max_rows=10**9, max_bytes=10**12)
 

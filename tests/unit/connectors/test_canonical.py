@@ -15,9 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import LOGGED, MAX_EVENT_TIME_MS, POSTED, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.canonical import (
+    LOGGED,
+    MAX_EVENT_TIME_MS,
+    MAX_RECORD_BYTES,
+    POSTED,
+    TYPED_FILE,
+    SourceKind,
+    canonicalise,
+    stop_on_rejects,
+)
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
-from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
 from engine.plan.model import RelationSchema

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from engine.connectors.dating import Dated, date_frame, dating_relations
 from engine.connectors.files.csv_records import record_bounds
-from engine.connectors.files.dating import Dated, Header, date_frame, date_text, dating_relations
+from engine.connectors.files.dating import Header, date_text
 from engine.connectors.json_records import line_bounds
 from engine.plan.model import RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation

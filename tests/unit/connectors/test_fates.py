@@ -22,7 +22,7 @@ from engine.connectors.files.csv_records import parse_csv
 from engine.connectors.json_records import parse_lines
 from engine.connectors.log.reader import _for_relation
 from engine.connectors.log.storage import encode_batch
-from engine.connectors.packets import decode_frame
+from engine.core.arrow_frames import decode_frame
 from engine.plan.model import RelationSchema
 from tests.unit.connectors.boundary_values import (
     ARROW_VALUES,

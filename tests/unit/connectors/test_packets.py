@@ -13,14 +13,12 @@ from engine.connectors.packets import (
     Packet,
     Route,
     data_packets,
-    decode_frame,
-    encode_frame,
     frame_in,
     packet_batch,
     packet_batches,
-    split_by_ordinal,
     unpack,
 )
+from engine.core.arrow_frames import decode_frame, encode_frame, split_by_ordinal
 from engine.errors import InvariantBroken
 
 

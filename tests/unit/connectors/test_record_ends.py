@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.connectors import record_ends as module
-from engine.connectors.record_ends import BLOCK_BYTES, MAX_RECORD_BYTES, CsvScan, certain_ends, line_end, record_ends
+from engine.connectors.canonical import MAX_RECORD_BYTES
+from engine.connectors.record_ends import BLOCK_BYTES, CsvScan, certain_ends, line_end, record_ends
 
 TEXTS = st.lists(
     st.sampled_from(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from engine.connectors.log import storage as log
 from engine.connectors.log.sequences import _batches
-from engine.connectors.packets import decode_frame
 from engine.connectors.slicing import ends_within, slices
+from engine.core.arrow_frames import decode_frame
 from engine.core.row_bytes import RowBytes
 from engine.core.sequence import Numbered
 

@@ -13,17 +13,17 @@ import pytest
 
 from engine.connectors.formats.debezium.positions import without_older
 from engine.connectors.shaping import for_input
-from engine.core.change_positions import POSITION_COLUMNS
 from engine.core.hashing import key_hash
 from engine.core.order import Slice
 from engine.core.pipeline import Pipeline
-from engine.core.ports import named_segments
+from engine.core.position_columns import POSITION_COLUMNS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.state.memory import MemorySegmentStore
+from engine.state.ports import named_segments
 
 CONNECTOR = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": {"format": "debezium"}}
 COPY = {"name": "q", "from": {"table": "t"}, "into": {"table": "out"}, "tasks": 1}

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.frames import OperatorOutput
 from engine.core.hashing import key_hash
 from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.core.operators import Moment, TableProgress
+from engine.core.operators import Moment, OperatorOutput, TableProgress
 from engine.definition.types import STRING, Schema
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.memory import MemorySegmentStore

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core.causes import CAUSE_COLUMNS
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.core.order import CAUSE_COLUMNS, NO_LANE, lane_of
+from engine.core.order import NO_LANE, lane_of
 from engine.core.sequence import Reach, numbered
 
 Cause = tuple[int, int, int]

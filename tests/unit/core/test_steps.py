@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from engine.core.aggregation.group_store import HASH, GroupStore
-from engine.core.ports import named_segments
 from engine.core.structures.latest_rows import LatestIndex
 from engine.core.structures.segment_list import MIN_MERGED
+from engine.state.ports import named_segments
 from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS: Final = 4_000

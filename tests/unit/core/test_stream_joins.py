@@ -9,9 +9,8 @@ from typing import Any, Literal
 import polars as pl
 import pytest
 
-from engine.core.frames import OperatorOutput
 from engine.core.joins.stream_stream import StreamStreamJoiner
-from engine.core.operators import Moment
+from engine.core.operators import Moment, OperatorOutput
 from engine.definition.types import BIGINT, STRING, Schema
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore

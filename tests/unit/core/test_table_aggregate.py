@@ -7,9 +7,8 @@ from typing import Any
 import polars as pl
 
 from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
-from engine.core.frames import OperatorOutput
 from engine.core.hashing import key_hash
-from engine.core.operators import Moment
+from engine.core.operators import Moment, OperatorOutput
 from engine.core.structures.segment_list import MIN_MERGED
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping

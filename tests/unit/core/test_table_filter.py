@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.core.frames import OperatorOutput
-from engine.core.operators import Moment
+from engine.core.operators import Moment, OperatorOutput
 from engine.core.table_filter import LATE_END, TableFilterer
 from engine.definition.types import BIGINT, STRING, Schema
 from engine.plan.operators.table_filter import TableFilter

@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.ports import named_segments
 from engine.core.structures import segment_list
 from engine.core.structures.segment_list import MIN_MERGED
 from engine.core.windows.session_store import END, START, SessionStore
 from engine.core.windows.sliding_store import SEQ, SlidingStore
 from engine.core.windows.sliding_store import sorted_run as by_hash
 from engine.core.windows.window_store import HASH, NODE, WindowStore, sorted_run
+from engine.state.ports import named_segments
 from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS: Final = 4_000

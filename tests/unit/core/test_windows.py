@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.frames import OperatorOutput
+from engine.core.operators import OperatorOutput
 from engine.core.structures.spans import MAX_SPANS, Span
 from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.window_grid import WindowGrid, expand, node_windows

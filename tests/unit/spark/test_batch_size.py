@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from engine.connectors.admission import BatchLimit
-from engine.spark.batch_size import BatchSize
+from engine.spark.batch_size import BatchLimit, BatchSize
 
 LIMIT = BatchLimit(20_000, 1 << 20)
 MOST = 1_000

@@ -16,7 +16,7 @@ import pytest
 
 from app.domain.outages import is_outage
 from app.driver.faults import report_of
-from engine.connectors.admission import BatchLimit
+from engine.spark.batch_size import BatchLimit
 from engine.spark.carrier import Carrier
 from engine.spark.cursors import new_cursor
 from engine.spark.fleet import LEAST_OWN, TRIALS, Fleet

@@ -14,13 +14,13 @@ from uuid import uuid4
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from engine.connectors.admission import BatchLimit
 from engine.connectors.backlogs import Looked
 from engine.connectors.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.connectors.packets import BATCH_ID, Packet, packets_in
 from engine.connectors.task_states import Cursor
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_size import BatchLimit
 from engine.spark.checkpoint import planned_batch
 from engine.spark.cursors import FeedInputs, new_cursor
 from engine.spark.failures import BatchFailed, decoded

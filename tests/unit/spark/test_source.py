@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from engine.connectors.admission import BatchLimit, Chunk
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.packets import BEFORE_ALL_STAGES, Packet
 from engine.connectors.removed_records import as_unread
@@ -20,6 +20,7 @@ from engine.definition.types import Schema, parse_type
 from engine.errors import RecordsRemoved, SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner, Upstream
+from engine.spark.batch_size import BatchLimit
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import Clock, SourceSpec

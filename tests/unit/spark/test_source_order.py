@@ -12,13 +12,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.admission import BatchLimit, Chunk
+from engine.connectors.chunks import Chunk
 from engine.connectors.feeds import FeedReader, Limit, Split
 from engine.connectors.task_states import Cursor
 from engine.connectors.upstream import Reached
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
 from engine.spark.batch_planner import BatchPlanner
+from engine.spark.batch_size import BatchLimit
 from engine.spark.cursors import new_cursor
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec, SplitGroup

@@ -13,8 +13,7 @@ from engine.connectors.formats.avro.payloads import empty_batch, read_payloads
 from engine.connectors.formats.avro.schema import AvroSchema, parse_schema
 from engine.connectors.formats.halving import read_soundly
 from engine.connectors.formats.lifting import lifted_struct
-from engine.connectors.formats.port import FormatInvalid, Read, Reader, SideConfig
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
+from engine.connectors.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.connectors.formats.registry.wire import OfOneSchema, read_apart, text_of
 from engine.connectors.formats.shapes import SchemaNotRead, Shape
 from engine.definition.types import Schema

@@ -12,8 +12,7 @@ import pyruhvro
 from engine.connectors.formats.avro.derived import derived_schema
 from engine.connectors.formats.avro.schema import AvroSchema, parse_schema
 from engine.connectors.formats.big_decimals import bytes_of
-from engine.connectors.formats.port import FormatInvalid, SideConfig, ValueNotWritable, Writer
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
+from engine.connectors.formats.port import FormatInvalid, RegisteredSchema, SchemaStore, SideConfig, ValueNotWritable, Writer
 from engine.connectors.formats.registry.wire import header_of, with_header
 from engine.connectors.formats.shapes import SchemaNotRead, Shape
 from engine.connectors.nesting import KEY, VALUE, as_lists, elements_of

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from engine.connectors.formats.avro.reader import schema_of
 from engine.connectors.formats.debezium.json_members import BYTE_ORDER_MARK, member_names, members
 from engine.connectors.formats.debezium.settings import DebeziumSettings
-from engine.connectors.formats.registry.ports import SchemaStore, SchemaUnknown
+from engine.connectors.formats.port import SchemaStore, SchemaUnknown
 from engine.connectors.formats.registry.wire import HEADER, apart
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.definition.types import ColumnType

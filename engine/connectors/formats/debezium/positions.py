@@ -20,8 +20,9 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.running import Groups
-from engine.core.change_positions import COMMITTED, IS_EXACT, ORIGIN, POSITION, judged
+from engine.core.change_positions import judged
 from engine.core.frames import without_rows
+from engine.core.position_columns import COMMITTED, IS_EXACT, ORIGIN, POSITION
 from engine.core.structures.latest_by_key import KEPT, ROW
 
 TABLE: Final = "_table"

@@ -11,8 +11,7 @@ from engine.connectors.formats.debezium.absent import absent_columns
 from engine.connectors.formats.debezium.events import Changes, Rows, counted, rows_of
 from engine.connectors.formats.debezium.json_envelopes import JsonEnvelopes
 from engine.connectors.formats.debezium.settings import DebeziumSettings
-from engine.connectors.formats.port import Read
-from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
+from engine.connectors.formats.port import NO_REGISTRY, Read, SchemaStore
 from engine.connectors.formats.registry.wire import read_apart
 
 

@@ -12,11 +12,10 @@ from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.formats.avro.reader import lifted_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.halving import Misread, read_soundly
-from engine.connectors.formats.port import FormatInvalid, Read, Reader, SideConfig
+from engine.connectors.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.connectors.formats.protobuf.compiling import compile_proto
 from engine.connectors.formats.protobuf.payloads import MessageReader
 from engine.connectors.formats.protobuf.schema import MessageSchema, message_of, parse_message
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
 from engine.connectors.formats.registry.wire import OfOneSchema, at_places, read_apart, rejoined, text_of
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.definition.types import Schema

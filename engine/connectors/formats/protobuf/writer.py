@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from ptars import HandlerPool, PtarsConfig
 
-from engine.connectors.formats.port import FormatInvalid, SideConfig, ValueNotWritable, Writer
+from engine.connectors.formats.port import FormatInvalid, RegisteredSchema, SchemaStore, SideConfig, ValueNotWritable, Writer
 from engine.connectors.formats.protobuf.compiling import compile_proto
 from engine.connectors.formats.protobuf.reader import path_bytes
 from engine.connectors.formats.protobuf.schema import Member, MessageSchema, message_of, parse_message
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
 from engine.connectors.formats.registry.wire import header_of, with_header
 from engine.connectors.nested_json import json_texts
 from engine.connectors.nesting import KEY, VALUE, as_lists, elements_of

@@ -9,14 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
+from engine.connectors.formats.port import RegisteredSchema, RegistryRefused, RegistryUnavailable, SchemaKind, SchemaUnknown
 from engine.connectors.formats.registry.http import Answer, RegistryHttp
-from engine.connectors.formats.registry.ports import (
-    RegisteredSchema,
-    RegistryRefused,
-    RegistryUnavailable,
-    SchemaKind,
-    SchemaUnknown,
-)
 from engine.connectors.formats.registry.settings import RegistrySettings
 from engine.connectors.formats.shapes import SchemaNotRead
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import httpx
 
+from engine.connectors.formats.port import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.bounded import BoundedTransport, left_seconds, until
-from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.settings import RegistrySettings
 
 _FIRST_WAIT_SECONDS: Final = 0.1

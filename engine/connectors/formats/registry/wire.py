@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
-from engine.connectors.formats.port import Read
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaKind, SchemaUnknown
+from engine.connectors.formats.port import Read, RegisteredSchema, SchemaKind, SchemaUnknown
 from engine.connectors.formats.settling import settled_alike
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.definition.types import Schema

@@ -13,8 +13,7 @@ from engine.connectors.canonical import expected, reject_rows
 from engine.connectors.conform import conform
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.halving import Misread
-from engine.connectors.formats.port import FormatInvalid, Read, Reader, SideConfig, Writer
-from engine.connectors.formats.registry.ports import SchemaStore
+from engine.connectors.formats.port import FormatInvalid, Read, Reader, SchemaStore, SideConfig, Writer
 from engine.connectors.nested_json import json_texts
 from engine.definition.types import ColumnType
 

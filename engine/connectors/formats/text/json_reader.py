@@ -15,8 +15,7 @@ from engine.connectors.byte_words import I64, MARGIN
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.excerpting import excerpt_of_bytes
-from engine.connectors.formats.port import Read, Reader, SideConfig
-from engine.connectors.formats.registry.ports import SchemaStore
+from engine.connectors.formats.port import Read, Reader, SchemaStore, SideConfig
 from engine.connectors.formats.registry.wire import at_places, read_apart, rejoined
 from engine.connectors.formats.settling import settled
 from engine.connectors.json_reading import JsonReader

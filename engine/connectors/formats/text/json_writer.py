@@ -6,8 +6,7 @@ import json
 
 import polars as pl
 
-from engine.connectors.formats.port import SideConfig, Writer
-from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
+from engine.connectors.formats.port import RegisteredSchema, SchemaStore, SideConfig, Writer
 from engine.connectors.formats.registry.wire import header_of, with_header
 from engine.connectors.formats.text.json_schema import json_schema_of
 from engine.connectors.nested_json import json_texts

@@ -22,8 +22,7 @@ from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.json_format import JSON_CODEC
 from engine.connectors.formats.lenient import field_of
 from engine.connectors.formats.model import Layout
-from engine.connectors.formats.port import Read, Reader, SideConfig
-from engine.connectors.formats.registry.ports import SchemaStore
+from engine.connectors.formats.port import Read, Reader, SchemaStore, SideConfig
 from engine.connectors.formats.registry.wire import at_places, rejoined
 from engine.connectors.formats.text.json_reader import RegisteredJsonReader, are_lines, stacked
 from engine.connectors.formats.text.strict_objects import read_objects

@@ -13,8 +13,7 @@ import pyarrow as pa
 from engine.connectors.byte_texts import texts_of
 from engine.connectors.canonical import reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
-from engine.connectors.formats.port import FormatInvalid, Read, Reader, SideConfig, ValueNotWritable, Writer
-from engine.connectors.formats.registry.ports import SchemaStore
+from engine.connectors.formats.port import FormatInvalid, Read, Reader, SchemaStore, SideConfig, ValueNotWritable, Writer
 from engine.definition.types import ColumnType
 
 _NUMBERS: Final[dict[str, pl.DataType]] = {"int": pl.Int32(), "bigint": pl.Int64(), "double": pl.Float64()}

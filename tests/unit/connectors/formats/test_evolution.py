@@ -14,12 +14,11 @@ from engine.connectors.canonical import canonicalise
 from engine.connectors.formats.avro.schema import parse_schema
 from engine.connectors.formats.avro.writer import AvroWriter
 from engine.connectors.formats.format_list import reader_of, writer_of
-from engine.connectors.formats.port import SideConfig
+from engine.connectors.formats.port import RegistryRefused, RegistryUnavailable, SideConfig
 from engine.connectors.formats.protobuf.compiling import compile_proto
 from engine.connectors.formats.protobuf.reader import message_path, path_bytes
 from engine.connectors.formats.protobuf.schema import message_of, parse_message
 from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.settings import RegistrySettings
 from engine.connectors.formats.registry.wire import header_of, with_header
 from engine.definition.types import Schema, parse_type

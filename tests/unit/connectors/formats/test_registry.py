@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.connectors.formats.port import FormatInvalid
+from engine.connectors.formats.port import FormatInvalid, RegisteredSchema, RegistryRefused, RegistryUnavailable, SchemaUnknown
 from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.ports import RegisteredSchema, RegistryRefused, RegistryUnavailable, SchemaUnknown
 from engine.connectors.formats.registry.settings import RegistrySettings, subject_of
 from engine.connectors.formats.shapes import SchemaNotRead
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving

@@ -16,9 +16,9 @@ from engine.connectors.connections.postgres import PostgresConnection
 from engine.connectors.connections.registry import RegistryConnection
 from engine.connectors.connections.stored import ConnectionOfAnotherType, Resolved
 from engine.connectors.connections.surroundings import SecretReader, Surroundings
+from engine.connectors.formats.port import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.client import Registry
 from engine.connectors.formats.registry.connected import settings_of
-from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.settings import RegistrySettings
 
 SECRET = "geheim-4711"
