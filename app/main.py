@@ -62,19 +62,22 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     database = Database.create(dsn, settings.pool_size, settings.limits.read_timeout_ms)
     bell = Bell(dsn)
     gates = Gates.of(settings.limits, metrics.refused)
-    services = Services(
-        settings,
-        database,
+    features = (
         Appender(database.appends, metrics),
-        bell,
-        metrics,
         Readables(database, gates, settings.limits),
         Followables(database.reads),
         Tails(dsn, bell, settings.limits.read_timeout_ms),
+        Registries(database, settings.surroundings),
+    )
+    services = Services(
+        settings,
+        database,
+        bell,
+        metrics,
         gates,
         asyncio.Semaphore(settings.limits.planning),
         asyncio.Semaphore(OUTSIDE),
-        Registries(database, settings.surroundings),
+        {type(each): each for each in features},
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
     app = FastAPIOffline(
@@ -90,6 +93,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services
+    app.state.close_streams = services.of(Tails).close
     tokens = None if settings.oidc.issuer is None else TokenReader(settings.oidc)
     app.state.door = Doorkeeper(KeyRing(database.reads), tokens)
     app.state.guards = guards(is_key_required=settings.is_key_required)
@@ -118,7 +122,7 @@ def _lifespan(
                 stack.push_async_callback(asyncio.to_thread, tracing.close)
             await services.database.open()
             stack.push_async_callback(services.database.close)
-            stack.callback(services.registries.close)
+            stack.callback(services.of(Registries).close)
             stack.push_async_callback(app.state.refusals.close)
             background = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [
@@ -141,8 +145,8 @@ def _lifespan(
             ]
             stack.callback(lambda: [task.cancel() for task in tasks])
             tasks.append(background.create_task(transient.sweep_periodically(services.database)))
-            await stack.enter_async_context(services.appender)
-            await stack.enter_async_context(services.tails)
+            await stack.enter_async_context(services.of(Appender))
+            await stack.enter_async_context(services.of(Tails))
             if (port := services.settings.ksql_port) is not None:
                 opened = open_port(services.settings.host, port, "SLACKWATER_KSQL_PORT")
                 stopping = asyncio.Event()

@@ -89,6 +89,7 @@ def take(old: str, new: str, names: list[str], docstring: str) -> None:
     source.write_text(with_imports(left, f"from {new} import {', '.join(names)}"))
     rest = [each for each in defined_in(left) if each in moved]
     needed = imports_of(text) + (f"\nfrom {old} import {', '.join(rest)}" if rest else "")
+    needed = "\n".join(line for line in needed.splitlines() if not line.startswith(f"from {new} import"))
     if not target.exists():
         head = f'"""{docstring}"""\n\nfrom __future__ import annotations\n'
         target.write_text(with_imports(head, needed) + "\n\n" + moved + "\n")

@@ -19,6 +19,7 @@ from app.api.schemas import AppendAnswer, AppendedRange, RejectedRecord
 from app.api.warned import shown_warnings
 from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.store.append_transaction import Appended
+from app.store.appender import Appender
 from app.store.gates import Passing
 from engine.connectors.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
 from engine.connectors.formats.posted import Asked
@@ -149,7 +150,7 @@ async def _append(
             body = await _body(request, passing)
             await recheck_of(request)()  # a body may take its time
             async with with_registry(services, asked) as posted:
-                appended = await services.appender.append(kind, name, body, media_type, idempotency_key, posted)
+                appended = await services.of(Appender).append(kind, name, body, media_type, idempotency_key, posted)
     except BodyMalformed as error:
         code = _malformed_code(media_type, asked)
         raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error

@@ -13,6 +13,7 @@ from app.api.deps import MAX_NAME_LENGTH, Services, bad_parameter, is_name
 from app.domain.access import refuse_beyond_scope
 from app.errors import Unprocessable, UnsupportedMediaType
 from app.store.appender import Posted
+from app.store.registries import Registries
 from engine.connectors.bodies import MEDIA_TYPES
 from engine.connectors.formats.port import FormatInvalid, RegistryRefused
 from engine.connectors.formats.posted import POSTED, Asked, check_asked
@@ -138,12 +139,12 @@ async def with_registry(services: Services, asked: Asked | None) -> AsyncIterato
             if not is_name(name):
                 raise bad_parameter("registry", "is no name")
             with services.gates.registries.passed():
-                registry = await services.registries.get(name)
+                registry = await services.of(Registries).get(name)
                 yield Posted(asked, registry)
     except FormatInvalid as error:
         pointer = f"{error.setting}: " if error.setting else ""
         raise Unprocessable("format_unfit", f"{pointer}{error}") from error
     except RegistryRefused:
         if name is not None:
-            services.registries.forget(name)
+            services.of(Registries).forget(name)
         raise

@@ -18,9 +18,12 @@ from app.api.negotiation import JSON_TYPE
 from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.errors import BadRequest, Fault
-from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, begin
+from app.store.changes import ChangeFollower, ChangeSource, Start, begin
+from app.store.followed import Followables
 from app.store.given_cursors import read_cursor
+from app.store.push_events import PushEvent
 from app.store.relations import Kind
+from app.store.tails import Tails
 
 MAX_WAIT_SECONDS = 60
 streams = APIRouter(prefix="/v1/streams", tags=["reads"], dependencies=[OnlyKnownParameters])
@@ -167,7 +170,7 @@ async def _wanted(services: Services, kind: Kind, name: str, asked: FollowParame
     if asked.cursor is not None and asked.from_ is not None:
         detail = "`cursor` says where to go on, `from` where to begin: give one of them"
         raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
-    followed = await services.followables.find(kind, name)
+    followed = await services.of(Followables).find(kind, name)
     return _Wanted(ChangeSource(followed, asked.bigints == "string"), asked)
 
 
@@ -184,24 +187,24 @@ async def _answer(request: Request, services: Services, wanted: _Wanted, last_ev
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[ChangeFollower]:
-        begun = await begin(services.tails, source, start)
-        async with services.tails.following(source, begun.news) as tail:
-            yield ChangeFollower(services.tails, source, begun, tail)
+        begun = await begin(services.of(Tails), source, start)
+        async with services.of(Tails).following(source, begun.news) as tail:
+            yield ChangeFollower(services.of(Tails), source, begun, tail)
 
     return event_stream(request, services, opening)
 
 
 async def _page(services: Services, source: ChangeSource, start: Start | ChangeCursor, asked: FollowParameters) -> Response:
-    begun = await begin(services.tails, source, start)
+    begun = await begin(services.of(Tails), source, start)
     most = services.settings.limits.page_bytes
     if asked.wait <= 0:
-        follower = ChangeFollower(services.tails, source, begun, most_bytes=most)
+        follower = ChangeFollower(services.of(Tails), source, begun, most_bytes=most)
         return _page_response(follower, source, await follower.next(asked.limit))
-    async with services.tails.following(source, begun.news) as tail:
-        follower = ChangeFollower(services.tails, source, begun, tail, most_bytes=most)
+    async with services.of(Tails).following(source, begun.news) as tail:
+        follower = ChangeFollower(services.of(Tails), source, begun, tail, most_bytes=most)
         deadline = time.monotonic() + asked.wait
         events = await follower.next(asked.limit)
-        while not events and (left := deadline - time.monotonic()) > 0 and not services.tails.is_closing:
+        while not events and (left := deadline - time.monotonic()) > 0 and not services.of(Tails).is_closing:
             await follower.wait(left)
             events = await follower.next(asked.limit)
     return _page_response(follower, source, events)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import sqlalchemy as sa
 from anyio import to_thread
@@ -21,19 +21,15 @@ from pydantic import BaseModel
 from app.api.leaving import cancelled_when_left
 from app.errors import BadRequest, Fault, Unavailable
 from app.settings import Settings
-from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
-from app.store.followed import Followables
 from app.store.gates import Gates
-from app.store.readable import Readables
-from app.store.registries import Registries
-from app.store.tails import Tails
 from app.telemetry import Metrics
 from engine.definition.patience import patience
 from engine.errors import DefinitionInvalid, Problem
 
 Found = TypeVar("Found")
+Feature = TypeVar("Feature")
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
@@ -49,20 +45,21 @@ class Services:
     Attributes:
         planning: turns of checking definitions. It is Python's work alone, and more threads at it would only keep the others waiting.
         outside: turns of asking other systems, each in a thread: those that are away leave threads and turns of planning to others.
+        features: what single features keep for the whole application, by class: ``app.main`` builds them, so that nothing here knows them.
     """
 
     settings: Settings
     database: Database
-    appender: Appender
     bell: Bell
     metrics: Metrics
-    readables: Readables
-    followables: Followables
-    tails: Tails
     gates: Gates
     planning: asyncio.Semaphore
     outside: asyncio.Semaphore
-    registries: Registries
+    features: Mapping[type, object]
+
+    def of(self, kind: type[Feature]) -> Feature:
+        """Return the one object of this class that a feature has in this application."""
+        return cast("Feature", self.features[kind])
 
 
 async def services_of(request: Request) -> Services:

@@ -15,12 +15,11 @@ from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.domain.audit import REQUEST_ID
+from app.api.request_id import REQUEST_ID, SCOPE_KEY, request_id_of
 from app.telemetry import Metrics
 from app.tracing import Done, Tracing
 
 log = structlog.stdlib.get_logger(__name__)
-REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = b"x-request-id"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = READING | {"PUT", "POST", "DELETE", "PATCH"}
@@ -32,14 +31,8 @@ _GUARDING = ((b"x-content-type-options", b"nosniff"), (b"content-security-policy
 inside of a stranger's, who could have the reader press its buttons."""
 
 _ENABLED = logging.getLogger(__name__).isEnabledFor  # a line that nobody wants shall not cost the hot path its making
-_SCOPE_KEY = "slackwater.request_id"
 # A caller's own id is taken over if it can stand in a log line as it is.
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
-
-
-def request_id_of(scope: Scope) -> str:
-    """Return the id of the request that ``scope`` belongs to."""
-    return str(scope.get(_SCOPE_KEY, "-"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +82,7 @@ class Edge:
         offered = given.get(_REQUEST_ID, b"").decode("latin-1")
         # Ids need to differ, not to be hard to guess.
         request_id = offered if _ACCEPTABLE_ID.fullmatch(offered) else str(uuid.UUID(int=random.getrandbits(128), version=4))
-        scope[_SCOPE_KEY] = request_id
+        scope[SCOPE_KEY] = request_id
         REQUEST_ID.set(request_id)
         started = time.perf_counter()
         status = 500

@@ -13,8 +13,8 @@ from app.domain.access import is_visible_feed, visible_position_text
 from app.domain.values import parse_position
 from app.errors import Fault, NotInTime, TooManyRequests, Unavailable, Unprocessable
 from app.store.bell import rung
-from app.store.readable import HEAD_ONLY, Ask, Head, ReadableTable, Reading
-from app.store.statuses import feeds_read, log_ends
+from app.store.feeds_read import feeds_read, log_ends
+from app.store.readable import HEAD_ONLY, Ask, Head, Readables, ReadableTable, Reading
 from engine.definition.durations import format_duration, parse_duration
 
 MAX_WAIT_SECONDS = 60
@@ -121,7 +121,7 @@ async def _when_reached(
         while True:
             left = deadline - time.monotonic()
             try:
-                head = (await services.readables.read(name, lambda _: Ask(HEAD_ONLY, {}))).head
+                head = (await services.of(Readables).read(name, lambda _: Ask(HEAD_ONLY, {}))).head
                 if _includes(head, wanted):
                     found = await read()
                     if _includes(found.head, wanted):  # else the query began anew in between

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from fastapi import Request, Response
 
-from app.domain.access import visible_position
 from app.domain.arrow_rows import arrow_stream
-from app.store.results import ResultPosition
 from engine.definition.types import ColumnType
 
 JSON_TYPE = "application/json"
@@ -28,16 +26,6 @@ def wanted_form(request: Request) -> Form:
     if NDJSON_TYPE in accepted:
         return "lines"
     return "arrow" if ARROW_TYPE in accepted else "json"
-
-
-def described(result: ResultPosition) -> dict[str, Any]:
-    """Return the part of an answer that says how far the result is."""
-    return {
-        "position": visible_position(result.position),
-        "stream_time_ms": result.stream_time_ms,
-        "committed_at": None if result.committed_at is None else result.committed_at.isoformat().replace("+00:00", "Z"),
-        "stale": result.is_stale,
-    }
 
 
 def page_response(request: Request, member: str, rows: Sequence[str], rest: Mapping[str, Any]) -> Response:

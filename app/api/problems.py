@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from app.api.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, translate_and_log
-from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.api.near_misses import hint_for
+from app.api.request_id import REQUEST_ID_HEADER, request_id_of
 from app.error_list import ERRORS, explained_at
 from app.errors import (
     AppError,

@@ -26,8 +26,9 @@ from app.api.access import recheck_of
 from app.api.deps import Services
 from app.errors import BadRequest, Fault, Forbidden, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
 from app.limit_settings import PushSettings
-from app.store.changes import PushEvent
 from app.store.database import AWAY
+from app.store.push_events import PushEvent
+from app.store.tails import Tails
 
 EVENT_STREAM = "text/event-stream"
 RETRY_MS = 1_000
@@ -110,7 +111,7 @@ def event_stream(request: Request, services: Services, opening: Opening) -> Even
         TooManyRequests: ``too_many_streams``.
     """
     limits = services.settings.push
-    if services.tails.streams >= limits.max_streams:
+    if services.of(Tails).streams >= limits.max_streams:
         raise TooManyRequests(
             "too_many_streams",
             f"{limits.max_streams} event streams are open; close some, page with JSON, or raise SLACKWATER_PUSH__MAX_STREAMS",
@@ -177,12 +178,12 @@ async def _frames(services: Services, opening: Opening, recheck: Recheck) -> Asy
     """Yield a stream from its first frame to the one that says why it ends."""
     follower: Follower | None = None
     ending: Ending | Literal["reset"] | None = None  # None: the client left
-    with services.tails.counted(), services.metrics.push_streams.track_inprogress():
+    with services.of(Tails).counted(), services.metrics.push_streams.track_inprogress():
         try:
             async with opening() as follower, aclosing(_followed(services, follower, recheck)) as frames:
                 async for frame in frames:
                     yield frame
-            ending = "shutting_down" if services.tails.is_closing else "too_old"
+            ending = "shutting_down" if services.of(Tails).is_closing else "too_old"
             yield Frame(follower.id, goodbye(ending, follower.id))
         except (Gone, BadRequest) as error:
             ending = "reset"
@@ -209,7 +210,7 @@ async def _followed(services: Services, follower: Follower, recheck: Recheck) ->
     ends_at, quiet_until = now + push.close_after_s, now + push.heartbeat_s
     told = follower.id
     yield Frame(told, f"retry: {RETRY_MS}\n".encode() + _event("position", "{}", told))
-    while not services.tails.is_closing and (now := time.monotonic()) < ends_at:
+    while not services.of(Tails).is_closing and (now := time.monotonic()) < ends_at:
         await recheck()
         events = await follower.next(EVENTS_AT_ONCE)
         if events:

@@ -22,6 +22,7 @@ from app.store import history, log_tables
 from app.store.event_log import EventFollower, EventSource, mark_of
 from app.store.page_bounds import Most
 from app.store.queries import query_not_found
+from app.store.tails import Tails
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 _EXAMPLE = (
@@ -77,8 +78,8 @@ async def get_events(
 def _stream(request: Request, services: Services, source: EventSource, after: int) -> Response:
     @asynccontextmanager
     async def opening() -> AsyncIterator[EventFollower]:
-        async with services.tails.following(source, await services.tails.look(source)) as tail:
-            yield EventFollower(services.tails, source, after, tail)
+        async with services.of(Tails).following(source, await services.of(Tails).look(source)) as tail:
+            yield EventFollower(services.of(Tails), source, after, tail)
 
     return event_stream(request, services, opening)
 

@@ -20,7 +20,7 @@ from app.api.read_schemas import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, Lookup
 from app.api.row_reads import FOUND, Wanted, answer_rows, lookup_ask, members, not_versioned
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX, is_filter, parse_key
 from app.errors import BadRequest, Fault, Unprocessable
-from app.store.readable import TOO_LARGE, Ask, ReadableTable
+from app.store.readable import TOO_LARGE, Ask, Readables, ReadableTable
 from engine.plan.model import Output
 
 router = APIRouter(prefix="/v1/tables", tags=["reads"])
@@ -115,10 +115,10 @@ async def post_lookup(name: Name, body: JsonBody, request: Request, services: Se
             raise not_versioned(table.output, "as_of")
         return lookup_ask(_keys(table.output, given), at_ms, has_text_numbers=has_text_numbers)(table)
 
-    reading = await read_fresh(services, name, parameters.freshness(), lambda: services.readables.read(name, ask))
+    reading = await read_fresh(services, name, parameters.freshness(), lambda: services.of(Readables).read(name, ask))
     outcomes, rows = reading.values
     if TOO_LARGE in outcomes:
-        raise services.readables.too_large(name, "/keys", "ask for fewer keys, or keep less in a row")
+        raise services.of(Readables).too_large(name, "/keys", "ask for fewer keys, or keep less in a row")
     results = [_result(outcome, row) for outcome, row in zip(outcomes, rows, strict=True)]
     form = "lines" if wanted_form(request) == "lines" else "json"
     rest = members(name, reading.head, reading.table.output, at_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,17 +14,17 @@ from app.api.deps import DEFAULT_LIMIT, MAX_NAME_LENGTH, Limit, Name, OnlyKnownP
 from app.api.documented import answered, problems
 from app.api.examples import RECORDS
 from app.api.leaving import ended_with_client
-from app.api.negotiation import described, lines_documented, page_response
+from app.api.negotiation import lines_documented, page_response
 from app.api.reads import Bigints
 from app.api.schemas import RecordsAnswer
-from app.domain.access import visible
+from app.domain.access import visible, visible_position
 from app.domain.record_json import encode_records
 from app.errors import BadRequest, Fault
 from app.store.page_bounds import Most
 from app.store.parts import parts_in_order
 from app.store.records import read_records
 from app.store.relations import RelationRow, of_kind
-from app.store.results import result_position
+from app.store.results import ResultPosition, result_position
 from app.store.targets import entry_of_row, find_relation_async
 
 router = APIRouter(prefix="/v1/streams", tags=["records"], dependencies=[OnlyKnownParameters])
@@ -115,3 +115,13 @@ async def _part(connection: AsyncConnection, name: str, part: str, parts: Sequen
         detail = f"'{name}' has no part '{part}'; {has}"
         raise BadRequest("bad_parameter", f"part: {detail}", [Fault("?part", "bad_parameter", detail)])
     return of_kind(await find_relation_async(connection, part), "stream", part)
+
+
+def described(result: ResultPosition) -> dict[str, Any]:
+    """Return the part of an answer that says how far the result is."""
+    return {
+        "position": visible_position(result.position),
+        "stream_time_ms": result.stream_time_ms,
+        "committed_at": None if result.committed_at is None else result.committed_at.isoformat().replace("+00:00", "Z"),
+        "stale": result.is_stale,
+    }

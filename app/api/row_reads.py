@@ -21,7 +21,7 @@ from app.domain.explaining.sentences import shown
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, FilterInvalid, parse_filters
 from app.domain.values import MAX_INSTANT_MS, instant, parse_value
 from app.errors import BadRequest, Conflict, Fault, Gone, NotFound, TooExpensive
-from app.store.readable import TOO_LARGE, Ask, Head, ReadableTable, Reading
+from app.store.readable import TOO_LARGE, Ask, Head, Readables, ReadableTable, Reading
 from app.store.rows import RowsShape, State, lookup_statement, marks_of, order_of, parameters, rows_statement
 from engine.plan.model import Output
 
@@ -76,7 +76,7 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
 
     async def run() -> Reading:
         try:
-            return await services.readables.read(wanted.table, read.ask)
+            return await services.of(Readables).read(wanted.table, read.ask)
         except psycopg.DataError as error:  # values of filters were parsed before; a cursor's can only be tried
             raise bad_cursor() from error
         except psycopg.errors.QueryCanceled as error:
@@ -84,7 +84,7 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
 
     reading = read.counted(await read_fresh(services, wanted.table, freshness, run))
     if reading.values[3]:
-        raise services.readables.too_large(
+        raise services.of(Readables).too_large(
             wanted.table, "?limit", "ask for fewer rows with a smaller `limit`, or keep less in a row"
         )
     output = reading.table.output
@@ -109,7 +109,7 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
 async def _outcome(services: Services, wanted: Wanted, key: tuple[object, ...]) -> str:
     at_ms = MAX_INSTANT_MS if wanted.at_ms is None else wanted.at_ms
     ask = lookup_ask([key], at_ms, has_text_numbers=False)
-    reading = await services.readables.read(wanted.table, ask)
+    reading = await services.of(Readables).read(wanted.table, ask)
     outcome: str = reading.values[0][0]
     return FOUND if outcome == TOO_LARGE else outcome
 

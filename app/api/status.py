@@ -36,10 +36,11 @@ from app.domain.waiting import reason_for_waiting
 from app.errors import AppError
 from app.store.bell import rung
 from app.store.delivery_status import delivery_of
+from app.store.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.store.fleet import find_fleet
 from app.store.producers import find_wait
 from app.store.queries import query_not_found
-from app.store.statuses import FeedEnd, Status, counters_of, feed_ends, feeds_read, find_status, find_status_by_id
+from app.store.statuses import Status, counters_of, find_status, find_status_by_id
 from engine.plan.model import Feed
 
 MAX_WAIT_SECONDS = 60

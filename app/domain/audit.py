@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
-
-REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Of the request that this task answers; None on the command line."""
 
 
 class Action(StrEnum):

@@ -11,8 +11,8 @@ import structlog
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.api.edge import REQUEST_ID_HEADER
 from app.api.problems import MEDIA_TYPE, problem_body
+from app.api.request_id import REQUEST_ID_HEADER
 from app.errors import AppError, BadRequest, HeadTooLarge, Unavailable
 from app.serving.bounds import ConnectionBounds
 from app.serving.http2 import Http2Connection

@@ -33,7 +33,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See ``uvicorn.Server``."""
-        self._app.state.services.tails.close()
+        self._app.state.close_streams()
         await super().shutdown(sockets)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.api.request_id import REQUEST_ID
 from app.domain.access import PRINCIPAL, Principal
-from app.domain.audit import REQUEST_ID, Body, Change, Refusal
+from app.domain.audit import Body, Change, Refusal
 from app.store.page_bounds import Most, bounded
 from app.store.tables import audit
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import polars as pl
-import psycopg
 
 from app.domain.record_json import FEW_ROWS, encode_keyed
 from app.store.followed import Followed
+from app.store.log_pages import Connection, end_within
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
 from engine.connectors.conform import nulls
@@ -30,25 +30,8 @@ STRETCH_ROWS = 1_000
 STRETCH_BYTES = 1 << 20
 """What a reader takes at once: batches of the log reach 32 MB, and many followers may be behind."""
 
-_SIZES_SQL = """
-SELECT base_offset, rows, octet_length(payload) FROM log.batch
-WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows > %(start)s AND base_offset >= (
-    SELECT coalesce(max(base_offset), 0) FROM log.batch
-    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
-)
-ORDER BY base_offset LIMIT %(rows)s
-"""
-
-_NUMBERED_SIZES_SQL = """
-SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
-WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
-    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
-)
-GROUP BY sequence ORDER BY sequence LIMIT %(rows)s
-"""
 
 _MARK = f',"{REPLAYED}":true'
-Connection = psycopg.AsyncConnection[Any]
 Heads = list[tuple[int, int]]
 """(Oldest offset, next offset) by lane."""
 
@@ -72,28 +55,6 @@ async def stretch_end(connection: Connection, followed: Followed, partition: int
     """Return how far to read from ``start`` so that neither ``rows`` nor, roughly, ``STRETCH_BYTES`` is exceeded; at least one row."""
     wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "rows": rows}
     return await end_within(connection, wanted, STRETCH_BYTES, is_numbered=followed.is_derived)
-
-
-async def end_within(connection: Connection, wanted: Mapping[str, int], most_bytes: int, *, is_numbered: bool) -> int:
-    """Return how far to read a feed so that neither so many rows nor, roughly, so many bytes are exceeded; at least one row.
-
-    Args:
-        connection: to the database.
-        wanted: ``feed_id``, ``partition``, ``start``, ``rows``.
-        most_bytes: of batches as they are kept, which is uncompressed.
-        is_numbered: read by the numbers of its rows, over all partitions.
-    """
-    start, rows = wanted["start"], wanted["rows"]
-    end, room = start, float(most_bytes)
-    sizes = _NUMBERED_SIZES_SQL if is_numbered else _SIZES_SQL
-    for base, batch_rows, size in await (await connection.execute(sizes, dict(wanted))).fetchall():
-        row_bytes = size / batch_rows
-        take = min(base + batch_rows - end, start + rows - end, max(int(room / row_bytes), 0 if end > start else 1))
-        end += take
-        room -= take * row_bytes
-        if end < base + batch_rows:
-            break
-    return end
 
 
 async def read_frame(connection: Connection, followed: Followed, partition: int, start: int, end: int) -> pl.DataFrame:

@@ -14,8 +14,9 @@ from operator import itemgetter
 from typing import Any
 
 from app.errors import Unavailable
-from app.store.change_log import STRETCH_ROWS, Connection, Heads, Stretch, encode_changes, few_changes, numbered_frame
+from app.store.change_log import STRETCH_ROWS, Heads, Stretch, encode_changes, few_changes, numbered_frame
 from app.store.followed import Followed
+from app.store.log_pages import Connection
 
 SMALL_BYTES = 64 * 1024
 """What is new in a log is read together with its end up to here: hundreds of logs may have some at the same moment."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 from uuid import UUID
 
 import psycopg
@@ -19,11 +19,13 @@ import psycopg
 from app.domain.change_cursors import ChangeCursor
 from app.errors import Unavailable
 from app.store import change_log, change_news
-from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Heads, Stretch
+from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Heads, Stretch
 from app.store.change_news import News
 from app.store.followed import Followed
 from app.store.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
+from app.store.log_pages import Connection
 from app.store.page_bounds import Most
+from app.store.push_events import PushEvent
 from app.store.snapshots import hold, read_rows, up_to
 from app.store.tail import Tail, taken
 from app.store.tails import Tails
@@ -33,20 +35,6 @@ STRETCHES_AT_ONCE = 64
 """What one step reads at most: the few connections of all followers are lent for moments."""
 
 Start = Literal["snapshot", "earliest", "latest"]
-EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
-
-
-class PushEvent(NamedTuple):
-    """What a follower gets.
-
-    Attributes:
-        id: the cursor behind it.
-        json: its body.
-    """
-
-    kind: EventKind
-    id: str
-    json: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from uuid import UUID
 from psycopg.rows import dict_row
 
 from app.errors import Gone, Unavailable
-from app.store.change_log import STRETCH_ROWS, Connection, Heads, Stretch
+from app.store.change_log import STRETCH_ROWS, Heads, Stretch
 from app.store.change_news import News
-from app.store.changes import PushEvent
+from app.store.log_pages import Connection
+from app.store.push_events import PushEvent
 from app.store.tail import Tail
 from app.store.tails import Tails
 

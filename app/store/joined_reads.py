@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
 
-from app.store.change_log import Connection
+from app.store.log_pages import Connection
 
 T = TypeVar("T")
 

@@ -19,9 +19,10 @@ import structlog
 
 from app.errors import Unavailable
 from app.store.bell import Bell
-from app.store.change_log import Connection, Heads
+from app.store.change_log import Heads
 from app.store.change_news import News
 from app.store.database import AWAY
+from app.store.log_pages import Connection
 from app.store.tail import Tail
 
 LOOK_AGAIN_SECONDS: Final = 2.0

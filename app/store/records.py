@@ -10,7 +10,7 @@ import polars as pl
 import psycopg
 
 from app.errors import Conflict, Gone, NotFound
-from app.store.change_log import end_within
+from app.store.log_pages import end_within
 from app.store.page_bounds import Most
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, canonicalise

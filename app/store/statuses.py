@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.fleet import IS_UNPLACED
-from app.store.log_tables import commit, counter, feed, head, state_retention
-from app.store.relations import ROWS, RelationRow
+from app.store.log_tables import commit, counter, state_retention
 from app.store.scopes import query_is_visible
-from app.store.tables import query, query_read, query_status, relation
-from app.store.targets import entry_of_row
-from engine.connectors.log.sequences import LANE_PARTITION
+from app.store.tables import query, query_status
 from engine.connectors.removed_records import SKIPPED
-from engine.plan.model import Feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,58 +149,3 @@ async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[st
         .order_by(counter.c.input, counter.c.reason)
     )
     return [tuple(row) for row in rows]
-
-
-async def feeds_read(connection: AsyncConnection, query_id: UUID) -> dict[Feed, list[str]]:
-    """Return the feeds a query reads, each with the relations it reads from it."""
-    reads = sa.select(query_read.c.relation_id).where(query_read.c.query_id == query_id)
-    rows = await connection.execute(ROWS.where(relation.c.id.in_(reads)).order_by(relation.c.name))
-    feeds: dict[Feed, list[str]] = {}
-    for row in rows:
-        found = RelationRow(*row)
-        feeds.setdefault(entry_of_row(found).feed, []).append(found.name)
-    return feeds
-
-
-class FeedEnd(NamedTuple):
-    """Where a partition of a feed ends.
-
-    Attributes:
-        offset: the next one.
-        open_records: offsets behind it that transactions hold back which have not ended.
-        open_since: when the end was first found to stand still for one; None: for none.
-        open_age: how long ago that is.
-    """
-
-    offset: int
-    open_records: int
-    open_since: datetime | None
-    open_age: timedelta | None
-
-
-async def log_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, int]]:
-    """Return, for each of these log feeds, partition to next offset, as positions have them: a derived feed is one partition (P1)."""
-    found = await feed_ends(connection, feeds)
-    return {name: {partition: end.offset for partition, end in ends.items()} for name, ends in found.items()}
-
-
-async def feed_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, FeedEnd]]:
-    """Return ``log_ends`` with what is known beside them."""
-    is_derived = feed.c.next_sequence.is_not(None)
-    rows = await connection.execute(
-        sa.select(
-            feed.c.name,
-            head.c.partition,
-            sa.func.coalesce(feed.c.next_sequence, head.c.next_offset),
-            head.c.open_records,
-            head.c.open_since,
-            sa.func.clock_timestamp() - head.c.open_since,
-        )
-        .join_from(feed, head, feed.c.id == head.c.feed_id)
-        .where(feed.c.name.in_(feeds), sa.or_(~is_derived, head.c.partition == LANE_PARTITION))
-        .order_by(feed.c.name, head.c.partition)
-    )
-    ends: dict[str, dict[int, FeedEnd]] = {}
-    for name, partition, *end in rows:
-        ends.setdefault(name, {})[partition] = FeedEnd(*end)
-    return ends

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.errors import Unavailable
-from app.store.change_log import Connection, Heads, Stretch
+from app.store.change_log import Heads, Stretch
 from app.store.change_news import News
+from app.store.log_pages import Connection
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20

@@ -23,10 +23,10 @@ import psycopg_pool
 
 from app.errors import Unavailable
 from app.store.bell import Bell
-from app.store.change_log import Connection
 from app.store.change_news import News
 from app.store.database import bounded_reads, linked_pool
 from app.store.joined_reads import JoinedReads
+from app.store.log_pages import Connection
 from app.store.lookout import Lookout
 from app.store.shared_reads import SharedReads
 from app.store.tail import Source, Tail

@@ -15,6 +15,7 @@ from app.api.push import EVENTS_AT_ONCE
 from app.limit_settings import PushSettings
 from app.main import create_app
 from app.settings import Settings
+from app.store.tails import Tails
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM, TABLE
 from tests.api.live_server import live
@@ -103,7 +104,7 @@ def test_a_reset_says_why_and_takes_the_id_away(served: tuple[FastAPI, str], dsn
 
 def test_leaving_frees_what_a_stream_held(served: tuple[FastAPI, str]) -> None:
     app, url = served
-    tails = app.state.services.tails
+    tails = app.state.services.of(Tails)
     with Client(url) as client:
         with client.follow("/v1/tables/totals/changes") as one, client.follow("/v1/tables/totals/changes") as two:
             assert {next(one).kind, next(two).kind} == {"position"}

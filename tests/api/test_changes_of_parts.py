@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from app.store.changes import ChangeSource
+from app.store.followed import Followables
+from app.store.tails import Tails
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, STREAM, Problem
 
@@ -132,11 +134,11 @@ async def test_records_name_the_parts_and_read_one(client: httpx.AsyncClient, ds
 async def test_a_follower_that_is_there_comes_again_for_another_part(client: httpx.AsyncClient, app: Any, dsn: str) -> None:
     """Its tail ends with `relation_changing`, so an event stream says `reconnect`, with the cursor."""
     services = app.state.services
-    source = ChangeSource(await services.followables.find("stream", "departures"), has_text_numbers=False)
-    async with services.tails.reading() as connection:
+    source = ChangeSource(await services.of(Followables).find("stream", "departures"), has_text_numbers=False)
+    async with services.of(Tails).reading() as connection:
         assert len(await source.heads(connection)) == len(source.followed.lanes) == STREAM["connector"]["partitions"] + 1
     await create(client, "shop")
-    async with services.tails.reading() as connection:
+    async with services.of(Tails).reading() as connection:
         with pytest.raises(Exception, match="other queries append"):
             await source.heads(connection)
 

@@ -8,7 +8,9 @@ from fastapi import FastAPI
 
 from app.errors import Unavailable
 from app.store.changes import ChangeSource
+from app.store.followed import Followables
 from app.store.tail import Tail
+from app.store.tails import Tails
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import TABLE
 from tests.api.test_changes import page
@@ -83,8 +85,8 @@ async def test_who_follows_a_source_is_told_to_come_again_when_its_columns_chang
 ) -> None:
     plain = {"columns": {"n": "int"}, "connector": {"type": "log", "partitions": 1}}
     assert (await client.put("/v1/streams/bids", json=plain)).status_code == 201
-    source = ChangeSource(await app.state.services.followables.find("stream", "bids"), has_text_numbers=False)
-    tails = app.state.services.tails
+    source = ChangeSource(await app.state.services.of(Followables).find("stream", "bids"), has_text_numbers=False)
+    tails = app.state.services.of(Tails)
     async with tails.following(source, await tails.look(source)) as tail:
         assert (await client.put("/v1/streams/bids", json={**plain, "columns": {"n": "bigint"}})).status_code == 200
         assert (await client.post("/v1/streams/bids/records", json={"n": 2**40})).json()["appended"] == 1

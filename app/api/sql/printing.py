@@ -14,7 +14,10 @@ from app.api.sql.stream_records import stream_records
 from app.domain.record_json import encode_keyed
 from app.domain.sql_listing import Listing, texts
 from app.store.changes import ChangeSource
+from app.store.followed import Followables
+from app.store.readable import Readables
 from app.store.sql.following import following
+from app.store.tails import Tails
 from engine.sql.statement_tree import Print
 from engine.sql.tree import Identifier
 from engine.statements.faults import StatementRefused
@@ -61,7 +64,7 @@ async def printed(services: Services, tree: Print, session: Session) -> Listing:
                 frame = given[list(places)[: limit - len(rows)]]
                 size += int(frame.estimated_size())
                 if size > limits.answer_bytes:
-                    raise services.readables.too_large(relation.definition_name, "/sql", "ask for fewer records with LIMIT")
+                    raise services.of(Readables).too_large(relation.definition_name, "/sql", "ask for fewer records with LIMIT")
                 keys, values = encode_keyed(frame, schema, relation.entry.relation.key, has_text_numbers=False)
                 told = zip(frame["_ts"], frame["_op"], keys, values, strict=True)
                 rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
@@ -79,8 +82,8 @@ async def _frames(services: Services, relation: SqlRelation) -> AsyncGenerator[p
         async for frame in stream_records(services, relation.entry):
             yield frame
         return
-    followed = await services.followables.find(relation.kind, relation.definition_name, takes_records=True)
-    async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
+    followed = await services.of(Followables).find(relation.kind, relation.definition_name, takes_records=True)
+    async with following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
         while frames := await follower.next():
             for frame in frames:
                 yield frame

@@ -24,7 +24,7 @@ from app.domain.arrow_rows import arrow_batch
 from app.domain.row_filters import Comparison
 from app.domain.sql_conditions import pushed
 from app.errors import Fault, TooExpensive, Unprocessable
-from app.store.readable import HEAD_ONLY, Ask, ReadableTable, Reading
+from app.store.readable import HEAD_ONLY, Ask, Readables, ReadableTable, Reading
 from app.store.rows import RowsShape, State, marks_of, parameters, rows_statement
 from engine.plan.model import Output
 from engine.statements.reading import OwnedRead
@@ -79,7 +79,7 @@ async def _answered(services: Services, read: OwnedRead) -> ResultRows:
             height += kept.height
             size += int(kept.estimated_size())
             if size > services.settings.limits.answer_bytes:
-                raise services.readables.too_large(read.relation.definition_name, "/sql", FEWER)
+                raise services.of(Readables).too_large(read.relation.definition_name, "/sql", FEWER)
             if read.limit is not None and height >= read.limit:
                 break
     frame = pl.concat(found) if found else pl.DataFrame(schema=read.types.polars())
@@ -99,12 +99,12 @@ async def _rows(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.D
     while True:
         pages.after = after
         try:
-            reading = await services.readables.read(table, pages.ask)
+            reading = await services.of(Readables).read(table, pages.ask)
         except psycopg.errors.QueryCanceled as error:
             raise read_too_expensive(table, services.settings.limits.read_timeout_ms) from error
         count, shown, last, is_over, *values = reading.values
         if is_over:
-            raise services.readables.too_large(table, "/sql", FEWER)
+            raise services.of(Readables).too_large(table, "/sql", FEWER)
         horizon_ms = reading.head.horizon_ms(reading.table.output)
         if read.as_of_ms is not None and horizon_ms is not None and read.as_of_ms < horizon_ms:
             raise missing(table, "history_expired", horizon_ms)
@@ -123,7 +123,7 @@ async def _reached(services: Services, read: OwnedRead) -> None:
         return
     table = read.relation.definition_name
     freshness = parse_freshness(read.position, None if read.wait_ms is None else read.wait_ms / 1_000, None)
-    await read_fresh(services, table, freshness, lambda: services.readables.read(table, lambda _: Ask(HEAD_ONLY, {})))
+    await read_fresh(services, table, freshness, lambda: services.of(Readables).read(table, lambda _: Ask(HEAD_ONLY, {})))
 
 
 class _TablePages:

@@ -24,8 +24,10 @@ from app.api.sql.rows import RowReader
 from app.api.sql.scripts import ScriptRunner
 from app.errors import Conflict, TooManyRequests
 from app.store.changes import ChangeSource
+from app.store.followed import Followables
 from app.store.sql import transient
 from app.store.sql.following import Beginning, FrameFollower, following
+from app.store.tails import Tails
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
 from engine.sql.scripts import Parsed
@@ -85,14 +87,14 @@ async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> A
     if not isinstance(select, Select):
         raise TypeError("a push query is a SELECT")
     _refuse_too_many(services)
-    with services.tails.counted():
+    with services.of(Tails).counted():
         async with _pushed(services, runner, parsed, select) as push:
             yield push
 
 
 def _refuse_too_many(services: Services) -> None:
     most = services.settings.push.max_streams
-    if services.tails.streams >= most:
+    if services.of(Tails).streams >= most:
         detail = f"{most} event streams are open; close some, or raise SLACKWATER_PUSH__MAX_STREAMS"
         raise TooManyRequests("too_many_streams", detail, headers={"Retry-After": "10"})
 
@@ -116,8 +118,8 @@ async def _pushed(services: Services, runner: ScriptRunner, parsed: Parsed, sele
 
 @asynccontextmanager
 async def _following(services: Services, kind: str, name: str, beginning: Beginning) -> AsyncIterator[FrameFollower]:
-    followed = await services.followables.find("table" if kind == "table" else "stream", name, takes_records=True)
-    async with following(services.tails, ChangeSource(followed, has_text_numbers=False), beginning) as follower:
+    followed = await services.of(Followables).find("table" if kind == "table" else "stream", name, takes_records=True)
+    async with following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), beginning) as follower:
         yield follower
 
 
@@ -166,7 +168,7 @@ async def _rows(
     lease: _Lease | None = None,
 ) -> AsyncIterator[PushedRows]:
     quiet_since = time.monotonic()
-    while not services.tails.is_closing:
+    while not services.of(Tails).is_closing:
         if lease is not None:
             await lease.renew()
         for frame in await follower.next():

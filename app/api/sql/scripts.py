@@ -25,6 +25,7 @@ from app.api.sql.pulls import reads_end
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import Forbidden
+from app.store.appender import Appender
 from app.store.fleet import warning_of_no_room
 from app.store.scopes import find_names_sharing
 from app.store.site import delivery_site_of, site_of
@@ -280,7 +281,9 @@ class ScriptRunner:
             names = await find_names_sharing(connection, relation.definition_name)
         refuse_feed_beyond_scope(relation.definition_name, "/sql", names)
         body = await to_thread.run_sync(_body, action)
-        appended = await self._services.appender.append(relation.kind, relation.definition_name, body, "application/json", None)
+        appended = await self._services.of(Appender).append(
+            relation.kind, relation.definition_name, body, "application/json", None
+        )
         return Inserted(parsed, relation, appended)
 
 

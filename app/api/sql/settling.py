@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.deps import Services
+from app.store.feeds_read import feeds_read, log_ends
 from app.store.log_tables import commit
-from app.store.statuses import feeds_read, log_ends
 from app.store.tables import query, query_status
 from engine.statements.session import Session, SqlRelation
 

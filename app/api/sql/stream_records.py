@@ -8,14 +8,16 @@ import polars as pl
 
 from app.api.deps import Services
 from app.store.changes import ChangeSource
+from app.store.followed import Followables
 from app.store.sql.following import following
+from app.store.tails import Tails
 from engine.plan.catalog import CatalogEntry
 
 
 async def stream_records(services: Services, entry: CatalogEntry) -> AsyncIterator[pl.DataFrame]:
     """Yield frames of ``_ts``, ``_op`` and the stream's columns: of each partition and each part in its order."""
-    followed = await services.followables.find("stream", entry.relation.name)
-    async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
+    followed = await services.of(Followables).find("stream", entry.relation.name)
+    async with following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
         while frames := await follower.next():
             for frame in frames:
                 yield frame
