@@ -16,7 +16,8 @@ from app.api.status import conditions_of, judged_delivery, reason_of
 from app.domain.access import visible
 from app.domain.deliveries import DeliveryFacts
 from app.domain.internal_queries import is_internal
-from app.domain.waiting import Reason, reason_for_waiting
+from app.domain.reasons import Reason
+from app.domain.waiting import reason_for_waiting
 from app.store.fleet import find_fleet
 from app.store.overview import QueryAtGlance, look
 from app.store.statuses import Status

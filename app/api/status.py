@@ -31,7 +31,7 @@ from app.domain.deliveries import DeliveryFacts, DeliveryState, judged
 from app.domain.limiting import WINDOW_S, Facts, busiest_task_of, limit_of, shares_of
 from app.domain.open_transactions import HeldBack, wait_for_transaction
 from app.domain.producers import WAITS_FOR_PRODUCER
-from app.domain.waiting import Reason as Waiting
+from app.domain.reasons import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
 from app.errors import AppError
 from app.store.bell import rung

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.api.schemas import ProblemItem, WarningItem
-from app.domain.waiting import Reason
+from app.domain.reasons import Reason
 from app.error_list import explained_at
 from engine.errors import Problem
 from engine.plan.warnings import DefinitionWarning

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.domain.waiting import Reason
+from app.domain.reasons import Reason
 
 WAITS_FOR_TRANSACTION: Final = "waits_for_transaction"
 

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from app.domain.placement import Fleet
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """What keeps a query from its wish, and what can be done about it."""
-
-    code: str
-    fact: str
-    cure: str
-
-    @property
-    def detail(self) -> str:
-        """Both together."""
-        return f"{self.fact}. {self.cure[:1].upper()}{self.cure[1:]}"
-
+from app.domain.reasons import Reason
 
 NO_DRIVER = Reason(
     "no_driver",

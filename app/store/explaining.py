@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from app.domain.access import WITHHELD, may_see_files
-from app.domain.explaining.facts import Committed, Found, LateFact, Place, Record, RejectFact, ResultFact, Values, Versions
+from app.domain.explaining.columns import Values
+from app.domain.explaining.facts import Committed, Found, LateFact, Place, Record, RejectFact, ResultFact, Versions
 from app.domain.late_records import event_time_of, has_all, matches, names_in
 from app.store.log_tables import late_record, reject
 from app.store.query_plans import PlannedQuery

@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.internal_queries import PREFIX, is_internal
 from app.domain.placement import DriverLoad, Fleet
-from app.domain.waiting import Reason, reason_for_waiting
+from app.domain.reasons import Reason
+from app.domain.waiting import reason_for_waiting
 from app.store.drivers import UNCAPPED
 from app.store.tables import driver, query, query_status
 

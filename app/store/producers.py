@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.access import visible
 from app.domain.producers import Reader, wait_of
+from app.domain.reasons import Reason
 from app.domain.scopes import WITHHELD_NAME
-from app.domain.waiting import Reason
 from app.store.lineage import load_graph
 from app.store.statuses import Status
 from app.store.stored import opened

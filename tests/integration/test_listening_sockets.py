@@ -19,6 +19,7 @@ import pytest
 
 from app.testing.service import Service, command_of, free_port, service_of
 from tests.api.port_attacks import ATTACKS, ksqldb_port, main_port
+from tests.integration.driver_tools import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -38,10 +39,10 @@ class WithKsqldb(Service):
         """See ``Service``."""
         return super().environment() | {"SLACKWATER_KSQL_PORT": str(self.ksql_port)}
 
-    def path_of(self, address: str) -> Path:
-        """Return the file of a Unix socket; some processes bind theirs below a handle of a folder."""
+    def path_of(self, address: str) -> Path | None:
+        """Return the file of a Unix socket, None if it is gone. Some processes bind theirs below a handle of a folder."""
         path = Path(address)
-        return path if path.exists() else next(self.data_dir.rglob(path.name))
+        return path if path.exists() else next(self.data_dir.rglob(path.name), None)
 
     def processes(self) -> list[psutil.Process]:
         """Return the service, and all that was started for it."""
@@ -110,8 +111,7 @@ def test_whatever_listens_is_known_and_reached_from_this_machine_alone(running: 
         if each.host is not None:
             address = ip_address(each.host)
             assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, each
-        else:
-            path = running.path_of(str(each.place))
+        elif (path := running.path_of(str(each.place))) is not None:
             own = [path, *(part for part in path.parents if part.is_relative_to(running.data_dir))]
             assert any(not part.stat().st_mode & (stat.S_IRWXO | stat.S_IRWXG) for part in own), f"{each}: others may connect"
 
@@ -135,4 +135,4 @@ def test_ports_of_the_inside_give_a_stranger_nothing(running: WithKsqldb, sent: 
                 connection.settimeout(1)
                 answer = connection.recv(4_096)
         assert not answer.startswith((b"!y", b"y", b"HTTP/1.1 200")), (each, answer)
-    assert httpx.get(f"{running.url}/readyz?for=driver").status_code == 200
+    until("the driver is ready", lambda: httpx.get(f"{running.url}/readyz?for=driver").status_code == 200, 30)

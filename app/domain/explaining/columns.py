@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from app.domain.explaining.facts import Values
 from engine.core.hashing import key_hash
 from engine.definition import python_functions
 from engine.definition.expressions import compile_scalar
@@ -15,6 +14,9 @@ from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.types import BIGINT, Schema
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.operator import Operator
+
+Values = Mapping[str, object]
+"""Column → value, as far as known."""
 
 
 def after(plan: Plan, operator: Operator, values: Mapping[str, object]) -> dict[str, object]:

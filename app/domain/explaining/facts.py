@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from app.domain.explaining.columns import Values
 from engine.plan.model import Input
-
-Values = Mapping[str, object]
-"""Column → value, as far as known."""
 
 Code = Literal[
     "passed", "no_record", "not_read_yet", "rejected", "filtered", "late", "buffered_until", "window_open_until", "expired", "no_version",

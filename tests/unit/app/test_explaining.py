@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.explaining.columns import Values
 from app.domain.explaining.facts import (
     Committed,
     Explanation,
@@ -19,7 +20,6 @@ from app.domain.explaining.facts import (
     RejectFact,
     ResultFact,
     Step,
-    Values,
     Versions,
 )
 from app.domain.explaining.walk import explain

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.placement import DriverLoad, Fleet, fair_share
-from app.domain.waiting import Reason, reason_for_waiting
+from app.domain.reasons import Reason
+from app.domain.waiting import reason_for_waiting
 
 FLEETS = st.builds(
     lambda loads, unplaced: Fleet(
