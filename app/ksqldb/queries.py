@@ -1,4 +1,4 @@
-"""POST /query and /query-stream: SELECTs, pull and push; POST /close-query ends one."""
+"""POST /query and /query-stream: SELECTs, pull and push, and PRINT; POST /close-query ends one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from app.api.sql.settling import settled
 from app.errors import AppError, BadRequest, Fault
 from app.ksqldb.errors import Refused, error_body
 from app.ksqldb.pieces import in_pieces
+from app.ksqldb.printing import print_topic
 from app.ksqldb.requests import Asked, asked_of, body_of
 from app.ksqldb.types import schema_text, type_text
 from app.ksqldb.values import rows_of
 from engine.definition.types import Schema
 from engine.sql.scripts import Parsed
-from engine.sql.statement_tree import Select
+from engine.sql.statement_tree import Print, Select
 from engine.statements.scans import pull_of
 
 router = APIRouter()
@@ -97,7 +98,9 @@ async def _answer(request: Request, asked: Asked, form: Form) -> Response:
     services: Services = request.app.state.services
     runner = ScriptRunner(services, asked.words(), "ksqldb")
     try:
-        parsed = await _select(runner, asked)
+        parsed = await _read(runner, asked)
+        if isinstance(parsed.tree, Print):
+            return await _printed(request, runner, parsed, parsed.tree, form)
         found = await _found(services, runner, parsed, request.app.state.queries)
     except AppError as error:
         raise Refused(error, asked.text) from error
@@ -106,12 +109,19 @@ async def _answer(request: Request, asked: Asked, form: Form) -> Response:
     return OpenedResponse(lines, found.close, services.settings.push.write_timeout_s, media_type)
 
 
-async def _select(runner: ScriptRunner, asked: Asked) -> Parsed:
+async def _read(runner: ScriptRunner, asked: Asked) -> Parsed:
     statements = (await runner.read(asked.text)).statements
-    if len(statements) != 1 or not isinstance(statements[0].tree, Select):
-        detail = "one SELECT is expected here; other statements go to /ksql"
+    if len(statements) != 1 or not isinstance(statements[0].tree, Select | Print):
+        detail = "one SELECT or PRINT is expected here; other statements go to /ksql"
         raise BadRequest("not_a_query", detail, [Fault("", "not_a_query", detail)])
     return statements[0]
+
+
+async def _printed(request: Request, runner: ScriptRunner, parsed: Parsed, tree: Print, form: Form) -> Response:
+    if form != "v1":
+        detail = "PRINT is answered as lines of text at /query; /query-stream answers SELECTs"
+        raise BadRequest("not_a_query", detail, [Fault("", "not_a_query", detail)])
+    return await print_topic(request.app.state.services, runner, parsed, tree, recheck_of(request))
 
 
 async def _found(services: Services, runner: ScriptRunner, parsed: Parsed, queries: OpenQueries) -> Found:

@@ -316,6 +316,69 @@ async def test_a_push_query_ends_when_it_is_closed(http: httpx.AsyncClient) -> N
     assert (again.status_code, again.json()["@type"]) == (400, "generic_error")
 
 
+async def printed(client: httpx.AsyncClient, sql: str) -> list[str]:
+    answer = await client.post("/query", json={"ksql": sql, "streamsProperties": {}})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/plain")
+    return answer.text.splitlines()
+
+
+async def test_print_shows_the_records_of_a_topic_up_to_a_limit(http: httpx.AsyncClient) -> None:
+    await ksql(http, ORDERS)
+    for number in (1, 2, 3):
+        await ksql(http, f"INSERT INTO orders (id, amount, made) VALUES ('{number}', {number}.0, '2013-01-01T00:00:0{number}');")
+    assert await printed(http, "PRINT 'orders' FROM BEGINNING LIMIT 2;") == [
+        "Key format: KAFKA",
+        "Value format: JSON",
+        'rowtime: 2013/01/01 00:00:01.000 Z, key: 1, value: {"ITEM":null,"AMOUNT":1.0,"MADE":"2013-01-01T00:00:01Z"}, partition: 0',
+        'rowtime: 2013/01/01 00:00:02.000 Z, key: 2, value: {"ITEM":null,"AMOUNT":2.0,"MADE":"2013-01-01T00:00:02Z"}, partition: 0',
+    ]
+    assert [line.split(",")[1] for line in (await printed(http, "PRINT 'orders' FROM BEGINNING INTERVAL 2 LIMIT 2;"))[2:]] == [
+        " key: 1",
+        " key: 3",
+    ]
+
+
+async def test_print_without_a_beginning_shows_what_comes(one: httpx.AsyncClient) -> None:
+    await ksql(one, ORDERS)
+    await ksql(one, "INSERT INTO orders (id, amount, made) VALUES ('before', 1.0, '2013-01-01T00:00:01');")
+    async with one.stream("POST", "/query", json={"ksql": "PRINT 'orders' LIMIT 1;"}) as answer:
+        lines = answer.aiter_lines()
+        assert [await anext(lines), await anext(lines)] == ["Key format: KAFKA", "Value format: JSON"]
+        await ksql(one, "INSERT INTO orders (id, amount, made) VALUES ('then', 1.0, '2013-01-01T00:00:02');")
+        assert [line.split(",")[1] async for line in lines] == [" key: then"]
+
+
+async def test_print_shows_the_deletes_of_a_table(one: httpx.AsyncClient, url: str) -> None:
+    await ksql(
+        one,
+        "CREATE TABLE prices (item STRING PRIMARY KEY, price INT) WITH (KAFKA_TOPIC='prices', VALUE_FORMAT='JSON', PARTITIONS=1);",
+    )
+    for value in ({"price": 3}, None):
+        await asyncio.to_thread(produce, url, "prices", {"key": "tea", "value": value, "timestamp": 5})
+    lines = await printed(one, "PRINT prices FROM BEGINNING LIMIT 2;")
+    assert [line.split(", ", 1)[1] for line in lines[2:]] == [
+        'key: tea, value: {"PRICE":3}, partition: 0',
+        "key: tea, value: <null>, partition: 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "sql", "said"),
+    [
+        ("/query", "PRINT 'ordrs';", "there is no topic ordrs"),
+        ("/query", "PRINT 'orders' INTERVAL 0;", "INTERVAL is 1 or more"),
+        ("/query-stream", "PRINT 'orders';", "PRINT is answered as lines of text at /query"),
+        ("/query", "PRINT 'orders'; PRINT 'orders';", "one SELECT or PRINT is expected here"),
+    ],
+)
+async def test_a_wrong_print_is_refused(one: httpx.AsyncClient, path: str, sql: str, said: str) -> None:
+    await ksql(one, ORDERS)
+    answer = await one.post(path, json={"ksql": sql, "sql": sql})
+    assert (answer.status_code, answer.json()["@type"]) == (400, "statement_error")
+    assert said in answer.json()["message"]
+
+
 async def test_a_wrong_query_is_refused_before_anything_is_answered(one: httpx.AsyncClient) -> None:
     await ksql(one, ORDERS)
     for path in ("/query", "/query-stream"):

@@ -41,6 +41,18 @@ def relations_on(tree: Print, session: Session) -> list[SqlRelation]:
     return found
 
 
+def interval_of(tree: Print) -> int:
+    """Return every how many records one is shown.
+
+    Raises:
+        StatementRefused: ``invalid_value``.
+    """
+    every = 1 if tree.interval is None else int(tree.interval)
+    if every == 0:
+        raise StatementRefused("invalid_value", "INTERVAL is 1 or more: so many records are passed over", tree)
+    return every
+
+
 async def printed(services: Services, tree: Print, session: Session) -> Listing:
     """Answer PRINT: of each relation on the topic its records, each with its event time and place.
 
@@ -48,9 +60,7 @@ async def printed(services: Services, tree: Print, session: Session) -> Listing:
         StatementRefused: ``unknown_topic``; ``invalid_value`` for an interval of 0.
     """
     found = relations_on(tree, session)
-    every = 1 if tree.interval is None else int(tree.interval)
-    if every == 0:
-        raise StatementRefused("invalid_value", "INTERVAL is 1 or more: so many records are passed over", tree)
+    every = interval_of(tree)
     limit = MOST if tree.limit is None else min(int(tree.limit), MOST)
     rows: list[tuple[int, str, str, str]] = []
     passed = size = 0

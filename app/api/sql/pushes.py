@@ -86,13 +86,18 @@ async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> A
     select = parsed.tree
     if not isinstance(select, Select):
         raise TypeError("a push query is a SELECT")
-    _refuse_too_many(services)
+    refuse_too_many(services)
     with services.of(Tails).counted():
         async with _pushed(services, runner, parsed, select) as push:
             yield push
 
 
-def _refuse_too_many(services: Services) -> None:
+def refuse_too_many(services: Services) -> None:
+    """Refuse one more stream of rows than the settings allow.
+
+    Raises:
+        TooManyRequests: ``too_many_streams``.
+    """
     most = services.settings.push.max_streams
     if services.of(Tails).streams >= most:
         detail = f"{most} event streams are open; close some, or raise SLACKWATER_PUSH__MAX_STREAMS"

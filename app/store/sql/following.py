@@ -32,7 +32,7 @@ class FrameFollower:
         self._tails, self._source, self._offsets, self._tail = tails, source, offsets, tail
 
     async def next(self) -> list[pl.DataFrame]:
-        """Return what is new, in the order of each partition and part: ``_ts``, ``_op`` and the relation's columns; nothing where nothing is.
+        """Return what is new, in the order of each partition and part: ``_ts``, ``_op``, ``_partition`` and the relation's columns.
 
         Raises:
             CursorExpired: the log was begun anew, or what comes next was removed from it.
@@ -56,7 +56,7 @@ class FrameFollower:
                 self._offsets[partition] = far
                 frame = self._readable(frame)
                 if frame.height:
-                    found.append(frame)
+                    found.append(frame if own.is_derived else frame.with_columns(_partition=pl.lit(number)))
         return found
 
     def _readable(self, frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,134 @@
+"""PRINT: the records of a topic as lines of text, until a limit or until the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import polars as pl
+
+from app.api.deps import Services
+from app.api.opened import OpenedResponse
+from app.api.sql.printing import interval_of, relations_on
+from app.api.sql.pushes import refuse_too_many
+from app.api.sql.scripts import ScriptRunner
+from app.domain.record_json import encode_keyed
+from app.errors import AppError
+from app.ksqldb.errors import error_body
+from app.store.changes import ChangeSource
+from app.store.followed import Followables
+from app.store.sql.following import Beginning, FrameFollower, following
+from app.store.tails import Tails
+from engine.sql.scripts import Parsed
+from engine.sql.statement_tree import Print
+from engine.statements.session import SqlRelation
+
+MEDIA_TYPE: Final = "text/plain"
+NO_VALUE: Final = "<null>"
+"""As ksqlDB's command line shows a key or a value that is not there."""
+
+QUIET_S: Final = 5.0
+"""After so long without a record the key of the client is looked at again."""
+
+
+async def print_topic(
+    services: Services, runner: ScriptRunner, parsed: Parsed, tree: Print, recheck: Callable[[], Awaitable[None]]
+) -> OpenedResponse:
+    """Answer PRINT as ksqlDB's ``/query`` does: two lines about formats, then one for each record.
+
+    Args:
+        services: of the application.
+        runner: binds the statement.
+        parsed: the statement.
+        tree: the same, as a tree.
+        recheck: raises where the client's key counts no more.
+
+    Raises:
+        AppError: there is no such topic, or there are too many streams.
+    """
+    relation, every = await runner.inspected(parsed, lambda session: (relations_on(tree, session)[0], interval_of(tree)))
+    refuse_too_many(services)
+    followed = await services.of(Followables).find(relation.kind, relation.definition_name, takes_records=True)
+    beginning: Beginning = "earliest" if tree.is_from_beginning else "latest"
+    opening = following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), beginning)
+    follower = await opening.__aenter__()
+    limit = None if tree.limit is None else int(tree.limit)
+    lines = _lines(services, follower, relation, _Chosen(every, limit), recheck)
+
+    async def close() -> None:
+        await opening.__aexit__(None, None, None)
+
+    return OpenedResponse(lines, close, services.settings.push.write_timeout_s, MEDIA_TYPE)
+
+
+class _Chosen:
+    """Which records are shown: each n-th, up to a limit."""
+
+    def __init__(self, every: int, limit: int | None) -> None:
+        self._every, self._limit, self._passed = every, limit, 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._limit == 0
+
+    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
+        chosen = frame[list(range(-self._passed % self._every, frame.height, self._every))]
+        self._passed += frame.height
+        if self._limit is not None:
+            chosen = chosen[: self._limit]
+            self._limit -= chosen.height
+        return chosen
+
+
+async def _lines(
+    services: Services, follower: FrameFollower, relation: SqlRelation, chosen: _Chosen, recheck: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[bytes]:
+    tails = services.of(Tails)
+    topic = relation.topic
+    yield f"Key format: {topic.key_format.name}\nValue format: {topic.value_format.name}\n".encode()
+    checked_at = time.monotonic()
+    try:
+        with tails.counted():
+            while not chosen.is_over and not tails.is_closing:
+                frames = await follower.next()
+                if frames or time.monotonic() - checked_at >= QUIET_S:
+                    await recheck()
+                    checked_at = time.monotonic()
+                for frame in frames:
+                    if shown := await asyncio.to_thread(_shown, chosen.of(frame), relation):
+                        yield shown
+                if not frames:
+                    await follower.wait(1.0)
+    except AppError as error:
+        yield (json.dumps(error_body(error)) + "\n").encode()
+
+
+def _shown(frame: pl.DataFrame, relation: SqlRelation) -> bytes:
+    """Return one line for each record."""
+    columns, key = relation.entry.relation.columns, relation.entry.relation.key
+    value = columns.select(name for name in columns.names if name not in key)
+    keys, _ = encode_keyed(frame, columns, key, has_text_numbers=False)
+    values, _ = encode_keyed(frame, value, value.names, has_text_numbers=False)
+    rows = zip(frame["_ts"], frame["_op"], frame["_partition"], keys, values, strict=True)
+    return "".join(
+        f"rowtime: {_time(ts)}, key: {_key(json.loads(own_key))}, value: {NO_VALUE if op else own}, partition: {partition}\n"
+        for ts, op, partition, own_key, own in rows
+    ).encode()
+
+
+def _time(ts_ms: int) -> str:
+    return f"{datetime.fromtimestamp(ts_ms / 1_000, UTC):%Y/%m/%d %H:%M:%S}.{ts_ms % 1_000:03d} Z"
+
+
+def _key(values: dict[str, Any]) -> str:
+    """Return a single column's value by itself, several columns as an object."""
+    if len(values) > 1:
+        return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    (value,) = values.values() if values else (None,)
+    if value is None:
+        return NO_VALUE
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
