@@ -26,6 +26,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from engine.python_processes import SAFE_PATH_VARIABLE, WORKER, make_children_safe
+from engine.spark.callback_port import open_callback_port
 from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
@@ -198,6 +199,7 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
     for name, value in {**options, **_secrets(settings)}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
+    open_callback_port(session.sparkContext._gateway)  # noqa: SLF001 - PySpark names it nowhere else
     if is_cluster(settings.master):
         session.sparkContext.addPyFile(str(code_archive(prepared.scratch)))
     return session
