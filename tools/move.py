@@ -1,7 +1,11 @@
 """Moves modules to the places of a list and rewrites what names them: imports, dotted names in strings and texts, paths of files.
 
-``python tools/move.py LIST`` moves; ``python tools/move.py LIST --look`` only prints the imports that would point up. A list has one line
-a move (``old/path new/path``, files or folders; ``@into new/folder old/{a,b}`` for modules), and ``@floors PACKAGE a b | c`` lines: rooms from the ground up, one floor between bars.
+``python tools/move.py LIST`` moves; ``python tools/move.py LIST --look`` only prints the imports that would point up. The lines of a list:
+
+- ``old/path new/path``: files or folders; ``@into new/folder old/{a,b}``: modules.
+- ``@room folder docstring``: a package that is new.
+- ``@floors PACKAGE a b | c``: rooms from the ground up, one floor between bars.
+
 Run it again on a branch that began before a move: what has moved already is left out, and its imports are rewritten all the same.
 """
 

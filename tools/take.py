@@ -130,9 +130,8 @@ def redirect(path: Path, old: str, new: str, names: set[str]) -> None:
         made = []
         for module, chosen in ((old, [each for each in node.names if each.name not in names]), (new, here)):
             if chosen:
-                made.append(
-                    f"{indent}from {module} import {', '.join(each.name + (f' as {each.asname}' if each.asname else '') for each in chosen)}{tail}"
-                )
+                names_here = ", ".join(each.name + (f" as {each.asname}" if each.asname else "") for each in chosen)
+                made.append(f"{indent}from {module} import {names_here}{tail}")
         lines[node.lineno - 1 : node.end_lineno] = made
     after = "\n".join(lines) + "\n"
     if after != text and lines != text.splitlines():
