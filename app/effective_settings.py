@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from slackwater.settings import VARIABLES as CLIENT_VARIABLES
 
 from app.settings import ENV_PREFIX, NESTING, Settings
-from engine.connectors.connections.secret import VARIABLES
+from engine.definition.connections.secret import VARIABLES
 
 
 class UnknownSetting(ValueError):

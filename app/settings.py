@@ -18,11 +18,11 @@ from app.limit_settings import LimitSettings, PushSettings
 from app.oidc_settings import OidcSettings, is_loopback
 from app.spark_settings import SparkSettings
 from app.sql_settings import SqlSettings
-from engine.connectors.connections.hosts import HostBounds
-from engine.connectors.connections.keys import SecretKeys
-from engine.connectors.connections.surroundings import Surroundings
-from engine.connectors.schemas import OPTION, BadPrefix, Schemas
-from engine.definition.durations import parse_duration
+from engine.connections.keys import SecretKeys
+from engine.connections.surroundings import Surroundings
+from engine.definition.connections.hosts import HostBounds
+from engine.expressions.durations import parse_duration
+from engine.postgres.schemas import OPTION, BadPrefix, Schemas
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"

@@ -1,6 +1,6 @@
 """Alembic's entry: runs migrations on the caller's connection, on the database of its DSN, or on ``-x url=…``.
 
-Migrations write plain names of schemas, and connections of ours translate them (``engine.connectors.schemas``).
+Migrations write plain names of schemas, and connections of ours translate them (``engine.postgres.schemas``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import psycopg
 import sqlalchemy as sa
 from alembic import context
 
-from engine.connectors.links import LinkedConnection
-from engine.connectors.schemas import Schemas, schemas_of
+from engine.postgres.links import LinkedConnection
+from engine.postgres.schemas import Schemas, schemas_of
 
 MOVE_VERSION_TABLE = """
 DO $$

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, settings
 from psycopg import conninfo, sql
 
 from app.store.database import engine_for
-from engine.connectors.links import LinkedConnection
-from engine.connectors.schemas import Schemas
+from engine.postgres.links import LinkedConnection
+from engine.postgres.schemas import Schemas
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = Path(sys.prefix) / "classes"

@@ -9,20 +9,12 @@ from uuid import UUID
 import polars as pl
 import psycopg
 
-from engine.connectors.log.sequences import (
-    PLACE_COLUMNS,
-    Advance,
-    SequencedFeed,
-    add_partitions,
-    blocks_of,
-    open_sequences,
-    read_sequence,
-)
-from engine.connectors.log.storage import find_feed
-from engine.connectors.written import Written
-from engine.core.causes import CAUSE_COLUMNS
-from engine.core.frames import HEAD, TS
-from engine.core.sequence import Numbered
+from engine.commit.written import Written
+from engine.frames.causes import CAUSE_COLUMNS
+from engine.frames.frames import HEAD, TS
+from engine.log.sequence import Numbered
+from engine.log.sequences import PLACE_COLUMNS, Advance, SequencedFeed, add_partitions, blocks_of, open_sequences, read_sequence
+from engine.log.storage import find_feed
 
 SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)
 """What reading adds to the columns that were appended."""

@@ -19,8 +19,8 @@ from app.domain.scopes import MOST_PATTERNS, scope_of
 from app.domain.scopes import PATTERN as SCOPE_PATTERN
 from app.errors import Forbidden
 from app.store.api_keys import ApiKeyRow, create_key, list_keys, revoke_key
-from engine.definition.durations import Duration
-from engine.definition.limits import FewFields
+from engine.expressions.durations import Duration
+from engine.expressions.limits import FewFields
 
 RoleText = Literal["read", "write", "admin"]
 router = APIRouter(prefix="/v1/api-keys", tags=["api keys"], dependencies=[OnlyKnownParameters])

@@ -21,9 +21,9 @@ from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.store.append_transaction import Appended
 from app.store.appender import Appender
 from app.store.gates import Passing
-from engine.connectors.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
-from engine.connectors.formats.posted import Asked
-from engine.connectors.json_records import BodyMalformed
+from engine.formats.bodies.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
+from engine.formats.bodies.posted import Asked
+from engine.formats.json.json_records import BodyMalformed
 
 
 class AppendRoute(PlainRoute):

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from app.api.problems import from_engine
 from app.api.stored_texts import refuse_unstorable
 from app.errors import BadRequest, Fault, UnsupportedMediaType
+from engine.definition.problems import problems_of
 from engine.errors import DefinitionInvalid
-from engine.plan.problems import problems_of
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 JSON_TYPE = "application/json"

@@ -14,9 +14,9 @@ from app.domain.access import refuse_beyond_scope
 from app.errors import Unprocessable, UnsupportedMediaType
 from app.store.appender import Posted
 from app.store.registries import Registries
-from engine.connectors.bodies import MEDIA_TYPES
-from engine.connectors.formats.port import FormatInvalid, RegistryRefused
-from engine.connectors.formats.posted import POSTED, Asked, check_asked
+from engine.formats.bodies.bodies import MEDIA_TYPES
+from engine.formats.bodies.posted import POSTED, Asked, check_asked
+from engine.formats.port import FormatInvalid, RegistryRefused
 
 _FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
 _TEXT: Final[dict[str, Any]] = {"max_length": MAX_NAME_LENGTH, "pattern": r"^[^\x00]+$"}

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from app.api.edit_schemas import EditChange, EditEffect
 from app.api.schemas import Answer, ProblemItem, WarningItem
 from app.api.sql.schemas import MAX_SQL_CHARS
-from engine.definition.model import Model
+from engine.expressions.model import Model
 
 MAX_DEFINITIONS = 1_000
 

@@ -24,16 +24,16 @@ from app.domain.sources import read_source
 from app.errors import AppError, Fault, Unprocessable
 from app.store.comparing import AskedQuery, Compared, Picture, compare_query, compare_source, problems_of_refusal
 from app.store.relations import find_relation
-from engine.connectors.inferred import INFER
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import read_query
+from engine.records.inferred import INFER
 from engine.sql.scripts import Parsed, parse_script
 from engine.sql.statement_tree import CreateAs, CreateRelation, Define, InsertQuery, SetProperty
 from engine.statements.actions import ChangeSetting, CreateQuery, InsertInto, RegisterSource
 from engine.statements.binding import bind
-from engine.statements.naming import definition_name, folded
-from engine.statements.session import Session, Settings
+from engine.statements.context.naming import definition_name, folded
+from engine.statements.context.session import Session, Settings
 
 _MODELS: Final[Mapping[str, Any]] = {"stream": StreamDefinition, "table": TableDefinition}
 MOST_TRIES: Final = 10_000

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, RootModel
 
 from app.api.schemas import Answer
-from engine.connectors.connections.attempts import Reason
-from engine.connectors.connections.kafka import KafkaConnection
-from engine.connectors.connections.postgres import PostgresConnection
-from engine.connectors.connections.registry import RegistryConnection
-from engine.connectors.connections.s3 import S3Connection
+from engine.connections.attempts import Reason
+from engine.connections.kafka import KafkaConnection
+from engine.connections.postgres import PostgresConnection
+from engine.connections.registry import RegistryConnection
+from engine.connections.s3 import S3Connection
 
 
 class ConnectionDefinition(

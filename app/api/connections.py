@@ -38,11 +38,11 @@ from app.store.connections import (
     put_connection,
 )
 from app.store.page_bounds import Most
-from engine.connectors.connections.checking import MOST_S, Outcome, check
-from engine.connectors.connections.hosts import HostBounds, HostRefused
-from engine.connectors.connections.keys import SecretKeys
-from engine.connectors.connections.kinds import AnyConnection, read_connection
-from engine.connectors.connections.secret import taken_out
+from engine.connections.checking import MOST_S, Outcome, check
+from engine.connections.keys import SecretKeys
+from engine.connections.kinds import AnyConnection, read_connection
+from engine.definition.connections.hosts import HostBounds, HostRefused
+from engine.definition.connections.secret import taken_out
 from engine.errors import DefinitionInvalid, Problem
 
 _NAME: Final = re.compile(NAME_PATTERN)

@@ -10,7 +10,7 @@ import structlog
 from app.errors import AppError, Internal, TooExpensive, Unavailable
 from app.store.database import PoolBusy
 from app.store.turns import database_busy
-from engine.connectors.postgres import ENDED_BY_POSTGRES
+from engine.postgres.postgres import ENDED_BY_POSTGRES
 
 RETRY_AFTER_SECONDS = 1
 FULL_RETRY_AFTER_SECONDS = 30  # somebody must come and free space

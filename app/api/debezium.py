@@ -12,7 +12,7 @@ from app.api.deps import OnlyKnownParameters
 from app.api.documented import answered, body_examples, problems
 from app.api.schemas import Answer
 from app.api.tokens import Doorkeeper
-from engine.definition.model import Model
+from engine.expressions.model import Model
 
 router = APIRouter(prefix="/v1/debezium/auth", tags=["records"], dependencies=[OnlyKnownParameters])
 

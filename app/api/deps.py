@@ -25,8 +25,8 @@ from app.store.bell import Bell
 from app.store.database import Database
 from app.store.gates import Gates
 from app.telemetry import Metrics
-from engine.definition.patience import patience
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.patience import patience
 
 Found = TypeVar("Found")
 Feature = TypeVar("Feature")

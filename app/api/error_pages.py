@@ -14,7 +14,7 @@ from app.api.guide import error_page
 from app.api.schemas import Answer
 from app.error_list import ERRORS, ErrorEntry
 from app.errors import NotFound
-from engine.definition.suggestions import meant
+from engine.expressions.suggestions import meant
 
 router = APIRouter(prefix="/v1/errors", tags=["service"], dependencies=[OnlyKnownParameters])
 Code = Annotated[str, Path(description="The code.", examples=["query_not_found"], max_length=100, pattern=r"^[^\x00]+$")]

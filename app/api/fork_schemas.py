@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field
 
 from app.api.edit_schemas import EditChange
 from app.api.schemas import DesiredState, StoredQueryAnswer, refers_to
-from engine.definition.limits import FewFields
-from engine.definition.names import Name
+from engine.expressions.limits import FewFields
+from engine.expressions.names import Name
 
 
 class ForkBody(FewFields):

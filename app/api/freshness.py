@@ -15,7 +15,7 @@ from app.errors import Fault, NotInTime, TooManyRequests, Unavailable, Unprocess
 from app.store.bell import rung
 from app.store.feeds_read import feeds_read, log_ends
 from app.store.readable import HEAD_ONLY, Ask, Head, Readables, ReadableTable, Reading
-from engine.definition.durations import format_duration, parse_duration
+from engine.expressions.durations import format_duration, parse_duration
 
 MAX_WAIT_SECONDS = 60
 DEFAULT_WAIT_SECONDS = 30.0

@@ -10,13 +10,13 @@ from pydantic import Field
 from app.api.deps import OnlyKnownParameters
 from app.api.documented import answered, problems
 from app.api.schemas import Answer
-from engine.definition.aggregates import AGGREGATES
-from engine.definition.documented import Argument, Example
-from engine.definition.function_list import FUNCTIONS
-from engine.definition.operator_list import OPERATORS
-from engine.definition.pseudo_columns import PSEUDO_COLUMNS
-from engine.definition.table_functions import TABLE_FUNCTIONS
-from engine.definition.type_list import TYPES
+from engine.expressions.aggregates.aggregates import AGGREGATES
+from engine.expressions.documented import Argument, Example
+from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.library.operator_list import OPERATORS
+from engine.expressions.library.table_functions import TABLE_FUNCTIONS
+from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
+from engine.expressions.types.type_list import TYPES
 
 router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParameters])
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from app.domain.access import refuse_beyond_scope
 from app.domain.scopes import feeds_in
-from engine.connectors.connector_kinds import control_of
-from engine.connectors.control import Site
-from engine.connectors.inferred import INFER, Inferred
+from engine.definition.reading import read_definition
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.catalog import feed_of
-from engine.plan.reading import read_definition
 from engine.plan.warnings import DefinitionWarning
-from engine.statements.inferring import Asked
+from engine.records.inferred import INFER, Inferred
+from engine.sources.connector_kinds import control_of
+from engine.sources.control import Site
+from engine.statements.sources.inferring import Asked
 
 _STAND_IN = "inferred"
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from app.api.schemas import Answer, Counter, Position
 from app.domain.values import parse_instant_ms
-from engine.definition.limits import FewFields
+from engine.expressions.limits import FewFields
 
 MAX_IDS = 10_000
 

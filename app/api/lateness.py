@@ -17,8 +17,8 @@ from app.api.lateness_schemas import (
 )
 from app.domain.lateness import advise, histogram_of, histograms_of, shown_buckets
 from app.store.query_plans import PlannedQuery, get_planned
-from engine.core.lateness import Counted
 from engine.definition.queries import QueryDefinition
+from engine.operators.tasks.lateness import Counted
 from engine.plan.lateness import settings_of
 from engine.plan.model import Input
 from engine.plan.operators.answers import Setting

@@ -16,8 +16,8 @@ from app.errors import Forbidden
 from app.store.delivery_targets import Target, asked_target
 from app.store.queries import find_query
 from app.store.stored import opened
-from engine.connectors.deliveries import TargetUnavailable
 from engine.definition.queries import QueryDefinition
+from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import DefinitionInvalid, Problem
 
 POINTER = "/into/connector"

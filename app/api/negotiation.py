@@ -9,7 +9,7 @@ from typing import Any, Literal
 from fastapi import Request, Response
 
 from app.domain.arrow_rows import arrow_stream
-from engine.definition.types import ColumnType
+from engine.expressions.types.types import ColumnType
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"

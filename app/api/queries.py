@@ -50,7 +50,7 @@ from app.store.stored import opened
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
-from engine.statements.writing import statement_of
+from engine.statements.writing.writing import statement_of
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 

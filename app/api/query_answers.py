@@ -22,8 +22,8 @@ from app.store.query_edits import Replaced
 from app.store.query_warnings import warnings_about, warnings_of_planned
 from app.store.sql.functions import with_functions
 from app.store.transactions import raw
-from engine.definition.python_functions import Functions
 from engine.definition.queries import QueryDefinition
+from engine.expressions.python_functions import Functions
 from engine.plan.build import read_query
 from engine.plan.warnings import DefinitionWarning
 

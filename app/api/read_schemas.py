@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.schemas import Answer, Position
-from engine.definition.limits import FewFields
+from engine.expressions.limits import FewFields
 
 MAX_LOOKUP_KEYS = 1_000
 

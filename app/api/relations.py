@@ -52,14 +52,14 @@ from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.store.site import site_of
 from app.store.transactions import raw
-from engine.connectors.connector_kinds import control_of, heads_of
-from engine.connectors.log.storage import Head
-from engine.definition.names import NAME_PATTERN
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.names import NAME_PATTERN
+from engine.log.storage import Head
 from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning
-from engine.statements.writing_sources import source_statement_of
+from engine.sources.connector_kinds import control_of, heads_of
+from engine.statements.writing.writing_sources import source_statement_of
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])

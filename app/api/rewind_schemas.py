@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.edit_schemas import EditChange
 from app.api.schemas import Answer, DesiredState, StoredQueryAnswer, refers_to
-from engine.definition.limits import FewFields
+from engine.expressions.limits import FewFields
 
 
 class RewindBody(FewFields):

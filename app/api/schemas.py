@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.definition.limits import FewFields
+from engine.expressions.limits import FewFields
 
 QueryState = Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]
 DesiredState = Literal["running", "paused", "stopped"]

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.problems import problem_response
 from app.errors import AppError, BadRequest, Fault
-from engine.definition.limits import MAX_PROBLEMS
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.limits import MAX_PROBLEMS
 
 _DETAIL: Final = "the character U+0000 cannot be stored; leave it out"
 

@@ -28,13 +28,13 @@ from app.store.scopes import names_beside
 from app.store.sql.functions import with_functions
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.types.types import Schema
 from engine.plan.build import build_plan, normalise, read_query
 from engine.plan.model import Plan
 from engine.plan.operators.operator import Operator
 from engine.plan.warnings import warnings_of
-from engine.statements.writing import statement_of
+from engine.statements.writing.writing import statement_of
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 

@@ -26,7 +26,7 @@ from app.main import create_app
 from app.serving.ports import server_config
 from app.serving.server import run
 from app.telemetry import configure_logging
-from engine.python_processes import make_children_safe
+from engine.processes.python_processes import make_children_safe
 
 # Long polls end with the connection; a client that follows reconnects.
 GRACEFUL_SECONDS = 5

@@ -23,11 +23,11 @@ from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.store.state_places import state_store_of
 from app.store.stored_secrets import look_at_secrets
 from app.tracing import TracingMissing, tracing_of
-from engine.connectors.links import LinkedConnection
-from engine.connectors.schemas import Schemas
 from engine.errors import EngineError
-from engine.state.objects import SCHEMES, Objects
-from engine.state.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX
+from engine.postgres.links import LinkedConnection
+from engine.postgres.schemas import Schemas
+from engine.state.segments.objects import SCHEMES, Objects
+from engine.state.segments.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX
 
 # A busy service answers this within milliseconds.
 ANSWER_SECONDS = 5.0

@@ -23,7 +23,7 @@ from app.settings import Settings
 from app.store.api_keys import ApiKeyRow, create_key, has_keys, list_keys, revoke_key
 from app.store.database import single_transaction
 from app.telemetry import configure_logging
-from engine.definition.durations import parse_duration
+from engine.expressions.durations import parse_duration
 
 FIRST_KEY = "slackwater keys create first --role admin"
 _PAGE = 1_000

@@ -17,7 +17,7 @@ from app.store.database import migrate
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.store.schema_version import SchemaTooNew, SchemaVersion
 from app.tracing import TracingMissing, tracing_of
-from engine.connectors.schemas import Schemas
+from engine.postgres.schemas import Schemas
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from engine.python_processes import import_environment, python_command
+from engine.processes.python_processes import import_environment, python_command
 
 START_SECONDS = 180.0  # a cold machine compiles Python and starts a JVM meanwhile
 STOP_SECONDS = 60.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.definition.types import ColumnType
+from engine.expressions.types.types import ColumnType
 
 METADATA_KEY = b"slackwater"
 """Where the schema's metadata has what the JSON form says beside the rows, as JSON."""
@@ -34,7 +34,7 @@ LEAVES: dict[str, Callable[[str], Any]] = {
     "timestamp": datetime.fromisoformat,
     "bytes": base64.b64decode,
 }
-"""What a materialised nested value keeps as text (``engine.connectors.nested_json``)."""
+"""What a materialised nested value keeps as text (``engine.formats.json.nested_json``)."""
 
 
 def arrow_type(declared: ColumnType) -> pa.DataType:

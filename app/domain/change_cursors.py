@@ -32,7 +32,7 @@ def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None
     Args:
         relation_id: whose changes are in it.
         feed_id: the log.
-        incarnation: of all logs (``engine.connectors.incarnation``); None: the first.
+        incarnation: of all logs (``engine.postgres.incarnation``); None: the first.
         rewound: drawn when the query that writes it was last rewound; None: it never was.
     """
     text = f"{relation_id}/{feed_id}" if incarnation is None else f"{relation_id}/{feed_id}/{incarnation}"

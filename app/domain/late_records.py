@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from engine.core.replay import REPLAYABLE
+from engine.operators.tasks.replay import REPLAYABLE
 from engine.plan.model import Plan, RelationSchema
 
 _WHY_NOT = {

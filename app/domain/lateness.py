@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from engine.core.lateness import BOUNDS_MS, MAX_MS, Counted
+from engine.operators.tasks.lateness import BOUNDS_MS, MAX_MS, Counted
 
 QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
 _USUAL = frozenset(BOUNDS_MS)

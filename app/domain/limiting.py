@@ -37,7 +37,7 @@ class Facts:
         is_waiting: it waits for a producer (``waits_for_producer``).
         is_merging: it reads a derived feed beside another one.
         unread: records of its log feeds that it has not read.
-        measured: shares of the time before its last commit (``engine.spark.effort``); None: there are none.
+        measured: shares of the time before its last commit (``engine.runtime.limits.effort``); None: there are none.
         age_s: how long ago that was; None: it has committed nothing.
     """
 

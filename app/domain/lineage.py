@@ -70,7 +70,7 @@ class QueryFact:
     Attributes:
         reads: names of the relations.
         position: feed → partition → next offset; empty before its first launch.
-        read_to: feed → partition → greatest event time read (``engine.connectors.commit_row``).
+        read_to: feed → partition → greatest event time read (``engine.commit.commit_row``).
     """
 
     id: UUID

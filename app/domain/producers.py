@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.domain.explaining.sentences import lasting, shown
 from app.domain.lineage import FeedFact, Graph, Places, QueryFact, RelationFact, read_of
 from app.domain.reasons import Reason
-from engine.connectors.upstream import Fact, Reached, log_feed_of, walk
+from engine.runtime.planning.upstream import Fact, Reached, log_feed_of, walk
 
 WAITS_FOR_PRODUCER = "waits_for_producer"
 _AT_WORK = ("running", "starting")

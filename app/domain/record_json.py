@@ -12,8 +12,8 @@ from json.encoder import encode_basestring
 
 import polars as pl
 
-from engine.connectors.nested_json import encoded, json_texts
-from engine.definition.types import ColumnType, Schema
+from engine.expressions.types.types import ColumnType, Schema
+from engine.formats.json.nested_json import encoded, json_texts
 
 OFFSET, EVENT_TIME, REPLAYED, OP = "$offset", "$event_time_ms", "$replayed", "$op"
 FEW_ROWS = 64

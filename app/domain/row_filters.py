@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from app.domain.values import parse_value
-from engine.definition.types import ColumnType, Schema
+from engine.expressions.types.types import ColumnType, Schema
 
 Operator = Literal["eq", "ne", "gt", "ge", "lt", "le", "in", "null"]
 KEY_PREFIX, COLUMN_PREFIX = "key.", "where."

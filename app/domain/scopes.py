@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 
 from app.domain.internal_queries import PREFIX
 from app.errors import Unprocessable
-from engine.definition.connector import LOG_PREFIX
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
+from engine.definition.sources.connector import LOG_PREFIX
 
 PATTERN = r"^[a-z0-9_*]{1,63}$"
 MOST_PATTERNS = 100

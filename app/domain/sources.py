@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from engine.definition.nested import NO_KEY
+from engine.definition.problems import Problems
+from engine.definition.reading import read_definition
 from engine.definition.relations import SourceDefinition, TableDefinition
-from engine.definition.suggestions import hint
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.problems import Problems
-from engine.plan.reading import read_definition
-from engine.plan.table_limits import check_table_size
+from engine.expressions.suggestions import hint
+from engine.expressions.values.nested import NO_KEY
+from engine.plan.building.table_limits import check_table_size
 from engine.plan.warnings import DefinitionWarning
 
 Source = TypeVar("Source", bound=SourceDefinition)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.domain.row_filters import MAX_FILTERS, MAX_LISTED, Comparison, Operator
 from app.domain.values import MAX_INSTANT_MS, instant, parse_value
-from engine.definition.types import TIMESTAMP, ColumnType, Schema
+from engine.expressions.types.types import TIMESTAMP, ColumnType, Schema
 from engine.sql.tree import Binary, Boolean, Call, Chain, Column, In, Negative, Node, Number, Text
 
 _SIGNS: Final[dict[str, Operator]] = {"=": "eq", ">": "gt", ">=": "ge", "<": "lt", "<=": "le"}

@@ -13,10 +13,10 @@ from typing import NoReturn
 
 import polars as pl
 
-from engine.connectors.json_values import conform_values
-from engine.connectors.leaves import leaf_faults
-from engine.connectors.nested_json import json_texts
-from engine.definition.types import ColumnType
+from engine.expressions.types.types import ColumnType
+from engine.formats.json.json_values import conform_values
+from engine.formats.json.nested_json import json_texts
+from engine.records.leaves import leaf_faults
 
 MAX_INSTANT_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, as for event times (T8)."""

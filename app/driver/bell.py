@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Final
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
-from engine.connectors.links import LinkedConnection
-from engine.connectors.postgres import DATABASE_AWAY
+from engine.postgres.links import LinkedConnection
+from engine.postgres.postgres import DATABASE_AWAY
 
 WISHES: Final = "slackwater_wish"
 """Rings when what is wished of a query was written."""

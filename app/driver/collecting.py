@@ -1,4 +1,4 @@
-"""The thread of a driver that looks after segments which no query needs any more (``engine.connectors.retention``).
+"""The thread of a driver that looks after segments which no query needs any more (``engine.commit.history.retention``).
 
 Of the drivers that share a directory of state one at a time does so: whoever has the advisory lock of its id.
 """
@@ -12,12 +12,12 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from engine.connectors.postgres import connect
-from engine.connectors.retention import Collector, Look, Retention
-from engine.connectors.schemas import schemas_of
+from engine.commit.history.retention import Collector, Look, Retention
 from engine.errors import EngineError
-from engine.state.objects import Objects
-from engine.state.ports import StateStore
+from engine.postgres.postgres import connect
+from engine.postgres.schemas import schemas_of
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import StateStore
 
 EVERY_S: Final = 30.0
 """A look costs a statement, and a listing for each query that committed something since."""

@@ -16,7 +16,7 @@ import psycopg
 import structlog
 
 from app.store.deliveries import is_any_free
-from engine.python_processes import import_environment, python_command
+from engine.processes.python_processes import import_environment, python_command
 
 EVERY_S: Final = 1.0
 END_S: Final = 10.0

@@ -17,7 +17,7 @@ from app.driver.turn import await_turn
 from app.effective_settings import load_settings
 from app.settings import Settings
 from app.telemetry import configure_logging
-from engine.python_processes import make_children_safe
+from engine.processes.python_processes import make_children_safe
 
 EXIT_CRASHED = 1
 log = structlog.stdlib.get_logger(__name__)

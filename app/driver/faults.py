@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.domain.states import ErrorReport
-from engine.connectors.postgres import DATABASE_AWAY
 from engine.errors import DefinitionInvalid, DiskFull, EngineError
-from engine.state.files import NO_SPACE
+from engine.postgres.postgres import DATABASE_AWAY
+from engine.state.segments.files import NO_SPACE
 
 # A JVM's stack trace can be a megabyte; the log has all of it.
 MAX_DETAIL_CHARS = 4_000

@@ -15,9 +15,9 @@ from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.state_files import query_directory
 from app.store.transitions import hold_query
-from engine.connectors.fence import claim_epoch, cut_off_older
-from engine.connectors.links import LinkedConnection
-from engine.spark.checkpoint import discard_scratch
+from engine.postgres.fence import claim_epoch, cut_off_older
+from engine.postgres.links import LinkedConnection
+from engine.runtime.checkpoint import discard_scratch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
 FENCE_PATIENCE_MS = 5_000

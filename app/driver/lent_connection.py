@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import psycopg
 
-from engine.connectors.links import is_usable
+from engine.postgres.links import is_usable
 
 KEPT_S: Final = 600.0
 """One that has died meanwhile without a word is shut with the connection of the driver's loop, whose silence is noticed (``links``)."""

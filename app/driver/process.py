@@ -42,10 +42,10 @@ from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.schema_version import look_at_schema
 from app.store.state_places import state_store_of
 from app.store.transitions import LeasedQuery
-from engine.connectors.incarnation import mark, notice
-from engine.connectors.links import LinkedConnection
-from engine.connectors.postgres import DATABASE_AWAY
-from engine.connectors.retention import Retention
+from engine.commit.history.retention import Retention
+from engine.postgres.incarnation import mark, notice
+from engine.postgres.links import LinkedConnection
+from engine.postgres.postgres import DATABASE_AWAY
 
 LONGEST_REST_S = 0.2
 REST_SHARE = 2

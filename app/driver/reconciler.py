@@ -17,7 +17,7 @@ from app.domain.suspects import has_turn, is_lost, is_suspect, next_turns
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
-from engine.connectors.postgres import DATABASE_AWAY
+from engine.postgres.postgres import DATABASE_AWAY
 
 # Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.
 MAX_STEPS = 6

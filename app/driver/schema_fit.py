@@ -13,8 +13,8 @@ import structlog
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.schema_version import look_at_schema
-from engine.connectors.links import LinkedConnection
-from engine.connectors.postgres import DATABASE_AWAY
+from engine.postgres.links import LinkedConnection
+from engine.postgres.postgres import DATABASE_AWAY
 
 LOOK_EVERY_S = 2.0
 SAY_EVERY_S = 300.0

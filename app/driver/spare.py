@@ -22,7 +22,7 @@ import structlog
 from app.driver.process_group import end_session
 from app.driver.spawning import Spawned, Spawning, open_log
 from app.driver.turn import GO, READY
-from engine.python_processes import CODE
+from engine.processes.python_processes import CODE
 
 # One that died by itself would do so again soon.
 AGAIN_S = 300.0

@@ -21,20 +21,20 @@ from app.store.state_files import checkpoint_directory
 from app.store.state_places import state_store_of
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
-from engine.connectors.connector_kinds import control_of
-from engine.connectors.links import LinkedConnection
-from engine.connectors.postgres import LAUNCHES, lent_connection
-from engine.connectors.retained_commits import NOTHING_RETAINED, Retaining
+from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.spark.fleet import Fleet
-from engine.spark.launch_state import Launch
-from engine.spark.run_options import CommittedBatch, RunOptions
+from engine.postgres.links import LinkedConnection
+from engine.postgres.postgres import LAUNCHES, lent_connection
+from engine.runtime.launch_state import Launch
+from engine.runtime.limits.watch import WorkBounds
+from engine.runtime.run_options import CommittedBatch, RunOptions
+from engine.sources.connector_kinds import control_of
+from engine.spark.streams.fleet import Fleet
 from engine.spark.warm_up import make_class_archive, warm_up
-from engine.spark.watch import WorkBounds
-from engine.state.objects import Objects
+from engine.state.segments.objects import Objects
 
 FIRST_ORDER_S = 0.5
 """A driver that has queries to go on with is told so at once."""

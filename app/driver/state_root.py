@@ -1,6 +1,6 @@
 """The directory in which a driver keeps the state of queries, and the id that tells it from every other one.
 
-Beside it stands how far the database had come when a driver last looked (``database.json``): see ``engine.connectors.incarnation``.
+Beside it stands how far the database had come when a driver last looked (``database.json``): see ``engine.postgres.incarnation``.
 The id is in ``root.json``. A query notes the root of its last launch, and only drivers of that root take it: one that looks elsewhere would
 find nothing and take that for damage.
 """
@@ -17,11 +17,11 @@ from uuid import UUID
 import structlog
 
 from app.store.state_files import ROOT_FILE, root_id
-from engine.connectors.incarnation import Mark
 from engine.errors import StateCorrupt
-from engine.state.files import replace, sync
-from engine.state.objects import Objects
-from engine.state.ports import StateStore
+from engine.postgres.incarnation import Mark
+from engine.state.segments.files import replace, sync
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import StateStore
 
 SEEN = "database.json"
 _UUID = "*-*-*-*-*"

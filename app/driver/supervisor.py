@@ -32,8 +32,8 @@ from app.driver.spawning import Spawning
 from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
 from app.store.drivers import DriverRow
-from engine.connectors.postgres import DATABASE_AWAY, connect
-from engine.python_processes import ALLOCATOR, import_environment, python_command
+from engine.postgres.postgres import DATABASE_AWAY, connect
+from engine.processes.python_processes import ALLOCATOR, import_environment, python_command
 
 DRIVER_COMMAND = tuple(python_command("app.driver"))
 # A driver that is not heard of for two times to live of a lease has lost its queries anyway.

@@ -6,9 +6,9 @@ from pathlib import Path
 from uuid import UUID
 
 from app.store.state_files import checkpoint_directory
-from engine.connectors.postgres import Connection
-from engine.connectors.task_states import load_kept
-from engine.spark.checkpoint import planned_batch, run_of
+from engine.commit.task_states import load_kept
+from engine.postgres.postgres import Connection
+from engine.runtime.checkpoint import planned_batch, run_of
 
 
 def is_unfinished(connection: Connection, checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 from app.api.guide import SITE
 from app.guide.gathering import PAGES, ROOT, gather
-from engine.python_processes import python_command
+from engine.processes.python_processes import python_command
 
 CONFIG: Final = ROOT / "mkdocs.yml"
 SCRIPTS: Final = "assets/inline"

@@ -10,7 +10,7 @@ from app.ksqldb.types import field_objects, quoted, type_object
 from app.store.sql.looking import relation_of
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import AlterAdd, Control, CreateAs, CreateRelation, CreateType, Describe, Drop, InsertQuery, Show
-from engine.statements.session import Session, SqlRelation
+from engine.statements.context.session import Session, SqlRelation
 
 Entity = dict[str, Any]
 _DONE: Final = {CreateRelation: "create", CreateAs: "create", InsertQuery: "create", Drop: "drop", AlterAdd: "alter"}

@@ -18,12 +18,12 @@ from app.ksqldb.errors import error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.queries import DELIMITED, JSON
 from app.ksqldb.requests import body_of
-from engine.sql.places import Lines, Origin
+from engine.sql.lexing.places import Lines, Origin
+from engine.sql.lexing.splitting import Filled
 from engine.sql.scripts import Parsed
-from engine.sql.splitting import Filled
 from engine.sql.statement_tree import InsertValues, Row
 from engine.sql.tree import ArrayOf, Boolean, FieldValue, Identifier, Negative, Node, Null, Number, StructOf, Text
-from engine.statements.inserting import writable
+from engine.statements.inserts.inserting import writable
 
 MOST_RECORDS: Final = 20_000
 """Of one body. Half a million lines that are no records take a minute, and their acknowledgements 76 MB."""

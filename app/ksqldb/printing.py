@@ -25,7 +25,7 @@ from app.store.sql.following import Beginning, FrameFollower, following
 from app.store.tails import Tails
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print
-from engine.statements.session import SqlRelation
+from engine.statements.context.session import SqlRelation
 
 MEDIA_TYPE: Final = "text/plain"
 NO_VALUE: Final = "<null>"

@@ -27,10 +27,10 @@ from app.ksqldb.printing import print_topic
 from app.ksqldb.requests import Asked, asked_of, body_of
 from app.ksqldb.types import schema_text, type_text
 from app.ksqldb.values import rows_of
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print, Select
-from engine.statements.scans import pull_of
+from engine.statements.reads.scans import pull_of
 
 router = APIRouter()
 V1: Final = "application/vnd.ksql.v1+json"

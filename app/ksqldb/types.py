@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from engine.definition.types import ColumnType, Schema
+from engine.expressions.types.types import ColumnType, Schema
 
 _NAMES: Final = {"int": "INTEGER"}
 

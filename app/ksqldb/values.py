@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from app.domain.record_json import encode_values
-from engine.definition.types import ColumnType, Schema
+from engine.expressions.types.types import ColumnType, Schema
 
 
 def rows_of(frame: pl.DataFrame, columns: Schema) -> list[list[Any]]:

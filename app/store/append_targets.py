@@ -16,7 +16,7 @@ from app.domain.access import visible
 from app.errors import Conflict
 from app.store.catalog import entry_of
 from app.store.relations import RelationRow, of_kind
-from engine.definition.connector import Traits
+from engine.definition.sources.connector import Traits
 from engine.plan.model import RelationSchema
 
 _FIND = """

@@ -20,7 +20,8 @@ from app.errors import Unprocessable
 from app.store.append_targets import Target
 from app.store.change_positions import lock_origins, newer_alone
 from app.store.shared_appends import MOST_BYTES, SharedAppends, SmallAppend
-from engine.connectors.log.storage import (
+from engine.frames.slicing import slices
+from engine.log.storage import (
     APPEND_SQL,
     BATCH_BYTES,
     CLAIM_KEY_SQL,
@@ -30,7 +31,6 @@ from engine.connectors.log.storage import (
     encode_batch,
     route,
 )
-from engine.connectors.slicing import slices
 from engine.plan.warnings import DefinitionWarning
 
 # An answer names this many refused records; all of them can be read at …/rejects.

@@ -30,10 +30,10 @@ from app.store.gathering import Gathering
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
 from app.store.shared_appends import SharedAppends
 from app.telemetry import Metrics
-from engine.connectors.formats.port import NO_REGISTRY
-from engine.connectors.formats.posted import Asked
-from engine.connectors.formats.registry.client import Registry
 from engine.errors import InvariantBroken
+from engine.formats.bodies.posted import Asked
+from engine.formats.port import NO_REGISTRY
+from engine.formats.registry.client import Registry
 
 # One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
 GROUP_ROWS = 65_536

@@ -36,13 +36,13 @@ from app.store.delivery_edits import PUT_BACK, hold_deliveries
 from app.store.queries import set_desired_state
 from app.store.schema_version import refuse_newer
 from app.store.tables import delivery, query, query_status
-from engine.connectors.incarnation import renew
-from engine.connectors.postgres import connect
-from engine.connectors.retention import Needed, needed
-from engine.connectors.schemas import Schemas
-from engine.state.directories import is_of_segments
-from engine.state.objects import Objects
-from engine.state.ports import OWNERS, StateStore
+from engine.commit.history.retention import Needed, needed
+from engine.postgres.incarnation import renew
+from engine.postgres.postgres import connect
+from engine.postgres.schemas import Schemas
+from engine.state.segments.directories import is_of_segments
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import OWNERS, StateStore
 
 FORMAT = 2
 """Before format 2 no backup said where the state is; it is read."""
@@ -144,7 +144,7 @@ def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, ti
 def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -> Contents:
     """Fill an empty database and an empty directory from a backup.
 
-    Followers' cursors from before count no more (``engine.connectors.incarnation``), the queries that ran are wished to run, and their results
+    Followers' cursors from before count no more (``engine.postgres.incarnation``), the queries that ran are wished to run, and their results
     are delivered nowhere until somebody says so (``hold_deliveries``).
 
     Args:

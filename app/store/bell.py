@@ -13,10 +13,10 @@ import psycopg
 import structlog
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
-from engine.connectors.incarnation import notice
-from engine.connectors.links import LinkedAsyncConnection
-from engine.connectors.postgres import connect
-from engine.connectors.sink import COMMIT_CHANNEL
+from engine.commit.sink import COMMIT_CHANNEL
+from engine.postgres.incarnation import notice
+from engine.postgres.links import LinkedAsyncConnection
+from engine.postgres.postgres import connect
 
 CHANNELS = ("slackwater_fact", COMMIT_CHANNEL)
 """States that drivers wrote, and commits of sinks; both carry the query's id."""

@@ -13,11 +13,11 @@ import psycopg
 from app.domain.access import scope_in_force
 from app.domain.scopes import Scope, names_in
 from app.store.stored import opened
-from engine.definition.names import NAME_PATTERN
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
-from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
+from engine.expressions.names import NAME_PATTERN
+from engine.expressions.types.types import Schema
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts
 from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan

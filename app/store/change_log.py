@@ -1,6 +1,6 @@
 """The log of a relation's changes, as followers read it: stretches of one partition, as JSON.
 
-A derived relation is followed by the numbers of its rows, as if they were the offsets of one partition (``engine.connectors.log.sequences``).
+A derived relation is followed by the numbers of its rows, as if they were the offsets of one partition (``engine.log.sequences``).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from app.domain.record_json import FEW_ROWS, encode_keyed
 from app.store.followed import Followed
 from app.store.log_pages import Connection, end_within
 from app.store.replay_marks import with_marks
-from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
-from engine.connectors.conform import nulls
-from engine.connectors.log.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
-from engine.connectors.log.storage import READ_SQL, cut_batch
-from engine.connectors.sink import REPLAYED
-from engine.core.arrow_frames import decode_frame
-from engine.core.frames import only
+from engine.commit.sink import REPLAYED
+from engine.frames.arrow_frames import decode_frame
+from engine.frames.frames import only
+from engine.log.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
+from engine.log.storage import READ_SQL, cut_batch
+from engine.records.canonical import LOGGED, OP_UPSERT, canonicalise
+from engine.records.conform import nulls
 
 STRETCH_ROWS = 1_000
 STRETCH_BYTES = 1 << 20

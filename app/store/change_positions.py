@@ -21,12 +21,12 @@ from uuid import UUID
 import polars as pl
 import psycopg
 
-from engine.connectors.canonical import OP_UPSERT, reject_rows
-from engine.connectors.excerpts import excerpts_of
-from engine.connectors.formats.debezium.absent import ABSENT
-from engine.connectors.formats.debezium.positions import TABLE, without_older
-from engine.connectors.formats.posted import IS_NAMED
-from engine.core.position_columns import COMMITTED, ORIGIN, POSITION
+from engine.formats.bodies.posted import IS_NAMED
+from engine.formats.debezium.absent import ABSENT
+from engine.formats.debezium.positions import TABLE, without_older
+from engine.frames.position_columns import COMMITTED, ORIGIN, POSITION
+from engine.records.canonical import OP_UPSERT, reject_rows
+from engine.records.excerpts import excerpts_of
 
 KEY = "_key"
 STEP_ROWS = 5_000

@@ -18,11 +18,11 @@ from app.errors import Conflict, Fault
 from app.store.log_tables import RESULT_FEED, feed
 from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
-from engine.connectors.log.sequences import trim_sequence
-from engine.connectors.log.storage import trim_in_steps, trim_partition
-from engine.connectors.schemas import schemas_of
+from engine.log.sequences import trim_sequence
+from engine.log.storage import trim_in_steps, trim_partition
 from engine.plan.model import Plan
 from engine.plan.result_feeds import CHANGES, change_feed
+from engine.postgres.schemas import schemas_of
 
 _LOGS = """
     SELECT f.id, f.name FROM slackwater.relation r JOIN log.feed f ON f.name = 'changes:' || r.name

@@ -35,7 +35,7 @@ from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, normalise
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.warnings import DefinitionWarning, warnings_of
-from engine.statements.session import Session, Settings, SqlRelation
+from engine.statements.context.session import Session, Settings, SqlRelation
 
 Kind = Literal["stream", "table", "query"]
 Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state"]

@@ -19,11 +19,11 @@ from app.store.scopes import name_is_visible
 from app.store.tables import connection as table
 from app.store.tables import query, relation
 from app.store.transactions import lock_edits
-from engine.connectors.connections.checking import Outcome
-from engine.connectors.connections.keys import SecretKeyMissing, SecretKeys, SecretUnreadable
-from engine.connectors.connections.kinds import AnyConnection
-from engine.connectors.connections.secret import taken_out
-from engine.connectors.connections.stored import Stored, sealed
+from engine.connections.checking import Outcome
+from engine.connections.keys import SecretKeyMissing, SecretKeys, SecretUnreadable
+from engine.connections.kinds import AnyConnection
+from engine.connections.stored import Stored, sealed
+from engine.definition.connections.secret import taken_out
 from engine.errors import DefinitionInvalid, Problem
 
 _USED: Final = "$.connector.**.connection ? (@ == $name)"

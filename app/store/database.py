@@ -23,8 +23,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 import app
 from app.store.schema_version import SchemaVersion, refuse_newer
 from app.store.turns import Turns
-from engine.connectors.links import LinkedAsyncConnection, LinkedConnection, is_usable
-from engine.connectors.postgres import DATABASE_AWAY
+from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
+from engine.postgres.postgres import DATABASE_AWAY
 
 # Any number, the same in every process: two processes that start together must not migrate together.
 MIGRATION_LOCK = 0x51AC

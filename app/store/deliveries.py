@@ -1,7 +1,7 @@
 """What the process that delivers writes about deliveries: leases, plans, positions, failures.
 
 Every statement carries its guard, the delivery's id and the epoch of the lease: where it finds no row, another process has the delivery, or
-there is none any more. The lease saves work; that nothing is delivered twice the target decides (``engine.connectors.deliveries``).
+there is none any more. The lease saves work; that nothing is delivered twice the target decides (``engine.deliveries.deliveries``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from app.store.log_tables import RESULT_FEED
-from engine.connectors.delivered_rows import Gathered, Noted, gather
-from engine.connectors.deliveries import Result
+from engine.deliveries.delivered_rows import Gathered, Noted, gather
+from engine.deliveries.deliveries import Result
 
 Connection = psycopg.Connection[Any]
 

@@ -17,7 +17,7 @@ from app.store.log_tables import feed
 from app.store.older_code import DELIVERIES, refuse_older_code
 from app.store.queries import add_event
 from app.store.tables import delivery
-from engine.definition.delivery import DeliveryModel, goes_on
+from engine.definition.deliveries.delivery import DeliveryModel, goes_on
 from engine.plan.model import Output
 from engine.plan.result_feeds import result_feed
 

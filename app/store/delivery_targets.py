@@ -12,10 +12,10 @@ from app.store.catalog import load_catalog, output_of
 from app.store.queries import find_query
 from app.store.tables import relation
 from app.store.transactions import raw
-from engine.connectors.deliveries import DeliverySite, Result
-from engine.connectors.delivery_kinds import DELIVERY_KINDS
-from engine.definition.delivery import DeliveryModel, goes_on
+from engine.definition.deliveries.delivery import DeliveryModel, goes_on
 from engine.definition.queries import QueryDefinition
+from engine.deliveries.deliveries import DeliverySite, Result
+from engine.deliveries.delivery_kinds import DELIVERY_KINDS
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
 from engine.plan.model import Output

@@ -37,7 +37,7 @@ class EventSource:
 
     Attributes:
         encode: makes an event's JSON of its row.
-        incarnation: of the database (``engine.connectors.incarnation``): ids are given again after it was put back.
+        incarnation: of the database (``engine.postgres.incarnation``): ids are given again after it was put back.
     """
 
     query_id: UUID

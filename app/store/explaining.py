@@ -18,11 +18,11 @@ from app.store.query_plans import PlannedQuery
 from app.store.record_search import ALL_TIME, RecordSearch
 from app.store.scopes import is_feed_within_scope
 from app.store.transactions import raw
-from engine.connectors.column_names import bound_column
-from engine.connectors.log.sequences import LANE_PARTITION
-from engine.connectors.log.storage import find_feed, heads
-from engine.connectors.views import RESULT_TIME, view_identifier
+from engine.commit.views import RESULT_TIME, view_identifier
+from engine.log.sequences import LANE_PARTITION
+from engine.log.storage import find_feed, heads
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.postgres.column_names import bound_column
 
 # Kept late records and rejects that are looked through for one key.
 LOOKED_THROUGH = 1_000

@@ -13,7 +13,7 @@ from app.store.log_tables import feed, head
 from app.store.relations import ROWS, RelationRow
 from app.store.tables import query_read, relation
 from app.store.targets import entry_of_row
-from engine.connectors.log.sequences import LANE_PARTITION
+from engine.log.sequences import LANE_PARTITION
 from engine.plan.model import Feed
 
 

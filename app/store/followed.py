@@ -25,8 +25,8 @@ from app.store.relations import ROWS, Kind, RelationRow, of_kind
 from app.store.shared_reads import SharedReads
 from app.store.tables import query, relation
 from app.store.targets import entry_of_row
-from engine.definition.expressions import compile_scalar
-from engine.definition.types import Schema
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.model import Output, RelationSchema
 
@@ -40,7 +40,7 @@ class Followed:
     Attributes:
         output: what a table's rows are kept as; None for a stream, which has none.
         identity: tells the log from every other one, in cursors.
-        incarnation: of all logs, see ``engine.connectors.incarnation``.
+        incarnation: of all logs, see ``engine.postgres.incarnation``.
         rewound: of its log, drawn when its query was last rewound: numbers are given again since.
         is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
         relation: what a stream's records must be.

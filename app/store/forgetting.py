@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from app.store.log_tables import commit, counter, late_record, task_state
 from app.store.tables import query_status
 from app.store.transactions import raw
-from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.log.sequences import leave_orphaned
-from engine.connectors.retained_commits import forget_retained
+from engine.commit.history.retained_commits import forget_retained
+from engine.log.dropped_feeds import drop_feed
+from engine.log.sequences import leave_orphaned
+from engine.sources.log.replay_reader import replay_feed
 
 STEP_ROWS = 5_000
 """Late records that one transaction removes: some megabytes."""

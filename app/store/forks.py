@@ -32,14 +32,14 @@ from app.store.state_files import SegmentsGone, StateFiles
 from app.store.stored import opened, planned
 from app.store.tables import query, query_status
 from app.store.transactions import edit_of_one_moment, raw
-from engine.connectors.forking import copy_commits, copy_result, result_bytes
-from engine.connectors.task_states import Kept, load_kept, load_states
+from engine.commit.history.forking import copy_commits, copy_result, result_bytes
+from engine.commit.task_states import Kept, load_kept, load_states
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
-from engine.state.in_manifest import stored_segments
+from engine.state.segments.in_manifest import stored_segments
 
 SNAPSHOTS: Final = 3
 """Attempts beside the running query. After them it waits, for as long as one copy takes."""

@@ -15,14 +15,14 @@ import polars as pl
 
 from app.store.change_positions import keyed
 from app.store.registries import WAIT_S
-from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
-from engine.connectors.canonical import canonicalise, reject_rows
-from engine.connectors.formats.port import SchemaStore
-from engine.connectors.formats.posted import Asked, read_posted
-from engine.connectors.formats.registry.bounded import until
-from engine.connectors.json_reading import JsonReader
-from engine.connectors.json_records import BodyMalformed, line_bounds, parse_array
+from engine.formats.bodies.bodies import JSON_TYPES, LINE_TYPES, parse_records
+from engine.formats.bodies.posted import Asked, read_posted
+from engine.formats.json.json_reading import JsonReader
+from engine.formats.json.json_records import BodyMalformed, line_bounds, parse_array
+from engine.formats.port import SchemaStore
+from engine.formats.registry.bounded import until
 from engine.plan.model import RelationSchema
+from engine.records.canonical import canonicalise, reject_rows
 
 # Up to here a body waits to be judged together with others; a larger one is judged by itself, in a thread.
 SMALL_BYTES = 32 * 1024

@@ -18,11 +18,11 @@ from app.store.page_bounds import Most, bounded
 from app.store.queries import add_event
 from app.store.query_plans import PlannedQuery
 from app.store.transactions import raw
-from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.log.storage import append_batches, encode_batches, ensure_feed, heads
-from engine.core.replay import OPERATOR, RECORD, STAGE
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
+from engine.log.storage import append_batches, encode_batches, ensure_feed, heads
+from engine.operators.tasks.replay import OPERATOR, RECORD, STAGE
 from engine.plan.model import Plan
+from engine.sources.log.replay_reader import replay_feed
 
 # One replay is one transaction and one batch of the query: so many pass through it without being felt.
 MAX_REPLAYED = 10_000

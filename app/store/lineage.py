@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.internal_queries import is_internal
 from app.domain.lineage import FeedFact, Graph, Part, QueryFact, RelationFact
 from app.store.catalog import entry_of
-from engine.connectors.connector_kinds import OWN_ENDS_SQL
-from engine.connectors.log.sequences import LANE_PARTITION
 from engine.definition.queries import DEFAULT_TASKS
+from engine.log.sequences import LANE_PARTITION
 from engine.plan.model import Feed
+from engine.sources.connector_kinds import OWN_ENDS_SQL
 
 MOST_NODES = 1_000
 """Relations with their queries that one direction of a graph may have; who has more looks at one further on."""

@@ -21,11 +21,11 @@ from app.store.queries import QueryRow, add_event, find_query
 from app.store.relations import RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import raw
-from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.views import add_columns, create_view, drop_view
+from engine.commit.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, TableDefinition
+from engine.log.dropped_feeds import drop_feed
+from engine.log.sequences import make_result_feed
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Output, Plan

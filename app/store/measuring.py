@@ -15,8 +15,8 @@ from app.domain.internal_queries import PREFIX
 from app.domain.limiting import PARTS
 from app.metric_list import Metric
 from app.store.delivery_status import all_deliveries
-from engine.definition.connector import LOG_PREFIX
-from engine.definition.connector_list import MODELS
+from engine.definition.sources.connector import LOG_PREFIX
+from engine.definition.sources.connector_list import MODELS
 
 Json = dict[str, Any]
 Sample = tuple[Metric, tuple[str, ...], float]

@@ -1,6 +1,6 @@
 """Versions in the history of results that no read can ask for any more, and that no commit comes across.
 
-A commit forgets the old versions of the keys that it touches (``engine.connectors.views``). Keys that nothing touches keep theirs, and a
+A commit forgets the old versions of the keys that it touches (``engine.commit.views``). Keys that nothing touches keep theirs, and a
 deleted key its tombstone, for ever: with keys that come and go that grows without bound.
 """
 
@@ -15,10 +15,10 @@ from psycopg import sql
 from app.domain.internal_queries import PREFIX
 from app.store.catalog import output_of
 from app.store.materialisations import output_of_source
-from engine.connectors.column_names import bound_column
-from engine.connectors.postgres import IDLE_SECONDS, connect
-from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier
+from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier
 from engine.plan.model import Output
+from engine.postgres.column_names import bound_column
+from engine.postgres.postgres import IDLE_SECONDS, connect
 
 STEP_ROWS = 20_000
 """Rows removed at once: the query's next commit waits for them."""

@@ -15,9 +15,9 @@ from app.domain.late_records import LATE_REASONS
 from app.store.delivery_status import deliveries_of
 from app.store.log_tables import RESULT_FEED, counter
 from app.store.statuses import Status, list_statuses
-from engine.connectors.log.sequences import LANE_PARTITION
-from engine.definition.connector import LOG_PREFIX
-from engine.definition.connector_list import DEFAULT, MODELS
+from engine.definition.sources.connector import LOG_PREFIX
+from engine.definition.sources.connector_list import DEFAULT, MODELS
+from engine.log.sequences import LANE_PARTITION
 
 # The partitions of a feed that a position does not name have not been read at all.
 _LAGS = sa.text(

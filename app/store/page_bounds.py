@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from engine.connectors.column_names import stored_name
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
+from engine.postgres.column_names import stored_name
 
 IS_BEYOND = "is_beyond"
 """Column of a bounded page's rows: true of the one that is read only to tell that another page follows."""

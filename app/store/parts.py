@@ -20,8 +20,8 @@ from app.store.older_code import PARTS, refuse_older_code
 from app.store.queries import add_event
 from app.store.tables import query, query_read, relation
 from app.store.transactions import raw
-from engine.connectors.dropped_feeds import drop_feed
 from engine.errors import Problem
+from engine.log.dropped_feeds import drop_feed
 from engine.plan.evolution import column_faults
 from engine.plan.model import Output, RelationSchema
 

@@ -16,10 +16,10 @@ from app.store.log_tables import commit
 from app.store.queries import QueryRow
 from app.store.stored import planned
 from app.store.transactions import raw
-from engine.connectors.column_names import bound_column, bound_columns
-from engine.connectors.views import RESULT_TIME, history_identifier, view_identifier
+from engine.commit.views import RESULT_TIME, history_identifier, view_identifier
 from engine.definition.queries import QueryDefinition
 from engine.plan.model import LateRecords, Output, Plan
+from engine.postgres.column_names import bound_column, bound_columns
 
 Connection = psycopg.Connection[Any]
 _LATE_BEYOND_RETENTION = sql.SQL(

@@ -24,7 +24,7 @@ class Committed:
 
     Attributes:
         position: feed → partition → next offset.
-        detail: what the sink noted (``engine.connectors.sink``).
+        detail: what the sink noted (``engine.commit.sink``).
     """
 
     position: dict[str, dict[str, int]]

@@ -15,13 +15,13 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from app.domain.explaining.facts import Found, Place, Record, Versions
-from engine.connectors.canonical import LOGGED, canonicalise
-from engine.connectors.log.sequences import LANE_PARTITION, join_block, read_sequence
-from engine.connectors.log.storage import cut_batch, find_feed, heads
-from engine.core.arrow_frames import decode_frame
-from engine.definition.expressions import compile_scalar
-from engine.definition.pseudo_columns import EVENT_TIME
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.pseudo_columns import EVENT_TIME
+from engine.frames.arrow_frames import decode_frame
+from engine.log.sequences import LANE_PARTITION, join_block, read_sequence
+from engine.log.storage import cut_batch, find_feed, heads
 from engine.plan.model import Input
+from engine.records.canonical import LOGGED, canonicalise
 
 # Opened for one search: 200 batches of 8,000 records take about a second.
 MAX_BATCHES = 200

@@ -13,12 +13,12 @@ from app.errors import Conflict, Gone, NotFound
 from app.store.log_pages import end_within
 from app.store.page_bounds import Most
 from app.store.replay_marks import with_marks
-from engine.connectors.canonical import LOGGED, canonicalise
-from engine.connectors.log.sequences import READ_SEQUENCE_SQL, blocks
-from engine.connectors.log.storage import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
-from engine.connectors.sink import REPLAYED
-from engine.definition.expressions import compile_scalar
+from engine.commit.sink import REPLAYED
+from engine.expressions.expressions import compile_scalar
+from engine.log.sequences import READ_SEQUENCE_SQL, blocks
+from engine.log.storage import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
 from engine.plan.catalog import CatalogEntry
+from engine.records.canonical import LOGGED, canonicalise
 
 # A relation that shares its feed may have few of its records; one answer looks through so many pages for them at most.
 PAGES_PER_ANSWER = 20
@@ -31,7 +31,7 @@ class RecordsPage:
     """A stretch of one partition, or of a derived stream as a whole.
 
     Attributes:
-        partition: which; None: of all, by the numbers of the rows (``engine.connectors.log.sequences``).
+        partition: which; None: of all, by the numbers of the rows (``engine.log.sequences``).
         partition_count: how many partitions there are to read; None where ``partition`` is.
         frame: canonical records with ``_offset`` and the mark ``$replayed``; those of other relations in the same feed are left out.
         next_offset: where to go on.

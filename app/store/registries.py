@@ -11,12 +11,12 @@ import anyio.to_thread
 
 from app.store.connections import get_connection
 from app.store.database import Database
-from engine.connectors.connections.certificates import CertificateUnreadable
-from engine.connectors.connections.stored import resolved
-from engine.connectors.connections.surroundings import SecretMissing, Surroundings
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.connected import settings_of
+from engine.connections.certificates import CertificateUnreadable
+from engine.connections.stored import resolved
+from engine.connections.surroundings import SecretMissing, Surroundings
 from engine.errors import SourceUnavailable
+from engine.formats.registry.client import Registry
+from engine.formats.registry.connected import settings_of
 
 TIMEOUT_S: Final = 3.0
 DEADLINE_S: Final = 6.0

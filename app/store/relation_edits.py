@@ -24,13 +24,13 @@ from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.connector_kinds import control_of
-from engine.connectors.views import drop_view
+from engine.commit.views import drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.plan.catalog import CatalogEntry, feed_of, source_entry
 from engine.plan.evolution import column_faults
 from engine.plan.result_feeds import named_result_feed
+from engine.sources.connector_kinds import control_of
 
 # What stored records were judged by, or where they are: it can change only while there are none. Of columns see `column_faults`.
 _STORED = ("key", "event_time", "event_time_format", "event_time_unit")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from engine.connectors.sink import REPLAYED
-from engine.core.frames import with_series
+from engine.commit.sink import REPLAYED
+from engine.frames.frames import with_series
 
 
 def with_marks(judged: pl.DataFrame, raw: pl.DataFrame) -> pl.DataFrame:

@@ -21,11 +21,11 @@ from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import find_relation, kept_result, readers_of
 from app.store.tables import relation
 from app.store.transactions import raw
-from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.log.storage import find_feed, set_retention
-from engine.connectors.taking_over import rename_result
-from engine.connectors.views import add_columns, create_view, drop_view
+from engine.commit.history.taking_over import rename_result
+from engine.commit.views import add_columns, create_view, drop_view
+from engine.log.dropped_feeds import drop_feed
+from engine.log.sequences import make_result_feed
+from engine.log.storage import find_feed, set_retention
 from engine.plan.model import Output, Plan
 from engine.plan.result_feeds import named_result_feed, result_feed
 

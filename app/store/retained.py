@@ -17,12 +17,12 @@ from app.store.state_files import StateFiles
 from app.store.stored import planned
 from app.store.tables import query, query_status
 from app.store.transactions import raw
-from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.log.sequences import LANE_PARTITION
-from engine.connectors.retained_commits import RetainedCommit, retained_manifests
-from engine.connectors.segment_names import names_of
+from engine.commit.history.retained_commits import RetainedCommit, retained_manifests
+from engine.commit.history.segment_names import names_of
+from engine.log.sequences import LANE_PARTITION
 from engine.plan.catalog import Catalog
 from engine.plan.model import Output, Plan
+from engine.sources.log.replay_reader import replay_feed
 
 Kept = Mapping[str, Mapping[str, tuple[int, int]]]
 

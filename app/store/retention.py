@@ -20,12 +20,12 @@ from app.store.forgetting import sweep_late_records
 from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
-from engine.connectors.dropped_feeds import sweep_dropped_feeds
-from engine.connectors.incarnation import notice
-from engine.connectors.kept_rejects import REJECTS_KEPT, trim_rejects
-from engine.connectors.log.storage import trim
-from engine.connectors.postgres import IDLE_SECONDS, connect
-from engine.connectors.schemas import schemas_of
+from engine.commit.kept_rejects import REJECTS_KEPT, trim_rejects
+from engine.log.dropped_feeds import sweep_dropped_feeds
+from engine.log.storage import trim
+from engine.postgres.incarnation import notice
+from engine.postgres.postgres import IDLE_SECONDS, connect
+from engine.postgres.schemas import schemas_of
 
 # Any number, the same in every process: one trims, the others need not.
 TRIM_LOCK = 0x51AD

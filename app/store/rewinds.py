@@ -36,9 +36,9 @@ from app.store.state_files import StateFiles
 from app.store.stored import opened
 from app.store.tables import query, query_status
 from app.store.transactions import lock_edits, raw
-from engine.connectors.earlier_rows import RowsUnknown
-from engine.connectors.retained_commits import RetainedCommit, hold_retained, retained_commits
-from engine.connectors.rewinding import change_log_bytes, rewind
+from engine.commit.history.earlier_rows import RowsUnknown
+from engine.commit.history.retained_commits import RetainedCommit, hold_retained, retained_commits
+from engine.commit.history.rewinding import change_log_bytes, rewind
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, normalise

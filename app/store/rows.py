@@ -17,10 +17,10 @@ from typing import Any, Literal
 from app.domain.row_filters import Operator
 from app.store.page_bounds import quoted, row_bytes
 from app.store.readable import TOO_LARGE, with_head
-from engine.connectors.column_names import stored_name
-from engine.connectors.views import HISTORY_SCHEMA, IS_DELETED, OPEN_SCHEMA, RESULT_TIME, SCHEMA
-from engine.definition.types import ColumnType
+from engine.commit.views import HISTORY_SCHEMA, IS_DELETED, OPEN_SCHEMA, RESULT_TIME, SCHEMA
+from engine.expressions.types.types import ColumnType
 from engine.plan.model import Output
+from engine.postgres.column_names import stored_name
 
 STATE, VALID_FROM, VALID_TO, EVENT_TIME = "$state", "$valid_from_ms", "$valid_to_ms", "$event_time_ms"
 """What answers say of a row beside its columns. No column's name begins with $."""

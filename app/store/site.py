@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.settings import Settings
-from engine.connectors.control import Site
-from engine.connectors.deliveries import DeliverySite
+from engine.deliveries.deliveries import DeliverySite
+from engine.sources.control import Site
 
 
 def site_of(settings: Settings) -> Site:

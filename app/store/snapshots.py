@@ -17,11 +17,11 @@ from app.domain.change_cursors import ChangeCursor
 from app.domain.record_json import encode_keyed
 from app.store.followed import Followed
 from app.store.page_bounds import Most, row_bytes
-from engine.connectors.column_names import bound_column, bound_columns
-from engine.connectors.nested_json import json_texts
-from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
-from engine.definition.types import ColumnType
+from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
+from engine.expressions.types.types import ColumnType
+from engine.formats.json.nested_json import json_texts
 from engine.plan.model import Output
+from engine.postgres.column_names import bound_column, bound_columns
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -138,7 +138,7 @@ def _order(output: Output, *, is_versioned: bool) -> sql.Composable:
 
 
 def _restated(value: Any, declared: ColumnType) -> Any:
-    """Return a value of the database as frames hold it; nested ones are kept as JSON (``engine.connectors.views``)."""
+    """Return a value of the database as frames hold it; nested ones are kept as JSON (``engine.commit.views``)."""
     if value is None or not declared.is_nested:
         return value
     return _nested(value, declared)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from engine.connectors.task_states import Place, TaskState
+from engine.commit.task_states import Place, TaskState
 from engine.errors import ExternalError, StateCorrupt
-from engine.state.in_manifest import stored_segments
-from engine.state.objects import Objects
-from engine.state.ports import SEGMENT_SUFFIX, StateStore, task_folder
+from engine.state.segments.in_manifest import stored_segments
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import SEGMENT_SUFFIX, StateStore, task_folder
 
 ROOT_FILE: Final = "root.json"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.settings import Settings
 from app.store.state_files import StateFiles
-from engine.state.directories import Directories
-from engine.state.objects import Objects
-from engine.state.ports import StateStore
-from engine.state.segment_cache import SegmentCache
+from engine.state.segments.directories import Directories
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import StateStore
+from engine.state.segments.segment_cache import SegmentCache
 
 
 def state_store_of(settings: Settings) -> StateStore:

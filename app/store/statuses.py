@@ -14,7 +14,7 @@ from app.store.fleet import IS_UNPLACED
 from app.store.log_tables import commit, counter, state_retention
 from app.store.scopes import query_is_visible
 from app.store.tables import query, query_status
-from engine.connectors.removed_records import SKIPPED
+from engine.commit.removed_records import SKIPPED
 
 
 @dataclass(frozen=True, slots=True)

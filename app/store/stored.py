@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from engine.definition.limits import STORED
-from engine.definition.patience import patience
+from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.limits import STORED
+from engine.expressions.patience import patience
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
-from engine.plan.problems import problems_of
 
 Model = TypeVar("Model", bound=BaseModel)
 

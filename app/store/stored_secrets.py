@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from engine.connectors.connections.keys import SecretKeys, SecretUnreadable
-from engine.connectors.connections.stored import Stored
+from engine.connections.keys import SecretKeys, SecretUnreadable
+from engine.connections.stored import Stored
 
 _EXISTS = "SELECT to_regclass('slackwater.connection') IS NOT NULL"
 _ALL = "SELECT name, type, definition, secrets FROM slackwater.connection WHERE secrets <> '{}' ORDER BY name"

@@ -30,12 +30,12 @@ from app.store.state_files import SegmentsGone, StateFiles
 from app.store.stored import opened
 from app.store.tables import query, query_read, query_status
 from app.store.transactions import lock_edits, raw
-from engine.connectors.taking_over import hold_commits, move_commits
-from engine.connectors.task_states import load_kept, load_states
+from engine.commit.history.taking_over import hold_commits, move_commits
+from engine.commit.task_states import load_kept, load_states
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
-from engine.state.in_manifest import stored_segments
+from engine.state.segments.in_manifest import stored_segments
 
 
 @dataclass(frozen=True, slots=True)

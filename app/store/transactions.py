@@ -9,7 +9,7 @@ from typing import Any, cast
 import psycopg
 import sqlalchemy as sa
 
-from engine.connectors.schemas import schemas_of
+from engine.postgres.schemas import schemas_of
 
 # Any number, the same in every process. Such edits are rare and touch names, catalogs and readers at once: one at a time is simple and right.
 EDIT_LOCK = 0x51AE

@@ -20,7 +20,7 @@ from app.domain.internal_queries import PREFIX
 from app.domain.lifecycle import Action
 from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 from app.domain.suspects import LOST
-from engine.connectors.retention import delete_state
+from engine.commit.history.retention import delete_state
 
 Connection = psycopg.Connection[Any]
 

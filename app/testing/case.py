@@ -14,15 +14,15 @@ from app.testing.expectations import Subject, Wanted, read_wanted
 from app.testing.rows import milliseconds
 from app.testing.slicing import Slicing
 from app.testing.sources import Json, add_below, held_tables, partitions_of, read_sources
-from engine.definition.durations import parse_duration
-from engine.definition.model import Model
-from engine.definition.names import Name
+from engine.definition.problems import Problems, pointer_of, problems_of
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.durations import parse_duration
+from engine.expressions.model import Model
+from engine.expressions.names import Name
 from engine.plan.build import build_plan, read_query
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.model import Plan
-from engine.plan.problems import Problems, pointer_of, problems_of
 
 START: Final = "2100-01-01T00:00:00Z"
 """The wall clock of a test that does not say it: later than any record, so that none counts as one from the future (T7)."""

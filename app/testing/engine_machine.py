@@ -18,13 +18,13 @@ from app.testing.running import Reject
 from app.testing.slicing import Slicing
 from app.testing.sources import SHARED_FEED
 from app.testing.workbench import Workbench
-from engine.connectors.canonical import LOGGED, POSTED, canonicalise
-from engine.connectors.json_records import parse_array
-from engine.connectors.log.storage import route
-from engine.core.frames import OFFSET, OP, TS
-from engine.definition.expressions import compile_scalar
 from engine.errors import EngineError, InvariantBroken
+from engine.expressions.expressions import compile_scalar
+from engine.formats.json.json_records import parse_array
+from engine.frames.frames import OFFSET, OP, TS
+from engine.log.storage import route
 from engine.plan.model import RelationSchema
+from engine.records.canonical import LOGGED, POSTED, canonicalise
 
 
 class EngineMachine:

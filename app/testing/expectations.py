@@ -9,9 +9,9 @@ from typing import Any, Literal
 from app.testing.arrangement import as_expected, by_key
 from app.testing.difference import Line, align, unified
 from app.testing.rows import ExpectedRows, Row, expected_rows, milliseconds
-from engine.definition.types import Schema
+from engine.definition.problems import Problems, pointer_of
+from engine.expressions.types.types import Schema
 from engine.plan.model import Plan
-from engine.plan.problems import Problems, pointer_of
 
 REJECT_COLUMNS = ("reason", "detail")
 

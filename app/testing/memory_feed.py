@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from engine.connectors.chunks import Chunk
-from engine.connectors.log.sequences import LANE_PARTITION
-from engine.connectors.log.storage import route
-from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.core.frames import HEAD, OFFSET, TS
-from engine.core.sequence import Numbered
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, running_clock
+from engine.frames.frames import HEAD, OFFSET, TS
+from engine.log.sequence import Numbered
+from engine.log.sequences import LANE_PARTITION
+from engine.log.storage import route
+from engine.sources.chunks import Chunk
 
 CHUNK_ROWS = 16
 """The grain in which a backlog is looked at, as small as tests are."""

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from engine.connectors.json_values import conform_values
-from engine.core.frames import OP, TS
-from engine.definition.types import TIMESTAMP, ColumnType, Schema
+from engine.expressions.types.types import TIMESTAMP, ColumnType, Schema
+from engine.formats.json.json_values import conform_values
+from engine.frames.frames import OP, TS
 
 RELATIVE_TOLERANCE: Final = 1e-9
 """How far a double may be from the expected one: sums of the same numbers differ in their last digits."""

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import httpx
 import psutil
 
-from engine.python_processes import import_environment, python_command
+from engine.processes.python_processes import import_environment, python_command
 
 READY_S: Final = 90.0
 """An embedded Postgres makes its cluster on the first start: seconds, on a busy machine tens of them."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.sources import read_source
-from engine.definition.connector_list import DEFAULT, MODELS
+from engine.definition.problems import Problems
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.sources.connector_list import DEFAULT, MODELS
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import feed_of
-from engine.plan.problems import Problems
 
 Json = dict[str, Any]
 

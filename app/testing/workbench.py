@@ -17,24 +17,24 @@ import numpy as np
 import polars as pl
 
 from app.testing.memory_feed import MemoryFeed
-from engine.connectors.admission import Admitted, Backlog, FeedPartition, admit
-from engine.connectors.canonical import LOGGED, canonicalise
-from engine.connectors.shaping import for_input
-from engine.connectors.upstream import Fact, Reached, walk
-from engine.core.frames import HEAD, OFFSET, Counters, empty_late, merge_counters
-from engine.core.order import Slice, declared_indices, lane_of
-from engine.core.pipeline import Pipeline, Step
-from engine.core.progress import Reading
-from engine.core.repartition.tasks import repartitioned
-from engine.core.sequence import Reach, numbered
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
+from engine.frames.frames import HEAD, OFFSET, Counters, empty_late, merge_counters
+from engine.log.sequence import Reach, numbered
+from engine.operators.tasks.order import Slice, declared_indices, lane_of
+from engine.operators.tasks.pipeline import Pipeline, Step
+from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Input, Plan
-from engine.spark.batch_size import BatchLimit
-from engine.state.memory import MemorySegmentStore
+from engine.records.canonical import LOGGED, canonicalise
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
+from engine.runtime.planning.upstream import Fact, Reached, walk
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
 
 UNBOUNDED = 1 << 60
 NOBODY = UUID(int=0)

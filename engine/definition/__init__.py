@@ -1,1 +1,1 @@
-"""What a user may say: types, durations, expressions, relations and queries. Knows no plan, no Spark, no I/O, no clock."""
+"""What a user may say: relations, queries, and by kind: sources, deliveries, connections. Knows no plan, no Spark, no I/O, no clock."""

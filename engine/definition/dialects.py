@@ -11,13 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from engine.definition.aggregates import KSQLDB_AGGREGATES
-from engine.definition.function_list import KSQLDB
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.python_functions import with_digests
 from engine.definition.queries import Join, QueryDefinition
-from engine.definition.syntax import parse, render
-from engine.definition.type_names import type_of
+from engine.expressions.aggregates.aggregates import KSQLDB_AGGREGATES
+from engine.expressions.library.function_list import KSQLDB
+from engine.expressions.python_functions import with_digests
+from engine.expressions.syntax import parse, render
+from engine.expressions.type_names import type_of
+from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.tree import (
     ArrayOf,
     Between,

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from engine.definition.delivery_list import Delivery
-from engine.definition.durations import Duration
-from engine.definition.limits import (
+from engine.definition.deliveries.delivery_list import Delivery
+from engine.definition.start import Start
+from engine.expressions.durations import Duration
+from engine.expressions.limits import (
     MAX_AGGREGATES,
     MAX_COLUMNS,
     MAX_DEFINITION_CHARS,
@@ -20,10 +21,9 @@ from engine.definition.limits import (
     Expression,
     at_most,
 )
-from engine.definition.model import Model
-from engine.definition.names import NAME_PATTERN, ColumnName, Name
-from engine.definition.python_functions import Functions
-from engine.definition.start import Start
+from engine.expressions.model import Model
+from engine.expressions.names import NAME_PATTERN, ColumnName, Name
+from engine.expressions.python_functions import Functions
 
 DAY_MS = 86_400_000
 EAGER_GRACE = "1d"

@@ -1,6 +1,6 @@
 """Formats in which topics hold keys and values: what each can hold.
 
-How they are read and written, as far as they are: ``engine.connectors.formats``.
+How they are read and written, as far as they are: ``engine.formats``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from engine.definition.types import ColumnType, Kind, ScalarKind
+from engine.expressions.types.types import ColumnType, Kind, ScalarKind
 
 DEFAULT_DELIMITER: Final = ","
 NAMED_DELIMITERS: Final = {"TAB": "\t", "SPACE": " "}

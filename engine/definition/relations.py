@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from engine.definition.connector_list import DEFAULT, Connector
-from engine.definition.durations import Duration
-from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, at_most
-from engine.definition.model import Model
-from engine.definition.names import ColumnName
 from engine.definition.queries import DAY_MS
-from engine.definition.type_texts import TypeText
-from engine.definition.types import Schema, parse_type
+from engine.definition.sources.connector_list import DEFAULT, Connector
+from engine.expressions.durations import Duration
+from engine.expressions.limits import MAX_COLUMNS, MAX_KEY_PARTS, at_most
+from engine.expressions.model import Model
+from engine.expressions.names import ColumnName
+from engine.expressions.types.type_texts import TypeText
+from engine.expressions.types.types import Schema, parse_type
 
 Key = Annotated[tuple[str, ...], at_most(MAX_KEY_PARTS, "key_columns")]
 EventTimeUnit = Literal["s", "ms", "us", "ns"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from engine.definition.model import Model
+from engine.expressions.model import Model
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,13 +6,13 @@ time (T2, P6): the queries' commits may interleave as they like.
 
 from __future__ import annotations
 
+from engine.definition.problems import Problems
 from engine.definition.queries import QueryDefinition
-from engine.definition.suggestions import hint
-from engine.definition.types import ColumnType
-from engine.definition.widening import is_wider
+from engine.expressions.suggestions import hint
+from engine.expressions.types.types import ColumnType
+from engine.expressions.types.widening import is_wider
 from engine.plan.catalog import Catalog, CatalogEntry
 from engine.plan.model import Output
-from engine.plan.problems import Problems
 
 POINTER = "/into/append_to"
 

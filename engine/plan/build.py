@@ -10,26 +10,26 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from engine.definition.dialects import elaborated
-from engine.definition.patience import begin
-from engine.definition.python_functions import known_functions
+from engine.definition.problems import Problems
 from engine.definition.queries import QueryDefinition
-from engine.definition.suggestions import meant
+from engine.definition.reading import read_definition
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.patience import begin
+from engine.expressions.python_functions import known_functions
+from engine.expressions.suggestions import meant
 from engine.plan.appending import check_append
+from engine.plan.building.effects import check_effects, check_late_records
+from engine.plan.building.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
+from engine.plan.building.joins import plan_joins
+from engine.plan.building.layout import FILTER, Layout, assemble
+from engine.plan.building.results import plan_output, plan_select, with_own_key
+from engine.plan.building.running import Running
+from engine.plan.building.scope import Scope, Side, check_condition, unqualified
+from engine.plan.building.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
+from engine.plan.building.windows import Sizes, check_sizes, default_retention
 from engine.plan.catalog import Catalog
-from engine.plan.effects import check_effects, check_late_records
 from engine.plan.fingerprint import adds_columns, fits_kept_state, state_fingerprint
-from engine.plan.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
-from engine.plan.joins import plan_joins
-from engine.plan.layout import FILTER, Layout, assemble
 from engine.plan.model import Output, Plan
-from engine.plan.problems import Problems
-from engine.plan.reading import read_definition
-from engine.plan.results import plan_output, plan_select, with_own_key
-from engine.plan.running import Running
-from engine.plan.scope import Scope, Side, check_condition, unqualified
-from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
-from engine.plan.windows import Sizes, check_sizes, default_retention
 
 __all__ = ["adds_columns", "build_plan", "faults_of_new", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
 
@@ -181,7 +181,7 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
 
 
 def _check_delivery(definition: QueryDefinition, output: Output, problems: Problems) -> None:
-    """Check where results go against what they are; the target itself is asked elsewhere (``engine.connectors.deliveries``)."""
+    """Check where results go against what they are; the target itself is asked elsewhere (``engine.deliveries.deliveries``)."""
     delivery = definition.into.connector
     if delivery is not None:
         for fault in delivery.faults(output.columns.names, output.key, is_table=output.kind == "table"):

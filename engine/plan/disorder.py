@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.definition.durations import format_duration
 from engine.definition.queries import Join, QueryDefinition, Suppress, Window
-from engine.plan.grouping import WINDOW_OPERATOR
-from engine.plan.suppressing import SUPPRESS_OPERATOR
-from engine.plan.windows import length_of
+from engine.expressions.durations import format_duration
+from engine.plan.building.grouping import WINDOW_OPERATOR
+from engine.plan.building.suppressing import SUPPRESS_OPERATOR
+from engine.plan.building.windows import length_of
 
 Producers = Callable[[str], QueryDefinition | None]
 """Gives the normalised definition of the query that writes a relation; None for a source, and where it is not known."""

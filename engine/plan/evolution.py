@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import BIGINT, Schema
-from engine.definition.widening import is_wider
 from engine.errors import Problem
+from engine.expressions.types.types import BIGINT, Schema
+from engine.expressions.types.widening import is_wider
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Stage
 
 _LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules", "lost_records")
@@ -21,7 +21,7 @@ def state_fingerprint(plan: Plan) -> str:
     Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
     records, how long a hold waits, limits and bounds of suppression, how long silence may last, what windows and a versioned result keep
     for reading (but see ``fits_kept_state``), how many late records are kept, the number of tasks (the next launch shares the state
-    out among them: ``engine.core.repartition``); and of the relations what concerns only their reading:
+    out among them: ``engine.operators.rescale``); and of the relations what concerns only their reading:
     columns that the query does not use, what happens to bad records, how many queries write it.
     """
     kept = replace(

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.definition.connector import LOG_PREFIX, ChangeRules, LostRecords, Place, Traits
-from engine.definition.connector_list import DEFAULT, MODELS
-from engine.definition.pseudo_columns import EVENT_TIME
-from engine.definition.python_functions import KnownFunction
 from engine.definition.relations import EventTimeUnit
-from engine.definition.types import BIGINT, ColumnType, Schema
+from engine.definition.sources.connector import LOG_PREFIX, ChangeRules, LostRecords, Place, Traits
+from engine.definition.sources.connector_list import DEFAULT, MODELS
+from engine.expressions.pseudo_columns import EVENT_TIME
+from engine.expressions.python_functions import KnownFunction
+from engine.expressions.types.types import BIGINT, ColumnType, Schema
 from engine.plan.operators.operator import Operator
 
 
@@ -67,7 +67,7 @@ class RelationSchema:
         history_retention_ms: R of a versioned table, else None.
         is_stop_on_bad_record: ``on_bad_record: stop``.
         conflict: which put of a key a table keeps (V7): the last by arrival, in an unversioned one perhaps that with the latest event time; of
-            a database's changes the one that stands last in the database's log (``engine.core.change_positions``).
+            a database's changes the one that stands last in the database's log (``engine.operators.rows.change_positions``).
         event_time_unit: what an event-time column of whole numbers counts since 1970.
         change_rules: which changes of a database it takes; None: nothing is said of them.
         lost_records: see ``ConnectorModel``.
@@ -221,7 +221,7 @@ class Plan:
     Attributes:
         idle_after_ms: T10: after this long without input a task's clocks advance at wall-clock pace; None: they never do.
         release: number of the newest request to let go at once what an edit has made due (J11).
-        hash_seed: of the hashes of keys, a launch's (``engine.core.hashing``).
+        hash_seed: of the hashes of keys, a launch's (``engine.frames.hashing``).
         inputs: by their index: those that operators name, then the further parts of these.
         functions: in Python, that its texts call.
     """

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.definition.durations import format_duration
 from engine.definition.queries import QueryDefinition, Window
+from engine.expressions.durations import format_duration
+from engine.plan.building.grouping import WINDOW_OPERATOR
 from engine.plan.catalog import Catalog
 from engine.plan.disorder import Disorder, Producers, disorder_of, greatest, triggering, waits_of
-from engine.plan.grouping import WINDOW_OPERATOR
 from engine.plan.model import Plan, RelationSchema
 
 

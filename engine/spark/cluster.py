@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from pyspark import SparkContext
 
 from engine.errors import ExternalError
-from engine.spark.failures import decoded, marked
-from engine.spark.surroundings import Surroundings, WorkersUnfit, engine_sources
+from engine.runtime.failures import decoded, marked
+from engine.runtime.surroundings import Surroundings, WorkersUnfit, engine_sources
 
 MASTER_SCHEME = "spark://"
 

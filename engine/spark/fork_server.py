@@ -33,7 +33,7 @@ from typing import Any
 
 import polars as pl
 
-from engine.python_processes import WORKER, import_environment, python_command
+from engine.processes.python_processes import WORKER, import_environment, python_command
 from engine.spark.fork_request import ADDRESS_VARIABLE, STANDARD_STREAMS
 
 DAEMON = "pyspark.daemon"
@@ -46,9 +46,9 @@ MODULES = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pandas",
-    "engine.connectors.connector_kinds",
-    "engine.spark.source",
-    "engine.spark.stages",
+    "engine.sources.connector_kinds",
+    "engine.runtime.source",
+    "engine.runtime.stages",
 )
 """What Spark's Python processes run, and what that imports only when it is used."""
 

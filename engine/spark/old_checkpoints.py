@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.connectors.task_states import Cursor, Layout, Place, TaskState
+from engine.commit.task_states import Cursor, Layout, Place, TaskState
 from engine.errors import STATE_CURE, StateCorrupt, StateNewer
 from engine.plan.model import Plan
-from engine.spark.cursors import new_cursor
-from engine.state.ports import FIRST_SEGMENTS
+from engine.runtime.planning.cursors import new_cursor
+from engine.state.segments.ports import FIRST_SEGMENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

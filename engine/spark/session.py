@@ -25,7 +25,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from engine.python_processes import SAFE_PATH_VARIABLE, WORKER, make_children_safe
+from engine.processes.python_processes import SAFE_PATH_VARIABLE, WORKER, make_children_safe
 from engine.spark.callback_port import open_callback_port
 from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
@@ -128,7 +128,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
 
 def import_source() -> Any:
     """Import how queries read, and with it most of the engine: a JVM can start meanwhile. Returns the module."""
-    return import_module("engine.spark.rounds")
+    return import_module("engine.spark.streams.rounds")
 
 
 def register_source(session: SparkSession) -> None:

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from engine.connectors.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
-from engine.python_processes import import_environment, python_command
+from engine.processes.python_processes import import_environment, python_command
+from engine.sources.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
 from engine.spark.class_archive import can_archive, remove_stale
 from engine.spark.cluster import is_cluster
 from engine.spark.java import find_java

@@ -8,10 +8,10 @@ from typing import Final
 
 from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
-from engine.sql.places import Lines, Origin, Passage, Place
-from engine.sql.splitting import Filled, cuts_of, filled
+from engine.sql.lexing.places import Lines, Origin, Passage, Place
+from engine.sql.lexing.splitting import Filled, cuts_of, filled
 from engine.sql.statement_tree import Define, Statement
-from engine.sql.statements import STATEMENT_BOUNDS, parse_statement
+from engine.sql.statements.statements import STATEMENT_BOUNDS, parse_statement
 from engine.sql.tree import Span
 from engine.sql.typos import with_other_typos
 

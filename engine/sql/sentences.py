@@ -9,7 +9,7 @@ from typing import Final
 from engine.sql.bounds import Bounds
 from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
 from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, ScriptFault
-from engine.sql.statements import END, FIRST_WORDS, STATEMENT_BOUNDS
+from engine.sql.statements.statements import END, FIRST_WORDS, STATEMENT_BOUNDS
 
 INSTEAD: Final[Mapping[FaultKind, str]] = {
     "argument_name": "x => … is a function, and an argument of one that takes functions; other arguments have no names",

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
-from engine.sql.statements import parse_statement
+from engine.sql.statements.statements import parse_statement
 
 _MOST: Final = 5
 """Misspelt words that are reported of one statement; each takes another reading."""

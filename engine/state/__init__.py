@@ -1,1 +1,1 @@
-"""Where segments live: a port and its implementations in memory and in files."""
+"""The state of tasks: sorted structures over immutable segments, and the places where segments are stored."""

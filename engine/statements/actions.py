@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from engine.definition.python_functions import FunctionDefinition
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
-from engine.definition.types import ColumnType, Schema
+from engine.expressions.python_functions import FunctionDefinition
+from engine.expressions.types.types import ColumnType, Schema
 from engine.plan.model import Plan
 from engine.sql.statement_tree import Statement
-from engine.statements.session import SqlRelation
+from engine.statements.context.session import SqlRelation
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from engine.sql import statement_tree as tree
 from engine.sql.statement_tree import Statement
 from engine.statements.actions import Action, Look
 from engine.statements.commands import bind_alter, bind_control, bind_create_type, bind_define, bind_drop, bind_refused, bind_set
-from engine.statements.faults import StatementUnsupported
+from engine.statements.context.faults import StatementUnsupported
+from engine.statements.context.session import Session
 from engine.statements.functions import bind_create_function
-from engine.statements.insert_queries import bind_insert_query
-from engine.statements.inserting import bind_insert_values
-from engine.statements.queries import bind_create_as
-from engine.statements.session import Session
-from engine.statements.sources import bind_source
+from engine.statements.inserts.insert_queries import bind_insert_query
+from engine.statements.inserts.inserting import bind_insert_values
+from engine.statements.queries.queries import bind_create_as
+from engine.statements.sources.sources import bind_source
 
 
 def bind(statement: Statement, session: Session) -> Action:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.definition.suggestions import hint
-from engine.definition.types import Schema
+from engine.expressions.suggestions import hint
+from engine.expressions.types.types import Schema
 from engine.sql.statement_tree import AlterAdd, Control, CreateType, Define, Drop, Refused, SetProperty
 from engine.sql.tree import Node
 from engine.statements.actions import (
@@ -20,12 +20,12 @@ from engine.statements.actions import (
     Nothing,
     RegisterType,
 )
-from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.naming import check_column_name, folded
+from engine.statements.context.scope import relation_of
+from engine.statements.context.session import Session
+from engine.statements.context.type_names import type_of
 from engine.statements.functions import bind_drop_function
-from engine.statements.naming import check_column_name, folded
-from engine.statements.scope import relation_of
-from engine.statements.session import Session
-from engine.statements.type_names import type_of
 
 _OF_CONNECTORS: Final = (
     "connectors run elsewhere; read the topic that they fill (CONNECTION, BOOTSTRAP), or let Debezium Server post "

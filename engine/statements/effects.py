@@ -18,7 +18,7 @@ from engine.statements.actions import (
     RegisterSource,
     RegisterType,
 )
-from engine.statements.session import Session
+from engine.statements.context.session import Session
 
 
 def after(session: Session, action: Action) -> Session:

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError
 
-from engine.definition.aggregates import AGGREGATE_NAMES
-from engine.definition.function_list import FUNCTIONS, KSQLDB
-from engine.definition.python_functions import FunctionDefinition
-from engine.definition.suggestions import hint
-from engine.plan.problems import problems_of
+from engine.definition.problems import problems_of
+from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES
+from engine.expressions.library.function_list import FUNCTIONS, KSQLDB
+from engine.expressions.python_functions import FunctionDefinition
+from engine.expressions.suggestions import hint
 from engine.sql.statement_tree import CreateFunction, Drop
 from engine.sql.tree import Call, Identifier, Node
 from engine.statements.actions import Action, DropFunction, Nothing, RegisterFunction
-from engine.statements.faults import StatementRefused
-from engine.statements.naming import definition_name, folded
-from engine.statements.properties import Properties
-from engine.statements.session import Session
-from engine.statements.type_names import type_of
+from engine.statements.context.faults import StatementRefused
+from engine.statements.context.naming import definition_name, folded
+from engine.statements.context.properties import Properties
+from engine.statements.context.session import Session
+from engine.statements.context.type_names import type_of
 
 _BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGATE_NAMES})
 

@@ -9,15 +9,15 @@ from typing import Any, Self
 import polars as pl
 
 from app.store.catalog import load_catalog
-from engine.connectors.fence import claim_epoch
-from engine.connectors.packets import Packet
-from engine.connectors.postgres import connect
-from engine.connectors.sink import Sink
-from engine.connectors.task_states import load_kept
-from engine.core.arrow_frames import encode_frame
-from engine.core.hashing import key_hash
+from engine.commit.sink import Sink
+from engine.commit.task_states import load_kept
 from engine.definition.queries import QueryDefinition
+from engine.frames.arrow_frames import encode_frame
+from engine.frames.hashing import key_hash
 from engine.plan.build import build_plan
+from engine.postgres.fence import claim_epoch
+from engine.postgres.postgres import connect
+from engine.sources.packets import Packet
 from tests.derived_log import caused
 
 Change = tuple[str, Mapping[str, Any], int]

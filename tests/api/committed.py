@@ -10,17 +10,17 @@ import polars as pl
 import psycopg
 
 from app.store.catalog import load_catalog
-from engine.connectors.fence import claim_epoch
-from engine.connectors.packets import Packet
-from engine.connectors.retained_commits import Retaining, retain
-from engine.connectors.sink import Sink
-from engine.core.arrow_frames import encode_frame
-from engine.core.frames import empty_late
-from engine.core.operators import Emission
+from engine.commit.history.retained_commits import Retaining, retain
+from engine.commit.sink import Sink
 from engine.definition.queries import QueryDefinition
+from engine.frames.arrow_frames import encode_frame
+from engine.frames.frames import empty_late
+from engine.operators.operators import Emission
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.plan.result_feeds import result_feed
+from engine.postgres.fence import claim_epoch
+from engine.sources.packets import Packet
 from tests.derived_log import caused
 
 NOW_MS = 1_400_000_000_000

@@ -16,7 +16,7 @@ from app.error_list import ERRORS
 from app.limit_settings import LimitSettings
 from app.main import create_app
 from app.settings import Settings
-from engine.connectors.incarnation import renew
+from engine.postgres.incarnation import renew
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 STREAM: dict[str, Any] = {

@@ -23,8 +23,8 @@ from app.store.audit import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
 from app.store.database import async_engine_for
 from app.store.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
 from app.store.retention import Kept, trim_once
-from engine.connectors.postgres import connect
-from engine.core.frames import LATE_SCHEMA
+from engine.frames.frames import LATE_SCHEMA
+from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 

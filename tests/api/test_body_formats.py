@@ -13,10 +13,10 @@ import fastavro
 import httpx
 import pytest
 
-from engine.connectors.formats.avro.container import read_container
-from engine.connectors.formats.posted import POSTED
-from engine.connectors.formats.registry.wire import header_of
-from engine.connectors.json_records import BodyMalformed
+from engine.formats.avro.container import read_container
+from engine.formats.bodies.posted import POSTED
+from engine.formats.json.json_records import BodyMalformed
+from engine.formats.registry.wire import header_of
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 
 COLUMNS = {"id": "bigint", "name": "string", "price": "double"}
@@ -340,7 +340,7 @@ async def test_a_number_of_any_length_is_refused_and_no_fault(client: httpx.Asyn
 
 def test_records_beyond_the_bound_are_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     body = container(ROWS, codec="deflate")
-    monkeypatch.setattr("engine.connectors.formats.avro.container.MAX_RECORDS", 2)
-    monkeypatch.setattr("engine.connectors.formats.avro.container._values", None)
+    monkeypatch.setattr("engine.formats.avro.container.MAX_RECORDS", 2)
+    monkeypatch.setattr("engine.formats.avro.container._values", None)
     with pytest.raises(BodyMalformed, match="more than 2 records"):
         read_container(body)

@@ -18,7 +18,7 @@ import pytest
 from app.store import append_transaction
 from app.store.append_transaction import AppendItem
 from app.store.change_positions import forget_positions, keyed, newer_alone
-from engine.connectors.canonical import empty_rejects
+from engine.records.canonical import empty_rejects
 
 TABLE = {"key": ["id"], "columns": {"id": "bigint", "name": "string"}, "connector": {"type": "log", "partitions": 1}}
 TS = 1_700_000_000_000

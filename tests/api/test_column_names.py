@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from app.store.old_versions import forget_versions
-from engine.core.frames import LATE_SCHEMA
-from engine.definition.limits import MAX_COLUMNS
+from engine.expressions.limits import MAX_COLUMNS
+from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted, planned
 from tests.api.conftest import Problem
 

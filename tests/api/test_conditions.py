@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.idempotency import digest_of
 from app.store.retention import Kept, trim_once
-from engine.connectors.links import LinkedAsyncConnection
+from engine.postgres.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 
 pytestmark = pytest.mark.usefixtures("sources")

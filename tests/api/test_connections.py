@@ -19,11 +19,11 @@ from app.domain.access import make_key
 from app.main import create_app
 from app.settings import Settings
 from app.store.gates import MOST_CHECKS
-from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
-from engine.connectors.connections.keys import SecretKeys
-from engine.connectors.connections.stored import ConnectionMissing, load
-from engine.connectors.connections.surroundings import Surroundings
-from engine.connectors.links import LinkedConnection
+from engine.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connections.keys import SecretKeys
+from engine.connections.stored import ConnectionMissing, load
+from engine.connections.surroundings import Surroundings
+from engine.postgres.links import LinkedConnection
 from tests.api.conftest import Problem
 
 KEY, OLD = "k" * 32, "o" * 32
@@ -120,7 +120,7 @@ async def test_what_is_stored_with_another_key_can_be_read_and_replaced(
 
 
 def _anywhere() -> Any:
-    from engine.connectors.connections.keys import Place
+    from engine.connections.keys import Place
 
     return Place("", {}, "")
 

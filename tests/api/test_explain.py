@@ -9,7 +9,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.core.frames import LATE_SCHEMA
+from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, TABLE, WINDOWS, Problem
 

@@ -11,8 +11,8 @@ import pytest
 from app.main import create_app
 from app.settings import Settings
 from app.store.site import site_of
-from engine.connectors.files.root import check_directory
 from engine.errors import DefinitionInvalid
+from engine.sources.files.root import check_directory
 from tests.api.conftest import Problem
 
 

@@ -23,15 +23,15 @@ from app.store.database import engine_for
 from app.store.forks import Forked, Forking, at_one_commit, fork_query
 from app.store.state_files import StateFiles, checkpoint_directory
 from app.store.state_places import state_store_of
-from engine.connectors.fence import claim_epoch
-from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed, read_feed
-from engine.connectors.postgres import connect
-from engine.connectors.removed_records import as_unread
-from engine.connectors.task_states import Layout, TaskState, begin_state, load_kept, load_states
-from engine.core.frames import LATE_SCHEMA
+from engine.commit.removed_records import as_unread
+from engine.commit.task_states import Layout, TaskState, begin_state, load_kept, load_states
 from engine.definition.queries import QueryDefinition
-from engine.spark.cursors import new_cursor
+from engine.frames.frames import LATE_SCHEMA
+from engine.log.storage import append_batches, encode_batch, ensure_feed, read_feed
+from engine.postgres.fence import claim_epoch
+from engine.postgres.postgres import connect
+from engine.runtime.planning.cursors import new_cursor
+from engine.sources.log.replay_reader import replay_feed
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, WINDOWS, Problem
 from tests.api.test_statement_edits import statement_of, write_in_sql

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from engine.definition.aggregates import AGGREGATES
-from engine.definition.function_list import FUNCTIONS
+from engine.expressions.aggregates.aggregates import AGGREGATES
+from engine.expressions.library.function_list import FUNCTIONS
 
 
 async def test_what_the_compiler_knows_is_listed(client: httpx.AsyncClient) -> None:

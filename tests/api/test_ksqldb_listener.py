@@ -16,8 +16,8 @@ import pytest
 import structlog
 
 from app.settings import Settings
-from app.testing.sql import consume, produce
 from tests.api.ksqldb_service import ORDERS, TOTALS, listening, write_totals
+from tests.conformance.ksqldb.runner import consume, produce
 
 V1 = "application/vnd.ksql.v1+json"
 DELIMITED = "application/vnd.ksqlapi.delimited.v1"

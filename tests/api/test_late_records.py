@@ -13,8 +13,8 @@ import pytest
 
 from app.store.forgetting import sweep_late_records
 from app.store.retention import Kept, trim_once
-from engine.connectors.log.storage import read_feed
-from engine.core.frames import LATE_SCHEMA
+from engine.frames.frames import LATE_SCHEMA
+from engine.log.storage import read_feed
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, Problem
 

@@ -113,7 +113,7 @@ async def test_who_waits_too_long_to_be_checked_is_told(settings: Settings, prob
 async def test_a_broker_that_says_nothing_holds_up_nobody_else(
     settings: Settings, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.connectors.kafka.topic_client.ANSWER_S", 3.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.topic_client.ANSWER_S", 3.0)
     narrow = settings.model_copy(update={"limits": LimitSettings(planning=1, planning_wait_s=1.0)})
     app = create_app(narrow)
     transport = httpx.ASGITransport(app)

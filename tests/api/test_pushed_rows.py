@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from app.settings import Settings
-from app.testing.sql import produce
 from tests.api.change_writer import Change, ChangeWriter
 from tests.api.ksqldb_service import listening
+from tests.conformance.ksqldb.runner import produce
 
 VISITS = "CREATE STREAM visits (page STRING KEY, hits INT) WITH (KAFKA_TOPIC='visits', VALUE_FORMAT='JSON', PARTITIONS=1);"
 PRICES = "CREATE TABLE prices (item STRING PRIMARY KEY, price INT) WITH (KAFKA_TOPIC='p', VALUE_FORMAT='JSON', PARTITIONS=1);"

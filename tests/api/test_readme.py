@@ -12,7 +12,7 @@ from slackwater.cli.program import cli as client_cli
 
 from app.cli.commands import cli
 from app.settings import ENV_PREFIX, NESTING, Settings
-from engine.connectors.connections.secret import VARIABLES
+from engine.definition.connections.secret import VARIABLES
 from tests.conftest import ROOT
 
 READMES = ("README.md", "app/testing/README.md")

@@ -14,9 +14,9 @@ from pydantic import SecretStr
 from app.limit_settings import LimitSettings
 from app.main import create_app
 from app.settings import Settings
-from engine.connectors.postgres import connect
-from engine.connectors.task_states import load_kept, load_states
-from engine.core.frames import LATE_SCHEMA
+from engine.commit.task_states import load_kept, load_states
+from engine.frames.frames import LATE_SCHEMA
+from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained
 from tests.api.conftest import WINDOWS, Problem
 from tests.api.test_forks import COUNTS, FEED, SEGMENT, begin, counted, ids_of, rows

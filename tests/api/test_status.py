@@ -10,7 +10,7 @@ import httpx
 import pytest
 from psycopg.types.json import Jsonb
 
-from engine.connectors.links import LinkedAsyncConnection
+from engine.postgres.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, Problem
 
 pytestmark = pytest.mark.usefixtures("query")

@@ -23,7 +23,7 @@ from slackwater import Client
 
 from app.main import create_app
 from app.settings import Settings
-from engine.core.frames import LATE_SCHEMA
+from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM
 from tests.api.live_server import live

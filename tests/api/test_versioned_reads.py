@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from engine.connectors.views import apply_changes
-from engine.definition.types import Schema
+from engine.commit.views import apply_changes
+from engine.expressions.types.types import Schema
 from engine.plan.model import Output
 from tests.api.conftest import Problem
 

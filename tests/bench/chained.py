@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from slackwater import Json
 
-from engine.connectors.links import LinkedConnection
-from engine.connectors.log.storage import append_batches, encode_batch
+from engine.log.storage import append_batches, encode_batch
+from engine.postgres.links import LinkedConnection
 from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS, count_query, final_counts, register
 from tests.bench.oracle import Finals, compare_finals, merge, merged_counts
 from tests.bench.service import Service, await_driver, fresh_service

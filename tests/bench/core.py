@@ -28,17 +28,17 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from engine.connectors.shaping import for_input
-from engine.core.frames import Counters, merge_counters
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
+from engine.frames.frames import Counters, merge_counters
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import SegmentStore
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import SegmentStore
 from tests.bench.core_expressions import PLAIN, expression_jobs
 from tests.bench.core_jobs import CoreJob, Feed, jobs
 from tests.bench.core_scaling import BATCH_RECORDS, Growth, MemoryUse, measure_memory, measure_scaling

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from engine.definition.types import parse_type
+from engine.expressions.types.types import parse_type
 from tests.bench.core_jobs import CoreJob, Feed, Json, canonical, replayed, source_definition
 from tests.bench.nxt import BASE_MS
 

@@ -17,11 +17,11 @@ import polars as pl
 import psutil
 from numpy.typing import NDArray
 
-from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS
-from engine.core.hashing import key_hash
-from engine.core.joins.grace_buffer import GraceBuffer
-from engine.core.structures.versioned_table import VersionedTable
-from engine.definition.types import BIGINT, Schema
+from engine.expressions.types.types import BIGINT, Schema
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS
+from engine.frames.hashing import key_hash
+from engine.operators.joins.grace_buffer import GraceBuffer
+from engine.state.sorted.versioned_table import VersionedTable
 from tests.bench.nxt import BASE_MS, Ints, below, draw
 from tests.bench.sampling import Sampler
 from tests.bench.segments import PurgedSegments

@@ -10,7 +10,7 @@ import polars as pl
 from psycopg import sql
 from slackwater import Client, Json
 
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
 from tests.bench.service import fresh_service
 from tests.bench.sources import DATED, FileSource, Input, Source

@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.roles import cpu_by_role
 from tests.bench.service import Service, fresh_service
 from tests.bench.steady import Lane, as_json, observe, quantile

@@ -30,29 +30,29 @@ from rich.console import Console
 from rich.table import Table
 
 from app.store.embedded_postgres import EmbeddedPostgres
-from engine.connectors.fence import claim_epoch
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed
-from engine.connectors.packets import unpack
-from engine.connectors.postgres import close_shared_connections, connect
-from engine.connectors.sink_link import SinkLink
-from engine.connectors.task_states import begin_state, new_layout
-from engine.connectors.views import create_view
+from engine.commit.task_states import begin_state, new_layout
+from engine.commit.views import create_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
+from engine.log.sequences import make_result_feed
+from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.plan.result_feeds import change_feed
-from engine.spark.committing import MemberBatch, commit_round
-from engine.spark.cursors import new_cursor, start_positions
-from engine.spark.launch_state import Launch, LaunchState
-from engine.spark.member import Ride
-from engine.spark.round_work import RoundPart
-from engine.spark.rounds import RoundReader
-from engine.spark.run_options import RunOptions
-from engine.spark.runner import RunningQuery
-from engine.spark.silence import Silence
+from engine.postgres.fence import claim_epoch
+from engine.postgres.postgres import close_shared_connections, connect
+from engine.postgres.sink_link import SinkLink
+from engine.runtime.launch_state import Launch, LaunchState
+from engine.runtime.planning.cursors import new_cursor, start_positions
+from engine.runtime.run_options import RunOptions
+from engine.sources.packets import unpack
+from engine.spark.streams.committing import MemberBatch, commit_round
+from engine.spark.streams.member import Ride
+from engine.spark.streams.round_work import RoundPart
+from engine.spark.streams.rounds import RoundReader
+from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.silence import Silence
 from tests.bench.roles import cpu_by_role
 from tests.bench.steady import KEYS, Lane
 from tests.conftest import migrate

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from engine.core.hashing import key_hash
+from engine.frames.hashing import key_hash
 from tests.bench.nxt import BASE_MS, generate, replay, true_version
 
 # reference: wrong or missing versions on the small input under plain KIP-923 rules (one task, late records joined at once)

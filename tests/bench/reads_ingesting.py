@@ -19,7 +19,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.load import Answered, Load, put
 from tests.bench.service import Service, fresh_service
 

@@ -23,7 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.service import Service, await_logged, fresh_service
 from tests.bench.steady import Lane, as_json, observe
 

@@ -21,12 +21,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import polars as pl
 
-from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS
-from engine.core.hashing import key_hash
-from engine.core.joins.grace_buffer import GraceBuffer
-from engine.core.structures.versioned_table import MATCHED, VersionedTable
-from engine.definition.types import BIGINT, Schema
-from engine.state.ports import named_segments
+from engine.expressions.types.types import BIGINT, Schema
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS
+from engine.frames.hashing import key_hash
+from engine.operators.joins.grace_buffer import GraceBuffer
+from engine.state.segments.ports import named_segments
+from engine.state.sorted.versioned_table import MATCHED, VersionedTable
 from tests.bench.core_scaling import Peak, private_bytes
 from tests.bench.nxt import Ints
 from tests.bench.scale_input import SPAN_MS, Probes, Table

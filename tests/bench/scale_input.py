@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from engine.core.hashing import key_hash
+from engine.frames.hashing import key_hash
 from tests.bench.nxt import BASE_MS, Ints, below, draw, unit
 
 SPAN_MS: Final = 3_600_000

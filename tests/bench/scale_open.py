@@ -16,14 +16,14 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from engine.connectors.shaping import for_input
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.folding import folded
 from engine.plan.model import Plan
+from engine.sources.shaping import for_input
 from tests.bench.core_jobs import canonical, source_definition
 from tests.bench.core_scaling import Peak, private_bytes
 from tests.bench.nxt import BASE_MS, Ints

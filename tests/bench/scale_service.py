@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.meter import TreeMeter
 from tests.bench.roles import ANONYMOUS, memory_by_role
 from tests.bench.sampling import Sampler

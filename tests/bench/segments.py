@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from engine.state.files import FileSegmentStore
+from engine.state.segments.files import FileSegmentStore
 
 
 class PurgedSegments(FileSegmentStore):

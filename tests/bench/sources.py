@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 import polars as pl
 
-from engine.connectors.links import LinkedConnection
-from engine.connectors.log.storage import append_batches, encode_batch, find_feed
-from engine.connectors.postgres import Connection
-from engine.core.hashing import key_hash
+from engine.frames.hashing import key_hash
+from engine.log.storage import append_batches, encode_batch, find_feed
+from engine.postgres.links import LinkedConnection
+from engine.postgres.postgres import Connection
 from tests.bench.files import bid_rows, version_rows
 from tests.bench.nxt import replay
 

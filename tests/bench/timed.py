@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 from slackwater import Json
 
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.meter import Cpu, TreeMeter
 from tests.bench.service import Service, await_driver
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.connectors.links import LinkedConnection
-from engine.connectors.log.storage import append_batches, encode_batch, encode_batches, ensure_feed, find_feed
+from engine.log.storage import append_batches, encode_batch, encode_batches, ensure_feed, find_feed
+from engine.postgres.links import LinkedConnection
 from tests.bench.nxt import BASE_MS
 from tests.bench.service import fresh_service
 from tests.bench.timed import Measured, run_query

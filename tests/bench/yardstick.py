@@ -20,7 +20,7 @@ from psycopg import sql
 from pyarrow import json as arrow_json
 
 from app.store.embedded_postgres import EmbeddedPostgres
-from engine.connectors.links import LinkedConnection
+from engine.postgres.links import LinkedConnection
 from tests.bench.jobs import BID
 from tests.bench.meter import TreeMeter
 from tests.bench.timed import Measured

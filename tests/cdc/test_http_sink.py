@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from app.testing.service import free_port, service_of
-from engine.python_processes import python_command
+from engine.processes.python_processes import python_command
 from tests.cdc.debezium_server import DebeziumServer, why_not
 from tests.cdc.shop import HISTORY, LARGE, TABLE, Row, history, programs, rows, wait_for_a_key, work
 from tests.conftest import ROOT

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from engine.core.frames import OFFSET, OP, SERVICE_COLUMNS, TS
-from engine.core.hashing import key_hash
-from engine.core.order import Slice, order_batch
-from engine.core.table_filter import LATE_END
-from engine.definition.types import STRING, ColumnType, Schema
 from engine.errors import BufferFull
+from engine.expressions.types.types import STRING, ColumnType, Schema
+from engine.frames.frames import OFFSET, OP, SERVICE_COLUMNS, TS
+from engine.frames.hashing import key_hash
+from engine.operators.rows.table_filter import LATE_END
+from engine.operators.tasks.order import Slice, order_batch
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.conformance.queries import case_of
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.testing.workbench import Workbench
-from engine.definition.aggregates import AggregateFunction
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
-from engine.definition.types import STRING
+from engine.expressions.aggregates.aggregates import AggregateFunction
+from engine.expressions.types.types import STRING
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.frames import KEY_HASH, TS
-from engine.core.hashing import key_hash
-from engine.core.structures.versioned_table import MATCHED, TableBatch, VersionedTable
-from engine.definition.types import STRING, Schema
-from engine.state.memory import MemorySegmentStore
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.frames import KEY_HASH, TS
+from engine.frames.hashing import key_hash
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.versioned_table import MATCHED, TableBatch, VersionedTable
 
 _COLUMNS = Schema((("key", STRING), ("value", STRING)))
 

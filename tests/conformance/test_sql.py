@@ -12,13 +12,13 @@ from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
 from engine.sql.scripts import parse_script
-from engine.sql.statements import parse_statement
+from engine.sql.statements.statements import parse_statement
 from engine.statements.actions import CreateQuery, RegisterSource
 from engine.statements.binding import bind
-from engine.statements.faults import StatementFault
-from engine.statements.session import Format, Session, SqlRelation, Topic
-from engine.statements.writing import statement_of
-from engine.statements.writing_sources import source_statement_of
+from engine.statements.context.faults import StatementFault
+from engine.statements.context.session import Format, Session, SqlRelation, Topic
+from engine.statements.writing.writing import statement_of
+from engine.statements.writing.writing_sources import source_statement_of
 from tests.conformance.corpus import CORPORA, Scenario, files, load
 from tests.conformance.queries import Case, case_of
 

@@ -10,7 +10,7 @@ import httpx
 import polars as pl
 import psycopg
 
-from engine.core.frames import LATE_SCHEMA
+from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
 

@@ -12,16 +12,16 @@ from uuid import uuid4
 import numpy as np
 import polars as pl
 
-from engine.connectors.canonical import canonicalise
-from engine.connectors.connector_kinds import KINDS, open_feed
-from engine.connectors.feeds import FeedReader
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.log.storage import append_batches, encode_batch, find_feed
-from engine.connectors.postgres import Connection
-from engine.core.sequence import Numbered
 from engine.definition.relations import StreamDefinition
+from engine.log.sequence import Numbered
+from engine.log.sequences import make_result_feed
+from engine.log.storage import append_batches, encode_batch, find_feed
 from engine.plan.catalog import feed_of
 from engine.plan.model import Feed, RelationSchema
+from engine.postgres.postgres import Connection
+from engine.records.canonical import canonicalise
+from engine.sources.connector_kinds import KINDS, open_feed
+from engine.sources.feeds import FeedReader
 from tests.derived_log import append_rows, open_sequence
 from tests.kafka.topics import Sent, mock_cluster
 from tests.unit.connectors.relations import NOW_MS, relation

@@ -1,4 +1,4 @@
-"""What every connector promises to the service about the feeds of its sources (``engine.connectors.control``)."""
+"""What every connector promises to the service about the feeds of its sources (``engine.sources.control``)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import psycopg
 import pytest
 from psycopg.rows import tuple_row
 
-from engine.connectors.connector_kinds import KINDS, OWN_ENDS_SQL, control_of, heads_of
-from engine.connectors.log.storage import find_feed
-from engine.connectors.postgres import Connection
-from engine.definition.connector import LOG_PREFIX
-from engine.definition.connector_list import DEFAULT, MODELS
 from engine.definition.relations import StreamDefinition
+from engine.definition.sources.connector import LOG_PREFIX
+from engine.definition.sources.connector_list import DEFAULT, MODELS
+from engine.log.storage import find_feed
 from engine.plan.catalog import feed_of
+from engine.postgres.postgres import Connection
+from engine.sources.connector_kinds import KINDS, OWN_ENDS_SQL, control_of, heads_of
 from tests.contract.feeds import SAMPLES, Sample
 
 SOURCES = [name for name in SAMPLES if name != "result"]

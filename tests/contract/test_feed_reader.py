@@ -1,4 +1,4 @@
-"""What every reader of a feed promises (``engine.connectors.feeds``)."""
+"""What every reader of a feed promises (``engine.sources.feeds``)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.chunks import NO_TS
-from engine.connectors.feed_ends import feed_ends
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
-from engine.connectors.fetched import fetch
-from engine.connectors.kafka import taking
-from engine.connectors.packets import Packet
-from engine.connectors.postgres import Connection
-from engine.core.arrow_frames import decode_frame
-from engine.core.clocks import BEFORE_ALL_TIME
-from engine.core.frames import HEAD
 from engine.errors import SourceUnavailable
+from engine.frames.arrow_frames import decode_frame
+from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.frames.frames import HEAD
+from engine.log.feed_ends import feed_ends
+from engine.log.fetched import fetch
 from engine.plan.model import Input
+from engine.postgres.postgres import Connection
+from engine.sources.chunks import NO_TS
+from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.sources.kafka.brokers import taking
+from engine.sources.packets import Packet
 from tests.contract.feeds import SAMPLES, Sample
 from tests.unit.connectors.relations import NOW_MS
 

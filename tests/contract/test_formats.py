@@ -11,14 +11,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.connectors.canonical import canonicalise
-from engine.connectors.formats.avro.derived import derived_schema
-from engine.connectors.formats.format_list import FORMATS, reader_of, writer_of
-from engine.connectors.formats.port import Format, FormatInvalid, SideConfig, ValueNotWritable
-from engine.connectors.formats.protobuf.writer import derived_proto
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.settings import RegistrySettings
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.avro.derived import derived_schema
+from engine.formats.format_list import FORMATS, reader_of, writer_of
+from engine.formats.port import Format, FormatInvalid, SideConfig, ValueNotWritable
+from engine.formats.protobuf.writer import derived_proto
+from engine.formats.registry.client import Registry
+from engine.formats.registry.settings import RegistrySettings
+from engine.records.canonical import canonicalise
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 from tests.unit.connectors.relations import NOW_MS, relation
 

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from engine.errors import DiskFull, ExternalError, StateCorrupt
-from engine.state.files import FileSegmentStore
-from engine.state.in_manifest import ManifestSegmentStore
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import SegmentStore, named_segments
+from engine.state.segments.files import FileSegmentStore
+from engine.state.segments.in_manifest import ManifestSegmentStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import SegmentStore, named_segments
 
 FRAME = pl.DataFrame(
     {

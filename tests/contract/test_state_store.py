@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from engine.errors import StateCorrupt
-from engine.state.directories import Directories
-from engine.state.objects import Objects
-from engine.state.ports import StateStore
-from engine.state.segment_cache import SegmentCache
+from engine.state.segments.directories import Directories
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import StateStore
+from engine.state.segments.segment_cache import SegmentCache
 
 QUERY, CHECKPOINT, OTHER = (f"00000000-0000-0000-0000-{number:012d}" for number in (1, 2, 3))
 FRAME = pl.DataFrame({"n": [1, 2, 3]})

@@ -5,8 +5,9 @@ import os
 from app.driver import process
 from app.driver.entry import main
 from app.driver.launching import discard_query
-from engine.spark import rounds, runner, weight
-from engine.spark.launch_state import open_state
+from engine.runtime.launch_state import open_state
+from engine.runtime.limits import weight
+from engine.spark.streams import rounds, runner
 from tests.faults.points import ALONE, POINT, ArmedRunner, ArmedSink, ArmedSource, ArmedWork, passing_after
 
 ARMED = (

@@ -17,9 +17,9 @@ import polars as pl
 from slackwater import Client, Json
 
 from app.testing.workbench import Workbench
-from engine.core.frames import OP, TS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.frames.frames import OP, TS
 
 START_MS = 1_700_000_000_000
 STEP_MS = 50

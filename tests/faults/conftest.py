@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.store.embedded_postgres import EmbeddedPostgres
-from engine.state import objects
+from engine.state.segments import objects
 from tests.object_store import ObjectServer, object_server
 
 

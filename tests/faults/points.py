@@ -22,14 +22,14 @@ from pyspark.sql.types import StructType
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.process_group import session_members
 from app.driver.spark_runner import SparkRunner
-from engine.connectors.packets import Packet
-from engine.connectors.postgres import shared_connection
-from engine.connectors.sink import Draft, Sink
-from engine.connectors.sink_batch import Committed
-from engine.core.task import Task
-from engine.spark.rounds import FOLDER_OPTION, PacketSource, RoundReader
-from engine.spark.stages import StageWork
-from engine.state.files import FileSegmentStore
+from engine.commit.sink import Draft, Sink
+from engine.commit.sink_batch import Committed
+from engine.operators.tasks.task import Task
+from engine.postgres.postgres import shared_connection
+from engine.runtime.stages import StageWork
+from engine.sources.packets import Packet
+from engine.spark.streams.rounds import FOLDER_OPTION, PacketSource, RoundReader
+from engine.state.segments.files import FileSegmentStore
 
 POINT, PASSAGE, MARK = "FAULTS_POINT", "FAULTS_PASSAGE", "FAULTS_MARK"
 

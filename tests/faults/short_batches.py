@@ -18,7 +18,7 @@ from app.driver import spark_runner
 from app.driver.entry import main
 from app.driver.process_group import end_session
 from app.store.drivers import forget_driver
-from engine.spark.run_options import RunOptions
+from engine.runtime.run_options import RunOptions
 from tests.faults.service import Driverless
 
 BATCH_ROWS = "FAULTS_BATCH_ROWS"

@@ -15,10 +15,10 @@ import polars as pl
 from slackwater import Client, Json
 
 from app.testing.workbench import Workbench
-from engine.core.frames import OP, TS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
-from engine.state.in_manifest import ALL_CHARS
+from engine.frames.frames import OP, TS
+from engine.state.segments.in_manifest import ALL_CHARS
 
 START_MS = 1_700_000_000_000
 ROUNDS, ORDERS = 90, 150

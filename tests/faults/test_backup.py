@@ -16,11 +16,11 @@ import psycopg
 import pytest
 from slackwater import ChangesReset, Client, Json
 
-from engine.connectors.retention import needed
-from engine.python_processes import python_command
-from engine.state import objects
-from engine.state.directories import Directories
-from engine.state.segment_cache import SegmentCache
+from engine.commit.history.retention import needed
+from engine.processes.python_processes import python_command
+from engine.state.segments import objects
+from engine.state.segments.directories import Directories
+from engine.state.segments.segment_cache import SegmentCache
 from tests.faults.service import Service, seeded, service, until
 from tests.faults.test_object_store import QUERY, SOURCE, URL, Orders, shown
 

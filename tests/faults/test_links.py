@@ -13,15 +13,15 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from engine.connectors.fence import claim_epoch, cut_off_older
-from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.postgres import close_shared_connections, shared_connection
-from engine.connectors.sink import Sink
-from engine.connectors.views import create_view
+from engine.commit.sink import Sink
+from engine.commit.views import create_view
 from engine.errors import SinkUnavailable, SourceUnavailable
+from engine.log.sequences import make_result_feed
 from engine.plan.model import Plan
 from engine.plan.result_feeds import change_feed
+from engine.postgres.fence import claim_epoch, cut_off_older
+from engine.postgres.links import LinkedAsyncConnection, LinkedConnection
+from engine.postgres.postgres import close_shared_connections, shared_connection
 from tests.derived_log import derived_rows
 from tests.faults.proxy import Proxy, proxy_before
 from tests.integration.test_sink import changes, data, plan, progress, stats, table

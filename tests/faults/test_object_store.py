@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from slackwater import Client, Json
 
-from engine.state.objects import Objects
-from engine.state.segment_cache import SegmentCache
+from engine.state.segments.objects import Objects
+from engine.state.segments.segment_cache import SegmentCache
 from tests.faults.service import seeded, service, until
 from tests.object_store import BUCKET, ObjectServer, Trouble
 

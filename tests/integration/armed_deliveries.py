@@ -20,9 +20,9 @@ from app.driver.delivering.process import DeliveryProcess
 from app.effective_settings import load_settings
 from app.store import deliveries
 from app.telemetry import configure_logging
-from engine.connectors.delivery_kinds import DELIVERY_KINDS
-from engine.connectors.files.delivery import FilesDeliverer
-from engine.connectors.kafka import delivery as kafka_delivery
+from engine.deliveries.delivery_kinds import DELIVERY_KINDS
+from engine.deliveries.files import FilesDeliverer
+from engine.deliveries.kafka import delivery as kafka_delivery
 
 POINTS = {
     "planned": "the database knows what comes, the target has nothing of it",

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from engine.core.arrow_frames import decode_frame
-from engine.core.frames import HEAD, POS
-from engine.core.order import Slice, order_batch
+from engine.frames.arrow_frames import decode_frame
+from engine.frames.frames import HEAD, POS
+from engine.operators.tasks.order import Slice, order_batch
 from engine.plan.model import Input
-from engine.spark.batch_planner import BatchPlanner
-from engine.spark.batch_size import BatchLimit
-from engine.spark.cursors import new_cursor, open_feeds, start_positions
-from engine.spark.source import PacketReader
-from engine.spark.source_spec import SourceSpec, SplitGroup
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.batch_planner import BatchPlanner
+from engine.runtime.planning.cursors import new_cursor, open_feeds, start_positions
+from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
+from engine.runtime.source import PacketReader
 
 Record = tuple[int, int, int]
 """Input, partition, offset."""

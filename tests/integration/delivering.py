@@ -22,7 +22,7 @@ from app.store.connections import put_connection
 from app.store.database import single_transaction
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.relation_edits import put_source
-from engine.connectors.connections.kafka import KafkaConnection
+from engine.connections.kafka import KafkaConnection
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from tests.api.change_writer import ChangeWriter

@@ -21,10 +21,10 @@ from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.unfinished import is_unfinished
 from app.settings import Settings
 from app.store.state_files import checkpoint_directory
-from engine.connectors.fence import sink_name
-from engine.connectors.links import LinkedConnection
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, InternalError, Problem, SinkUnavailable, SourceUnavailable
-from engine.spark.checkpoint import begin_run, note_planned
+from engine.postgres.fence import sink_name
+from engine.postgres.links import LinkedConnection
+from engine.runtime.checkpoint import begin_run, note_planned
 
 COMMIT_EVERY_S = 0.02
 

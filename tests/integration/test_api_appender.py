@@ -20,9 +20,9 @@ from app.store.database import Database
 from app.store.relation_edits import delete_source, put_source
 from app.store.retention import Kept, trim_once
 from app.telemetry import Metrics
-from engine.connectors.links import LinkedAsyncConnection
-from engine.connectors.log.storage import read_feed
 from engine.definition.relations import StreamDefinition
+from engine.log.storage import read_feed
+from engine.postgres.links import LinkedAsyncConnection
 
 JSON = "application/json"
 

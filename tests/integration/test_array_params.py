@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.connectors.array_params import array_of
-from engine.connectors.postgres import connect
+from engine.postgres.array_params import array_of
+from engine.postgres.postgres import connect
 
 
 @pytest.mark.parametrize(

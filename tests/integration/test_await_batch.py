@@ -11,9 +11,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from engine.connectors.fence import claim_epoch
-from engine.connectors.task_states import COMMIT_S, await_batch
+from engine.commit.task_states import COMMIT_S, await_batch
 from engine.errors import EpochFenced, SinkUnavailable
+from engine.postgres.fence import claim_epoch
 
 PATIENCE_S = 30
 QUERY = uuid4()

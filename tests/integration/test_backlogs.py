@@ -8,17 +8,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.connectors.backlogs import MOST_BATCHES, LogPlace, Looked, unread_behind
-from engine.connectors.feed_ends import feed_ends
-from engine.connectors.feeds import Limit
-from engine.connectors.log import storage as log
-from engine.connectors.log.reader import LogReader
 from engine.errors import RecordsRemoved, SourceUnavailable
-from engine.spark.batch_planner import BatchPlanner
-from engine.spark.batch_size import BatchLimit
-from engine.spark.cursors import new_cursor, open_feeds
-from engine.spark.source_spec import SourceSpec
-from engine.spark.wall_clock import WallClock
+from engine.log import storage as log
+from engine.log.backlogs import MOST_BATCHES, LogPlace, Looked, unread_behind
+from engine.log.feed_ends import feed_ends
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.batch_planner import BatchPlanner
+from engine.runtime.planning.cursors import new_cursor, open_feeds
+from engine.runtime.planning.source_spec import SourceSpec
+from engine.runtime.planning.wall_clock import WallClock
+from engine.sources.feeds import Limit
+from engine.sources.log.reader import LogReader
 from tests.integration.test_log import FEED, input_of, post
 
 Connection = psycopg.Connection[Any]

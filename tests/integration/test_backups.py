@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 from app.cli.commands import cli
 from app.domain.internal_queries import PREFIX
 from app.store.backups import BackupFailed, Contents, back_up, held_deliveries, put_back
-from engine.connectors.incarnation import current
-from engine.connectors.postgres import connect
-from engine.connectors.task_states import TaskState, write_states
-from engine.state.directories import Directories
-from engine.state.objects import Objects
-from engine.state.segment_cache import SegmentCache
+from engine.commit.task_states import TaskState, write_states
+from engine.postgres.incarnation import current
+from engine.postgres.postgres import connect
+from engine.state.segments.directories import Directories
+from engine.state.segments.objects import Objects
+from engine.state.segments.segment_cache import SegmentCache
 from tests.integration.driver_tools import Control
 
 TIMEOUT_S = 5.0

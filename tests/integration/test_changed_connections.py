@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from engine.connectors.connections.kafka import KafkaConnection
-from engine.connectors.connections.stored import sealed
-from engine.connectors.kafka.client import asking, taking
-from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.fetching.port import Wanted
+from engine.connections.kafka import KafkaConnection
+from engine.connections.stored import sealed
+from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
+from engine.sources.kafka.brokers.client import asking, taking
+from engine.sources.kafka.brokers.fetching.port import Wanted
 
 Connection = psycopg.Connection[Any]
 PLACE = KafkaPlace("orders", "broker", None, None, None, ())
@@ -22,7 +22,7 @@ PLACE = KafkaPlace("orders", "broker", None, None, None, ())
 
 @pytest.fixture
 def conn(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setattr("engine.connectors.kafka.client.CHANGED_S", 0.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.client.CHANGED_S", 0.0)
     monkeypatch.setenv("SLACKWATER_CONNECTION_HOSTS", "127.0.0.1")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("DELETE FROM slackwater.connection")

@@ -13,26 +13,26 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.fence import claim_epoch, cut_off_older
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.log.storage import ensure_feed
-from engine.connectors.packets import Packet
-from engine.connectors.sink_link import SinkLink
-from engine.connectors.task_states import TaskState, begin_state, load_states, new_layout
-from engine.connectors.views import create_view
-from engine.core.arrow_frames import encode_frame
+from engine.commit.task_states import TaskState, begin_state, load_states, new_layout
+from engine.commit.views import create_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.errors import BufferFull, DataInvalid, EpochFenced, ResultLocked, SinkUnavailable
+from engine.frames.arrow_frames import encode_frame
+from engine.log.sequences import make_result_feed
+from engine.log.storage import ensure_feed
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.result_feeds import change_feed
-from engine.spark.committing import MemberBatch, commit_round
-from engine.spark.cursors import new_cursor
-from engine.spark.launch_state import Launch, LaunchState
-from engine.spark.member import Ride
-from engine.spark.run_options import RunOptions
-from engine.spark.runner import RunningQuery
+from engine.postgres.fence import claim_epoch, cut_off_older
+from engine.postgres.sink_link import SinkLink
+from engine.runtime.launch_state import Launch, LaunchState
+from engine.runtime.planning.cursors import new_cursor
+from engine.runtime.run_options import RunOptions
+from engine.sources.packets import Packet
+from engine.spark.streams.committing import MemberBatch, commit_round
+from engine.spark.streams.member import Ride
+from engine.spark.streams.runner import RunningQuery
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import cursor, progress, stats
 

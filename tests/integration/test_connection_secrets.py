@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from engine.connectors.connections.secret import SHOWN
+from engine.definition.connections.secret import SHOWN
 from tests.integration.test_api_serve import environment, run, serving, url
 from tests.secrets_seen import check_unseen, left_behind, look
 

@@ -22,11 +22,11 @@ from app.store.change_retention import trim_streams
 from app.store.database import single_transaction
 from app.store.queries import set_desired_state
 from app.testing.service import command_of
-from engine.connectors.delivered_rows import gather
-from engine.connectors.deliveries import Result
-from engine.connectors.log.storage import find_feed
-from engine.connectors.postgres import connect
-from engine.definition.types import ColumnType, Schema
+from engine.deliveries.delivered_rows import gather
+from engine.deliveries.deliveries import Result
+from engine.expressions.types.types import ColumnType, Schema
+from engine.log.storage import find_feed
+from engine.postgres.postgres import connect
 from tests.api.change_writer import ChangeWriter
 from tests.integration.delivering import Processes, connect_broker, definition, forking, make, processes
 from tests.integration.driver_tools import driver, fast_settings, stays, until

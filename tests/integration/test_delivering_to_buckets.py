@@ -15,13 +15,13 @@ from deltalake import DeltaTable
 from app.domain.preconditions import Preconditions
 from app.store.connections import put_connection, users_of
 from app.store.database import single_transaction
-from engine.connectors.connections.keys import SecretKeys
-from engine.connectors.connections.kinds import read_connection
-from engine.connectors.connections.s3 import forget_own_credentials
-from engine.connectors.connections.surroundings import Surroundings
-from engine.connectors.deliveries import Deliverer, DeliverySite, DeliveryStopped, TargetUnavailable
-from engine.connectors.delta.delivery import DELTA_DELIVERY
-from engine.connectors.delta.delivery_definition import DeltaDelivery
+from engine.connections.keys import SecretKeys
+from engine.connections.kinds import read_connection
+from engine.connections.s3 import forget_own_credentials
+from engine.connections.surroundings import Surroundings
+from engine.definition.deliveries.delta import DeltaDelivery
+from engine.deliveries.deliveries import Deliverer, DeliverySite, DeliveryStopped, TargetUnavailable
+from engine.deliveries.delta.delivery import DELTA_DELIVERY
 from engine.errors import DefinitionInvalid
 from tests.integration.delivering import definition, forking, make, processes
 from tests.object_store import BUCKET, CREDENTIALS, ObjectServer, Trouble, object_server

@@ -19,7 +19,7 @@ from app.driver.spare import LEAST_FREE_BYTES, Spares, free_memory
 from app.driver.spawning import MAX_LOG_BYTES, Spawning
 from app.driver.supervisor import Supervisor
 from app.testing.service import command_of
-from engine.python_processes import CODE
+from engine.processes.python_processes import CODE
 from tests.integration.driver_tools import STUB, Control, fast_settings, until
 from tests.integration.test_driver_supervisor import ended, ready, service
 

@@ -9,14 +9,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.fetched import Fetched, LogSplit, fetch
-from engine.connectors.log import storage as log
-from engine.connectors.log.reader import LogReader
-from engine.connectors.packets import Packet
-from engine.connectors.task_states import TaskState, write_states
-from engine.core.arrow_frames import decode_frame
+from engine.commit.task_states import TaskState, write_states
 from engine.errors import RecordsRemoved, SourceUnavailable
+from engine.frames.arrow_frames import decode_frame
+from engine.log import storage as log
+from engine.log.fetched import Fetched, LogSplit, fetch
+from engine.sources.feeds import ReadRequest, Split
+from engine.sources.log.reader import LogReader
+from engine.sources.packets import Packet
 from tests.integration.test_log import FEED, input_of, post
 from tests.unit.connectors.relations import NOW_MS
 
@@ -59,7 +59,7 @@ def test_a_split_that_was_fetched_is_read_as_one_that_was_not(
 
 
 def test_a_large_split_is_read_in_its_turn(conn: Connection, reader: LogReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.connectors.fetched.MOST_BYTES", 1)
+    monkeypatch.setattr("engine.log.fetched.MOST_BYTES", 1)
     split = Split(0, 0, 9, None)
     fetched = fetch(conn, [], [reader.fetchable(split)])
     assert not fetched.batches
@@ -72,7 +72,7 @@ def test_many_splits_hold_no_more_together_than_one_process_may(
     splits = [reader.fetchable(Split(0, start, 9, None)) for start in range(3)]
     (size,) = conn.execute("SELECT sum(octet_length(payload))::bigint FROM log.batch").fetchone() or (0,)
     for together, found in ((3 * size, splits), (3 * size - 1, [])):
-        monkeypatch.setattr("engine.connectors.fetched.MOST_TOGETHER", together)
+        monkeypatch.setattr("engine.log.fetched.MOST_TOGETHER", together)
         assert [*fetch(conn, [], splits).batches] == found
 
 

@@ -18,18 +18,18 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start
-from engine.connectors.files import text_files
-from engine.connectors.files.definition import FilesPlace
-from engine.connectors.files.reader import FileReader, Grain
-from engine.connectors.files.registry import PLACE_BITS
-from engine.connectors.packets import Packet
-from engine.core.arrow_frames import decode_frame
 from engine.definition.relations import EventTimeUnit
-from engine.definition.types import Schema
+from engine.definition.sources.files import FilesPlace
 from engine.errors import DataInvalid, FileChanged, FileUnfit, SourceUnavailable
+from engine.expressions.types.types import Schema
+from engine.frames.arrow_frames import decode_frame
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import FeedReader, Limit, ReadRequest, Start
+from engine.sources.files import text_files
+from engine.sources.files.reader import FileReader, Grain
+from engine.sources.files.registry import PLACE_BITS
+from engine.sources.packets import Packet
 from tests.unit.connectors.relations import NOW_MS, relation
 
 EVENTS = relation({"k": "string", "t": "timestamp", "v": "bigint"}, key=("k",), event_time="t")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.driver.supervisor import DRIVER_COMMAND
-from engine.python_processes import import_environment, python_command
+from engine.processes.python_processes import import_environment, python_command
 from tests.conftest import ROOT
 
 FOREIGN = ("app", "engine", "migrations", "pyspark", "polars")
@@ -70,7 +70,7 @@ def test_an_empty_entry_of_the_path_does_not_stand_for_the_working_directory() -
 def test_every_python_process_is_started_the_safe_way() -> None:
     """``sys.executable`` is named in no other place but where it is shown, handed to Spark, or run with ``-P``."""
     allowed = {
-        "engine/python_processes.py",
+        "engine/processes/python_processes.py",
         "engine/spark/fork_request.py",
         "engine/spark/fork_server.py",
         "engine/spark/session.py",

@@ -13,10 +13,10 @@ import pytest
 from app.store.catalog import output_to_json
 from app.store.old_versions import forget_versions
 from app.store.retention import Kept, trim_once
-from engine.connectors.postgres import IDLE_SECONDS, connect
-from engine.connectors.views import create_view
-from engine.definition.types import Schema, parse_type
+from engine.commit.views import create_view
+from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import Output
+from engine.postgres.postgres import IDLE_SECONDS, connect
 
 WEEK = Kept(7 * 86_400_000, history_rows=3)
 R = 1_000

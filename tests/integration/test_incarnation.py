@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from app.driver.state_root import StateRoot, StateRootDamaged
-from engine.connectors.incarnation import current, mark, notice
-from engine.connectors.postgres import Connection, connect
-from engine.state.directories import Directories
+from engine.postgres.incarnation import current, mark, notice
+from engine.postgres.postgres import Connection, connect
+from engine.state.segments.directories import Directories
 from tests.conftest import database
 
 

@@ -10,8 +10,8 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.late_log import LateLog
-from engine.core.frames import LATE_SCHEMA
+from engine.commit.late_log import LateLog
+from engine.frames.frames import LATE_SCHEMA
 from engine.plan.model import LateRecords
 
 DAY_MS = 86_400_000

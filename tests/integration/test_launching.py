@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from app.driver.launching import FencedLauncher, discard_query
 from app.driver.ports import LaunchOrder
 from app.store.state_files import checkpoint_directory, query_directory
-from engine.connectors.fence import cut_off_older, sink_name
 from engine.errors import EpochFenced
+from engine.postgres.fence import cut_off_older, sink_name
 
 
 class Idle:

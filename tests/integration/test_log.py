@@ -13,15 +13,15 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.canonical import canonicalise
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.dropped_feeds import drop_feed, sweep_dropped_feeds
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
-from engine.connectors.log import storage as log
-from engine.connectors.packets import Packet
-from engine.core.arrow_frames import decode_frame
 from engine.errors import InvariantBroken, RecordsRemoved, SourceUnavailable
+from engine.frames.arrow_frames import decode_frame
+from engine.log import storage as log
+from engine.log.dropped_feeds import drop_feed, sweep_dropped_feeds
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.records.canonical import canonicalise
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.sources.packets import Packet
 from tests.unit.connectors.relations import NOW_MS, relation
 
 EVENTS = relation({"k": "string", "t": "bigint", "v": "bigint"}, key=("k",), event_time="t")

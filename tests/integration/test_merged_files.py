@@ -13,14 +13,14 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.chunks import NO_TS
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.feeds import Limit
-from engine.connectors.files.definition import FilesPlace
-from engine.connectors.files.registry import PLACE_BITS
-from engine.connectors.log import storage as log
-from engine.core.clocks import BEFORE_ALL_TIME, I64
+from engine.definition.sources.files import FilesPlace
+from engine.frames.clocks import BEFORE_ALL_TIME, I64
+from engine.log import storage as log
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.sources.chunks import NO_TS
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import Limit
+from engine.sources.files.registry import PLACE_BITS
 from tests.integration.batches import Backlog, merged
 from tests.unit.connectors.relations import relation
 

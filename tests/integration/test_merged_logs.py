@@ -12,12 +12,12 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.feeds import Limit
-from engine.connectors.log import storage as log
-from engine.core.clocks import BEFORE_ALL_TIME, I64
+from engine.frames.clocks import BEFORE_ALL_TIME, I64
+from engine.log import storage as log
 from engine.plan.model import Feed, Input
-from engine.spark.batch_planner import FIRST_ROWS
+from engine.runtime.planning.batch_planner import FIRST_ROWS
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import Limit
 from tests.integration.batches import Backlog, merged
 from tests.unit.connectors.relations import relation
 

@@ -10,10 +10,10 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.log import storage as log
-from engine.connectors.log.sequences import make_result_feed
-from engine.core.clocks import I64
-from engine.core.sequence import Numbered
+from engine.frames.clocks import I64
+from engine.log import storage as log
+from engine.log.sequence import Numbered
+from engine.log.sequences import make_result_feed
 from engine.plan.model import Feed, Input
 from tests.derived_log import append_rows, open_sequence
 from tests.integration.batches import Backlog, merged

@@ -12,11 +12,11 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.feeds import FeedReader, Limit
-from engine.connectors.log import storage as log
-from engine.core.sequence import Numbered
+from engine.log import storage as log
+from engine.log.sequence import Numbered
 from engine.plan.model import Feed
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import FeedReader, Limit
 from tests.conftest import database, migrate
 from tests.derived_log import append_rows, derived_rows, open_sequence, read_derived
 

@@ -19,13 +19,13 @@ from app.cli.finding import Finding
 from app.driver.state_root import StateRoot
 from app.settings import Settings
 from app.testing.service import free_port
-from engine.connectors.task_states import Layout, TaskState
+from engine.commit.task_states import Layout, TaskState
 from engine.errors import StateCorrupt, StateUnavailable
-from engine.spark.launch_state import bring_over, require_segments
-from engine.state import objects
-from engine.state.directories import Directories
-from engine.state.objects import Objects
-from engine.state.segment_cache import SegmentCache
+from engine.runtime.launch_state import bring_over, require_segments
+from engine.state.segments import objects
+from engine.state.segments.directories import Directories
+from engine.state.segments.objects import Objects
+from engine.state.segments.segment_cache import SegmentCache
 from tests.object_store import BUCKET, CREDENTIALS, ObjectServer, Trouble, object_server
 
 FRAME = pl.DataFrame({"n": range(50_000), "s": [f"value {number}" for number in range(50_000)]})

@@ -14,16 +14,16 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from engine.connectors.log import storage as log
-from engine.connectors.removed_records import UNREAD_SQL, as_unread
-from engine.connectors.task_states import Cursor
-from engine.core.arrow_frames import decode_frame
+from engine.commit.removed_records import UNREAD_SQL, as_unread
+from engine.commit.task_states import Cursor
 from engine.errors import RecordsRemoved, SourceUnavailable
-from engine.spark.batch_planner import BatchPlanner
-from engine.spark.batch_size import BatchLimit
-from engine.spark.cursors import new_cursor, start_positions
-from engine.spark.source import PacketReader
-from engine.spark.source_spec import SourceSpec
+from engine.frames.arrow_frames import decode_frame
+from engine.log import storage as log
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.batch_planner import BatchPlanner
+from engine.runtime.planning.cursors import new_cursor, start_positions
+from engine.runtime.planning.source_spec import SourceSpec
+from engine.runtime.source import PacketReader
 from tests.integration.test_log import input_of, post
 
 Connection = psycopg.Connection[Any]

@@ -15,14 +15,14 @@ from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from app.driver.collecting import Collecting, collector_lock
-from engine.connectors.postgres import connect
-from engine.connectors.retention import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, delete_state
-from engine.connectors.schemas import schemas_of
-from engine.connectors.state_owners import SAID_FOR_S
-from engine.connectors.task_states import TaskState, write_states
+from engine.commit.history.retention import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, delete_state
+from engine.commit.history.state_owners import SAID_FOR_S
+from engine.commit.task_states import TaskState, write_states
 from engine.errors import ExternalError
-from engine.state.directories import Directories
-from engine.state.in_manifest import ManifestSegmentStore
+from engine.postgres.postgres import connect
+from engine.postgres.schemas import schemas_of
+from engine.state.segments.directories import Directories
+from engine.state.segments.in_manifest import ManifestSegmentStore
 from tests.integration.driver_tools import until
 
 ROOT = UUID(int=1)

@@ -15,24 +15,24 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.earlier_rows import RowsUnknown
-from engine.connectors.fence import claim_epoch
-from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.log.sequences import make_result_feed, trim_sequence
-from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed
-from engine.connectors.packets import Packet
-from engine.connectors.postgres import connect
-from engine.connectors.retained_commits import Retaining, hold_retained, retain, retained_commits
-from engine.connectors.rewinding import rewind
-from engine.connectors.sink import Sink
-from engine.connectors.task_states import Layout, TaskState, begin_state, load_kept, load_states
-from engine.connectors.views import create_view, drop_view
-from engine.core.arrow_frames import encode_frame
-from engine.core.frames import LATE_SCHEMA
-from engine.definition.types import Schema, parse_type
+from engine.commit.history.earlier_rows import RowsUnknown
+from engine.commit.history.retained_commits import Retaining, hold_retained, retain, retained_commits
+from engine.commit.history.rewinding import rewind
+from engine.commit.sink import Sink
+from engine.commit.task_states import Layout, TaskState, begin_state, load_kept, load_states
+from engine.commit.views import create_view, drop_view
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.arrow_frames import encode_frame
+from engine.frames.frames import LATE_SCHEMA
+from engine.log.sequences import make_result_feed, trim_sequence
+from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.plan.model import LateRecords, Output, Plan, Stage
 from engine.plan.operators.row_operators import Projection
 from engine.plan.result_feeds import result_feed
+from engine.postgres.fence import claim_epoch
+from engine.postgres.postgres import connect
+from engine.sources.log.replay_reader import replay_feed
+from engine.sources.packets import Packet
 from tests.derived_log import caused, read_derived
 
 HOUR_MS = 3_600_000

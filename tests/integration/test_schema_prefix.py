@@ -23,10 +23,10 @@ from app.store.database import engine_for, migrate
 from app.store.retention import TRIM_LOCK, Kept, trim_once
 from app.store.schema_version import refuse_newer
 from app.store.transactions import lock_edits
-from engine.connectors.incarnation import mark
-from engine.connectors.links import LinkedConnection
-from engine.connectors.schemas import SCHEMAS, Schemas
-from engine.state.directories import Directories
+from engine.postgres.incarnation import mark
+from engine.postgres.links import LinkedConnection
+from engine.postgres.schemas import SCHEMAS, Schemas
+from engine.state.segments.directories import Directories
 from tests.api.change_writer import ChangeWriter
 from tests.conftest import database
 

@@ -12,20 +12,14 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest
-from engine.connectors.log import storage as log
-from engine.connectors.log.sequences import (
-    leave_orphaned,
-    make_result_feed,
-    open_sequences,
-    read_sequence,
-    trim_sequence,
-)
-from engine.core.clocks import BEFORE_ALL_TIME
-from engine.core.sequence import Numbered
 from engine.errors import RecordsRemoved, SourceUnavailable
+from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.log import storage as log
+from engine.log.sequence import Numbered
+from engine.log.sequences import leave_orphaned, make_result_feed, open_sequences, read_sequence, trim_sequence
 from engine.plan.model import Feed
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import FeedReader, Limit, ReadRequest
 from tests.derived_log import append_rows, open_sequence, read_derived
 
 PRODUCER = uuid4()

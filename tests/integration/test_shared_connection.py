@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from engine.connectors.postgres import close_shared_connections, shared_connection
+from engine.postgres.postgres import close_shared_connections, shared_connection
 
 
 @pytest.fixture(autouse=True)

@@ -15,20 +15,20 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.fence import claim_epoch
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.packets import Packet
-from engine.connectors.sink import Sink
-from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
-from engine.connectors.views import create_view
-from engine.core.arrow_frames import encode_frame
-from engine.definition.types import Schema, parse_type
+from engine.commit.sink import Sink
+from engine.commit.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
+from engine.commit.views import create_view
 from engine.errors import EpochFenced, InvariantBroken, ResultUnwritable, SinkUnavailable
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.arrow_frames import encode_frame
+from engine.log.sequences import make_result_feed
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.foreign_key_join import ForeignKeyResult
 from engine.plan.operators.row_operators import Projection
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.result_feeds import change_feed
+from engine.postgres.fence import claim_epoch
+from engine.sources.packets import Packet
 from tests.derived_log import caused, derived_rows, read_derived
 
 QUERY, CHECKPOINT = uuid4(), uuid4()

@@ -12,10 +12,10 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.sink import Sink
-from engine.connectors.views import add_columns, create_view, drop_view, expire_windows
-from engine.core.frames import OPEN_ROW
-from engine.definition.types import Schema, parse_type
+from engine.commit.sink import Sink
+from engine.commit.views import add_columns, create_view, drop_view, expire_windows
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.frames import OPEN_ROW
 from engine.plan.model import Output, Plan
 from tests.derived_log import caused
 from tests.integration.test_sink import data, plan, sink_for, table

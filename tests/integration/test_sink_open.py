@@ -10,11 +10,11 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.packets import Packet
-from engine.connectors.views import drop_view
-from engine.core.arrow_frames import encode_frame
-from engine.core.frames import OPEN_DELETE, OPEN_ROW
+from engine.commit.views import drop_view
+from engine.frames.arrow_frames import encode_frame
+from engine.frames.frames import OPEN_DELETE, OPEN_ROW
 from engine.plan.result_feeds import change_feed
+from engine.sources.packets import Packet
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import data, plan, sink_for, table
 

@@ -11,15 +11,15 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.packets import Packet
-from engine.connectors.sink import REPLAYED
-from engine.connectors.views import drop_view
-from engine.core.causes import CAUSE_COLUMNS
-from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.core.order import NO_LANE
-from engine.definition.types import Schema, parse_type
+from engine.commit.sink import REPLAYED
+from engine.commit.views import drop_view
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.causes import CAUSE_COLUMNS
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
+from engine.operators.tasks.order import NO_LANE
 from engine.plan.model import Feed, Input, Plan, RelationSchema
 from engine.plan.result_feeds import change_feed
+from engine.sources.packets import Packet
 from tests.derived_log import derived_rows, read_derived
 from tests.integration.test_sink import QUERY, data, plan, sink_for, table
 

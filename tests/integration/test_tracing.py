@@ -21,7 +21,7 @@ from app.driver.spark_runner import span_of
 from app.main import create_app
 from app.settings import Settings
 from app.tracing import TracingMissing, tracing_of
-from engine.spark.run_options import CommittedBatch
+from engine.runtime.run_options import CommittedBatch
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

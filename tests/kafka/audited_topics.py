@@ -21,9 +21,9 @@ from confluent_kafka import KafkaException, Message, Producer
 from slackwater import Client, Json
 
 from app.testing.workbench import Workbench
-from engine.core.frames import OP, TS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.frames.frames import OP, TS
 from tests.faults.chained import CUTS
 from tests.kafka.topics import WAIT_S, Cluster
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import fastavro
 
-from engine.connectors.formats.registry.wire import header_of
+from engine.formats.registry.wire import header_of
 from tests.kafka.registries import Registered
 
 NOW_MS = 1_700_000_000_000

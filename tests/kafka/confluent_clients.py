@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 
-from engine.connectors.formats.protobuf.compiling import compile_proto
+from engine.formats.protobuf.compiling import compile_proto
 
 MONEY_AVRO: Final = {"type": "record", "name": "Money", "namespace": "shop", "fields": [
     {"name": "amount", "type": "double"}, {"name": "currency", "type": "string"},

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from engine.connectors.postgres import Connection
+from engine.postgres.postgres import Connection
 from tests.kafka import real_registry
 from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.real_registry import RealRegistry, running_registry

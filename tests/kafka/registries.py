@@ -11,13 +11,13 @@ from uuid import uuid4
 import polars as pl
 from psycopg.types.json import Jsonb
 
-from engine.connectors.formats.format_list import writer_of
-from engine.connectors.formats.port import SideConfig, SideName
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.settings import RegistrySettings
-from engine.connectors.kafka.sides import forget
-from engine.connectors.postgres import Connection
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.format_list import writer_of
+from engine.formats.port import SideConfig, SideName
+from engine.formats.registry.client import Registry
+from engine.formats.registry.settings import RegistrySettings
+from engine.postgres.postgres import Connection
+from engine.sources.kafka.sides import forget
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 
 _STORE = """

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.postgres import Connection
-from engine.core.arrow_frames import decode_frame
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, TableTruncated
+from engine.frames.arrow_frames import decode_frame
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
-from engine.state.memory import MemorySegmentStore
+from engine.postgres.postgres import Connection
+from engine.sources.feeds import ReadRequest, Split
+from engine.state.segments.memory import MemorySegmentStore
 from tests.kafka.changes import NOW_MS, Database, avro, delivered, described, lived, names_as_of, plain
 from tests.kafka.registries import Registered
 from tests.kafka.test_reading import ALL, Source

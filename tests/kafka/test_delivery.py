@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from psycopg.types.json import Jsonb
 
-from engine.connectors.connections.surroundings import Surroundings
-from engine.connectors.deliveries import DeliverySite, DeliveryStopped, TargetUnavailable
-from engine.connectors.formats.port import NO_REGISTRY
-from engine.connectors.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
-from engine.connectors.kafka.delivery_definition import KafkaDelivery
+from engine.connections.surroundings import Surroundings
+from engine.definition.deliveries.kafka import KafkaDelivery
+from engine.deliveries.deliveries import DeliverySite, DeliveryStopped, TargetUnavailable
+from engine.deliveries.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.errors import DefinitionInvalid
+from engine.formats.port import NO_REGISTRY
 from tests.faults.service import until
 from tests.kafka.broker import running, why_not
 from tests.kafka.topics import WAIT_S, Cluster, Sent
@@ -165,13 +165,13 @@ def test_a_call_that_never_answers_is_left_behind_and_commits_nothing_later(
 ) -> None:
     topic = kafka.topic()
     target = delivery(kafka, topic)
-    monkeypatch.setattr("engine.connectors.kafka.delivery.END_S", 0.5)
+    monkeypatch.setattr("engine.deliveries.kafka.delivery.END_S", 0.5)
     with monkeypatch.context() as patched:
-        patched.setattr("engine.connectors.kafka.delivery.Producer", Hanging)
+        patched.setattr("engine.deliveries.kafka.delivery.Producer", Hanging)
         assert target.position() is None
         with pytest.raises(TargetUnavailable, match="no answer"):
             target.deliver(rows(0, 2), 0, 2)
-    monkeypatch.setattr("engine.connectors.kafka.delivery.END_S", 30.0)
+    monkeypatch.setattr("engine.deliveries.kafka.delivery.END_S", 30.0)
     assert target.position() is None
     target.deliver(rows(0, 2), 0, 2)
     Hanging.is_over.set()
@@ -190,7 +190,7 @@ def test_a_position_that_the_broker_would_forget_is_committed_anew(kafka: Cluste
     kafka.admin.delete_consumer_groups([group])[group].result(WAIT_S)  # as ``offsets.retention.minutes`` does
     assert first.remember(5)
     assert committed(kafka, topic) is None, "an hour has not passed"
-    monkeypatch.setattr("engine.connectors.kafka.delivery.REMEMBERED_S", 0.0)
+    monkeypatch.setattr("engine.deliveries.kafka.delivery.REMEMBERED_S", 0.0)
     assert first.remember(5)
     assert committed(kafka, topic) == 5
     first.close()

@@ -9,16 +9,16 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError
 
-from engine.connectors.kafka import client
-from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.fetch_size import FIRST_GROWTH_S, LEAST_BYTES, MOST_BYTES
-from engine.connectors.kafka.fetching.library import OFF, library
-from engine.connectors.kafka.fetching.native import NativeFetcher
-from engine.connectors.kafka.fetching.plain import PlainFetcher
-from engine.connectors.kafka.fetching.port import NO_TIMESTAMP_MS, Fetched, Wanted
-from engine.connectors.kafka.taking import Taker
-from engine.connectors.kafka.troubles import OffsetOutOfRange, Troubles
+from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
+from engine.sources.kafka.brokers import client
+from engine.sources.kafka.brokers.fetch_size import FIRST_GROWTH_S, LEAST_BYTES, MOST_BYTES
+from engine.sources.kafka.brokers.fetching.library import OFF, library
+from engine.sources.kafka.brokers.fetching.native import NativeFetcher
+from engine.sources.kafka.brokers.fetching.plain import PlainFetcher
+from engine.sources.kafka.brokers.fetching.port import NO_TIMESTAMP_MS, Fetched, Wanted
+from engine.sources.kafka.brokers.taking import Taker
+from engine.sources.kafka.brokers.troubles import OffsetOutOfRange, Troubles
 from tests.kafka.topics import MOCK_PARTITIONS, Cluster, Sent
 
 Open = Callable[[Cluster, str, Wanted], Taker]
@@ -130,7 +130,7 @@ def test_compressed_batches_are_read(opening: Open, kafka: Cluster) -> None:
 
 
 def test_a_broker_that_is_away_is_told(opening: Open, mock: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 1.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 1.0)
     topic = mock.topic()
     taker = opening(mock, topic, Wanted())
     mock.end()
@@ -145,7 +145,7 @@ def test_the_library_says_no_where_it_cannot_be_called(monkeypatch: pytest.Monke
     for name, value in (("_path", lambda: None), ("_path", lambda: "/nowhere/librdkafka.so"), ("_can_gather", lambda: False)):
         library.cache_clear()
         with monkeypatch.context() as patch:
-            patch.setattr(f"engine.connectors.kafka.fetching.library.{name}", value)
+            patch.setattr(f"engine.sources.kafka.brokers.fetching.library.{name}", value)
             assert library() is None
     library.cache_clear()
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.feeds import Split
-from engine.connectors.kafka import sides
-from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid, SourceUnavailable
+from engine.postgres.postgres import Connection
+from engine.sources.feeds import Split
+from engine.sources.kafka import sides
 from tests.kafka.registries import Connected, Registered
 from tests.kafka.test_reading import NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.connector_kinds import control_of
-from engine.connectors.control import Site
-from engine.connectors.formats.port import RegisteredSchema
-from engine.connectors.formats.registry.wire import header_of
-from engine.connectors.inferred import Inferred
-from engine.connectors.postgres import Connection
 from engine.errors import DefinitionInvalid
+from engine.formats.port import RegisteredSchema
+from engine.formats.registry.wire import header_of
+from engine.postgres.postgres import Connection
+from engine.records.inferred import Inferred
+from engine.sources.connector_kinds import control_of
+from engine.sources.control import Site
 from tests.kafka.changes import Database, avro, described, plain
 from tests.kafka.registries import Connected, Registered
 from tests.kafka.test_reading import Source

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.connector_kinds import open_feed
-from engine.connectors.feeds import FeedReader, ReadRequest, Split
-from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.epochs import epoch_before
-from engine.connectors.postgres import Connection
+from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import DefinitionInvalid, RecordsRemoved, RecordsReplaced, SourceUnavailable, TopicReplaced
 from engine.plan.model import Input
+from engine.postgres.postgres import Connection
+from engine.sources.connector_kinds import open_feed
+from engine.sources.feeds import FeedReader, ReadRequest, Split
+from engine.sources.kafka.brokers.epochs import epoch_before
 from tests.faults.service import until
 from tests.kafka.broker import Broker, running, why_not
 from tests.kafka.test_reading import ALL, NOW_MS, Source
@@ -189,7 +189,7 @@ def test_a_topic_that_is_not_there_is_refused(connection: Connection, kafka: Clu
 def test_a_broker_that_says_nothing_any_more_is_given_up(
     connection: Connection, own_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 2.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 2.0)
     found = source(connection, Cluster(own_broker.bootstrap))
     found.cluster.send(found.topic, records(0, 10))
     split = Split(0, 0, found.reader().ends()[0])

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 from slackwater import Client
 
-from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.fetching.port import Wanted
-from engine.connectors.kafka.ranges import Topic
-from engine.connectors.postgres import Connection
+from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
+from engine.postgres.postgres import Connection
+from engine.sources.kafka.brokers.fetching.port import Wanted
+from engine.sources.kafka.ranges import Topic
 from tests.faults.proxy import Proxy, proxy_before
 from tests.faults.service import service, until
 from tests.kafka.broker import Broker, why_not
@@ -45,8 +45,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.connectors.kafka.taking.SILENT_S", 3.0)
-    monkeypatch.setattr("engine.connectors.kafka.topic_client.ANSWER_S", 3.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 3.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.topic_client.ANSWER_S", 3.0)
 
 
 def topic_of(connection: Connection, cluster: Cluster) -> Topic:

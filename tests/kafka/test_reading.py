@@ -7,18 +7,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.connectors.connector_kinds import control_of, open_feed
-from engine.connectors.control import Site
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
-from engine.connectors.kafka.newest import newest_records
-from engine.connectors.log.storage import feed_heads, find_feed
-from engine.connectors.packets import Packet
-from engine.connectors.postgres import Connection
-from engine.core.arrow_frames import decode_frame
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, SourceUnavailable
+from engine.frames.arrow_frames import decode_frame
+from engine.log.storage import feed_heads, find_feed
 from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.model import Input
+from engine.postgres.postgres import Connection
+from engine.sources.connector_kinds import control_of, open_feed
+from engine.sources.control import Site
+from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.sources.kafka.newest import newest_records
+from engine.sources.packets import Packet
 from tests.kafka.topics import Cluster, Sent
 
 NOW_MS = 1_700_000_000_000

@@ -11,14 +11,14 @@ import httpx
 import polars as pl
 import pytest
 
-from engine.connectors.deliveries import DeliveryStopped, Result
-from engine.connectors.feeds import Split
-from engine.connectors.kafka import sides
-from engine.connectors.kafka.delivery import KafkaDeliverer, RepeatingKafkaDeliverer
-from engine.connectors.kafka.delivery_definition import KafkaDelivery
-from engine.connectors.postgres import Connection
-from engine.definition.types import Schema, parse_type
+from engine.definition.deliveries.kafka import KafkaDelivery
+from engine.deliveries.deliveries import DeliveryStopped, Result
+from engine.deliveries.kafka.delivery import KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.errors import SourceUnavailable
+from engine.expressions.types.types import Schema, parse_type
+from engine.postgres.postgres import Connection
+from engine.sources.feeds import Split
+from engine.sources.kafka import sides
 from tests.kafka.confluent_clients import Confluent, confluent
 from tests.kafka.real_registry import RealRegistry
 from tests.kafka.registries import Connected, connected

@@ -11,16 +11,16 @@ import psycopg
 import pytest
 from slackwater import Client, ServiceError
 
-from engine.connectors.connections.checking import check
-from engine.connectors.connections.keys import SecretKeys
-from engine.connectors.connections.kinds import read_connection
-from engine.connectors.connections.stored import sealed
-from engine.connectors.connections.surroundings import Surroundings
-from engine.connectors.connector_kinds import control_of, open_feed
-from engine.connectors.feeds import ReadRequest, Split
+from engine.connections.checking import check
+from engine.connections.keys import SecretKeys
+from engine.connections.kinds import read_connection
+from engine.connections.stored import sealed
+from engine.connections.surroundings import Surroundings
 from engine.definition.relations import StreamDefinition
 from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.model import Input
+from engine.sources.connector_kinds import control_of, open_feed
+from engine.sources.feeds import ReadRequest, Split
 from tests.faults.service import Service, service, until
 from tests.kafka.broker import why_not
 from tests.kafka.secured import USER, Secured, secured

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from engine.connectors.feeds import Limit
-from engine.connectors.kafka.chunks import CHUNK_RECORDS
-from engine.connectors.postgres import Connection
+from engine.postgres.postgres import Connection
+from engine.sources.feeds import Limit
+from engine.sources.kafka.chunks import CHUNK_RECORDS
 from tests.faults.service import until
 from tests.kafka.test_reading import ALL, NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import polars as pl
 from hypothesis import strategies as st
 
-from engine.definition.aggregates import CallOptions
-from engine.definition.types import BIGINT, DOUBLE, STRING, Schema, decimal
+from engine.expressions.aggregates.aggregates import CallOptions
+from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema, decimal
 from engine.plan.operators.aggregation import AggregateColumn
 
 SCHEMA = Schema(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.structures.keys import tells_keys
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.state.sorted.keys import tells_keys
 
 
 class FewHashes(KeyHash):

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.definition.types import BIGINT, STRING, ColumnType, Schema, parse_type
+from engine.expressions.types.types import BIGINT, STRING, ColumnType, Schema, parse_type
 
 Env = Mapping[str, Any]
 """The row's columns and the parameters of lambdas around, by name."""

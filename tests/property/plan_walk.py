@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.definition.aggregates import result_type
-from engine.definition.expressions import compile_scalar
-from engine.definition.pseudo_columns import EVENT_TIME
-from engine.definition.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
-from engine.plan.foreign_keys import answer_schema, foreign_key_columns, generation_column, subscription_schema
+from engine.expressions.aggregates.aggregates import result_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.pseudo_columns import EVENT_TIME
+from engine.expressions.types.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
+from engine.plan.building.table_joins import joined_schema
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.foreign_keys import answer_schema, foreign_key_columns, generation_column, subscription_schema
 from engine.plan.operators.operator import Operator
+from engine.plan.operators.regrouping import has_new_column, has_old_column, regrouped_rows, regrouped_schema
 from engine.plan.operators.row_operators import Filter, Projection, Retiming
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
@@ -22,8 +24,6 @@ from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSup
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.operators.windows import WindowedAggregation
-from engine.plan.regrouping import has_new_column, has_old_column, regrouped_rows, regrouped_schema
-from engine.plan.table_joins import joined_schema
 
 
 def walk(plan: Plan) -> list[Operator]:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.core.frames import SERVICE_COLUMNS
-from engine.definition.types import BIGINT, STRING, TIMESTAMP, Schema
+from engine.expressions.types.types import BIGINT, STRING, TIMESTAMP, Schema
+from engine.frames.frames import SERVICE_COLUMNS
 
 WINDOWED = Schema((("key", STRING), ("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("value", BIGINT)))
 

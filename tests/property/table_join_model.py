@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.core.table_filter import LATE_END
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.operators.rows.table_filter import LATE_END
 from engine.plan.operators.table_table_join import TableTableJoin
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))

@@ -9,9 +9,9 @@ from itertools import accumulate, pairwise
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.admission import Admitted, Backlog, FeedPartition, admit
-from engine.connectors.chunks import NO_TS, Chunk
-from engine.spark.batch_size import BatchLimit
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
+from engine.sources.chunks import NO_TS, Chunk
 from tests.examples import examples
 
 Place = tuple[int, int]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.aggregation.aggregate import Aggregates
-from engine.core.aggregation.running import Groups
-from engine.definition.aggregates import is_undoable
 from engine.errors import InvariantBroken
+from engine.expressions.aggregates.aggregates import is_undoable
+from engine.operators.aggregation.aggregate import Aggregates
 from engine.plan.operators.aggregation import AggregateColumn
+from engine.state.sorted.running import Groups
 from tests.examples import examples
 from tests.property import aggregate_model as model
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.formats.avro.reader import AvroReader
-from engine.connectors.formats.avro.schema import parse_schema
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
+from engine.formats.avro.reader import AvroReader
+from engine.formats.avro.schema import parse_schema
 
 LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     ("boolean", st.booleans()),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Plan

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.definition.queries import QueryDefinition
-from engine.definition.syntax import quoted
-from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
+from engine.expressions.syntax import quoted
+from engine.expressions.types.types import Schema
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan

@@ -12,14 +12,14 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import KeyHash
-from engine.core.operators import Moment
-from engine.core.windows.corrections import Corrections
-from engine.core.windows.hopping import WindowAggregator
-from engine.core.windows.sessions import SessionAggregator
+from engine.frames.hashing import KeyHash
+from engine.operators.operators import Moment
+from engine.operators.windows.corrections import Corrections
+from engine.operators.windows.hopping import WindowAggregator
+from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import suppress_model as model
 from tests.property import window_model

@@ -11,13 +11,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, derived_entry, source_entry
 from engine.plan.model import Plan
-from engine.plan.problems import problems_of
 from tests.examples import examples
 from tests.property.plan_walk import walk
 

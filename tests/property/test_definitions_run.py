@@ -13,18 +13,18 @@ import polars as pl
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.shaping import for_input
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import ColumnType
 from engine.errors import DefinitionInvalid
+from engine.expressions.types.types import ColumnType
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.clock import needs_ticks
 from engine.plan.folding import folded
 from engine.plan.model import Feed, Plan
-from engine.state.memory import MemorySegmentStore
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG, definitions

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.frames import OFFSET, OP, POS, TS
-from engine.core.joins.grace_buffer import GraceBuffer
-from engine.core.operators import Moment, Operator
-from engine.core.structures.spans import MAX_SPANS, Span, bounded
-from engine.core.suppression.suppress import TimeLimitSuppressor
-from engine.core.windows.hopping import WindowAggregator
-from engine.core.windows.sessions import SessionAggregator
-from engine.core.windows.sliding import SlidingAggregator
-from engine.definition.types import BIGINT, Schema
+from engine.expressions.types.types import BIGINT, Schema
+from engine.frames.frames import OFFSET, OP, POS, TS
+from engine.operators.joins.grace_buffer import GraceBuffer
+from engine.operators.operators import Moment, Operator
+from engine.operators.pending.spans import MAX_SPANS, Span, bounded
+from engine.operators.suppression.suppress import TimeLimitSuppressor
+from engine.operators.windows.hopping import WindowAggregator
+from engine.operators.windows.sessions.sessions import SessionAggregator
+from engine.operators.windows.sliding.sliding import SlidingAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import SegmentStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import SegmentStore
 from tests.examples import examples
 from tests.property.edit_model import GAP, SIZE, Grace, Model, Out, Sessions, TimeLimit, Tumbling, outcomes
 

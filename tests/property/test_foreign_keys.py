@@ -14,14 +14,14 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.frames import SERVICE_COLUMNS, empty_frame
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
-from engine.core.operators import Moment, Operator
-from engine.definition.types import BIGINT, INT, STRING, ColumnType, Schema
-from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
+from engine.expressions.types.types import BIGINT, INT, STRING, ColumnType, Schema
+from engine.frames.frames import SERVICE_COLUMNS, empty_frame
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
+from engine.operators.operators import Moment, Operator
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
-from engine.state.memory import MemorySegmentStore
+from engine.plan.operators.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.foreign_key_model import Change, ForeignKeyModel, Output
 from tests.property.hashings import hashings

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.frames import KEY_HASH
-from engine.core.structures.hash_directory import (
-    DIRECTORY,
-    DIRECTORY_FROM,
-    runs_in,
-    with_directory,
-    without_directory,
-)
-from engine.core.structures.sorted_search import U64, distinct, runs_of
+from engine.frames.frames import KEY_HASH
+from engine.state.sorted.hash_directory import DIRECTORY, DIRECTORY_FROM, runs_in, with_directory, without_directory
+from engine.state.sorted.sorted_search import U64, distinct, runs_of
 from tests.examples import examples
 
 SPREADS = [2**20, 2**31, 2**32, 2**40, 2**63, 2**64 - 1]

@@ -10,13 +10,13 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.hashing import key_hash
-from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.core.operators import Moment, TableProgress
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.hashing import key_hash
+from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
+from engine.operators.operators import Moment, TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.join_model import JoinModel
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.shaping import for_input
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
-from engine.core.task import Task, build_task
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.task import Task, build_task
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 
 IDLE_MS = 1_000

@@ -11,12 +11,12 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.core.operators import Moment
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
+from engine.operators.operators import Moment
 from engine.plan.operators.stream_table_join import StreamTableJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel

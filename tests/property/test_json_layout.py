@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from engine.connectors.canonical import TYPED_FILE, canonicalise
-from engine.connectors.json_layout import read_alike
-from engine.connectors.json_reading import JsonReader
-from engine.connectors.json_records import FEW_ALIKE, line_bounds, parse_lines, parse_objects
+from engine.formats.json.json_layout import read_alike
+from engine.formats.json.json_reading import JsonReader
+from engine.formats.json.json_records import FEW_ALIKE, line_bounds, parse_lines, parse_objects
 from engine.plan.model import RelationSchema
+from engine.records.canonical import TYPED_FILE, canonicalise
 from tests.unit.connectors.relations import NOW_MS, relation
 
 COLUMNS = {

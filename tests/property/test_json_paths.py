@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.definition.library import json_values
-from engine.definition.library.by_value import Unfit
-from engine.definition.library.columns import column_of
-from engine.definition.library.json_paths import quickly_extracted, quickly_judged
-from engine.definition.library.json_texts import _extracted, _is_json
-from engine.definition.library.json_values import of_column, written
-from engine.definition.library.json_writing import written_as_json
-from engine.definition.types import parse_type
+from engine.expressions.library.by_value import Unfit
+from engine.expressions.library.columns import column_of
+from engine.expressions.library.json import json_values
+from engine.expressions.library.json.json_paths import quickly_extracted, quickly_judged
+from engine.expressions.library.json.json_texts import _extracted, _is_json
+from engine.expressions.library.json.json_values import of_column, written
+from engine.expressions.library.json.json_writing import written_as_json
+from engine.expressions.types.types import parse_type
 from tests.examples import examples
 
 PATHS = ("$", "$.a", "$.a.b", "$.a[0]", "$[1]", "$.b.a[1].a", "$[0].b", "$.a.length", "$.0")

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.clocks import LAST_EVENT_TIME_MS as LAST
-from engine.core.operators import Moment
-from engine.core.windows.hopping import WindowAggregator
-from engine.core.windows.sessions import SessionAggregator
-from engine.core.windows.sliding import SlidingAggregator
+from engine.frames.clocks import LAST_EVENT_TIME_MS as LAST
+from engine.operators.operators import Moment
+from engine.operators.windows.hopping import WindowAggregator
+from engine.operators.windows.sessions.sessions import SessionAggregator
+from engine.operators.windows.sliding.sliding import SlidingAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.window_model import SCHEMA, Row, frame
 

@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.lateness import advise, histogram_of
-from engine.connectors.shaping import for_input
-from engine.core.frames import merge_counters
-from engine.core.lateness import BOUNDS_MS, FEW, Counted, LatenessMeter, summed
-from engine.core.operators import Operator
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline, Step
 from engine.definition.queries import QueryDefinition
+from engine.frames.frames import merge_counters
+from engine.operators.operators import Operator
+from engine.operators.tasks.lateness import BOUNDS_MS, FEW, Counted, LatenessMeter, summed
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline, Step
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.lateness import settings_of
 from engine.plan.model import Plan
 from engine.plan.operators.answers import Allowance, Gauge
-from engine.state.memory import MemorySegmentStore
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
 from tests.bench.core_jobs import Feed, bids_and_versions, bids_only, two_streams
 from tests.bench.nxt import replay
 from tests.bench.oracle import judge_windows

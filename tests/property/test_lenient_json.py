@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from engine.connectors.formats.port import Read, SideConfig
-from engine.connectors.formats.text.lenient_json import LenientJsonReader
-from engine.connectors.json_rows import FEW_ROWS
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.json.json_rows import FEW_ROWS
+from engine.formats.lenient.lenient_json import LenientJsonReader
+from engine.formats.port import Read, SideConfig
 
 Payload = str | bytes
 

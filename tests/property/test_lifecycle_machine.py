@@ -31,8 +31,8 @@ from app.errors import Conflict, PreconditionFailed
 from app.store import drivers, transitions
 from app.store.queries import get_query, request_restart, set_desired_state
 from app.store.transitions import LeasedQuery
-from engine.connectors.fence import claim_epoch
 from engine.errors import EpochFenced
+from engine.postgres.fence import claim_epoch
 from tests.examples import examples
 
 LIMITS = Limits(

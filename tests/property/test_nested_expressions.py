@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from app.testing.rows import plain_values
-from engine.definition.expressions import compile_scalar, qualify
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import Schema
+from engine.expressions.expressions import compile_scalar, qualify
+from engine.expressions.types.types import Schema
+from engine.expressions.values.operands import ExpressionInvalid
 from tests.examples import examples
 from tests.property import nested_model as model
 

@@ -11,14 +11,14 @@ import polars as pl
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from engine.core.frames import OPEN_DELETE, OPEN_ROW
-from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
+from engine.frames.frames import OPEN_DELETE, OPEN_ROW
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.test_definitions_run import FEED, Record, _slices
 

@@ -16,8 +16,8 @@ from psycopg.types.json import Jsonb
 from app.domain.values import MAX_INSTANT_MS
 from app.store.catalog import output_to_json
 from app.store.rows import RowsShape, lookup_statement, rows_statement
-from engine.connectors.views import apply_changes, create_view
-from engine.definition.types import Schema
+from engine.commit.views import apply_changes, create_view
+from engine.expressions.types.types import Schema
 from engine.plan.model import Output
 from tests.examples import examples
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from engine.core.frames import Counters, merge_counters
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.pipeline import Pipeline
-from engine.core.repartition.tasks import repartitioned
 from engine.definition.queries import QueryDefinition
 from engine.errors import RepartitionPremature
+from engine.frames.frames import Counters, merge_counters
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.clock import needs_ticks
 from engine.plan.model import Feed, Plan
@@ -28,8 +28,8 @@ from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.plan.operators.windows import WindowedAggregation
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import named_segments
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import named_segments
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG as DRAWN

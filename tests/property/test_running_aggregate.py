@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.aggregation.running_aggregate import RunningAggregator
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.aggregation.running_aggregate import RunningAggregator
+from engine.operators.operators import Moment
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings

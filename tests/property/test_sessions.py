@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.clocks import running_clock
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment
-from engine.core.windows.session_components import components_of
-from engine.core.windows.session_exact import in_line, record_by_record
-from engine.core.windows.session_store import END, HASH, START, SessionStore
-from engine.core.windows.sessions import SessionAggregator
+from engine.frames.clocks import running_clock
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.operators import Moment
+from engine.operators.windows.sessions.session_components import components_of
+from engine.operators.windows.sessions.session_exact import in_line, record_by_record
+from engine.operators.windows.sessions.session_store import END, HASH, START, SessionStore
+from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import session_model as model
 from tests.property.hashings import hashings

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment
-from engine.core.windows.sliding import SlidingAggregator
-from engine.core.windows.sliding_store import HASH, SEQ
-from engine.core.windows.sliding_windows import BOUNDARY, timelines
-from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
+from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.operators import Moment
+from engine.operators.windows.sliding.sliding import SlidingAggregator
+from engine.operators.windows.sliding.sliding_store import HASH, SEQ
+from engine.operators.windows.sliding.sliding_windows import BOUNDARY, timelines
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SlidingAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import sliding_model, window_model
 from tests.property.hashings import hashings

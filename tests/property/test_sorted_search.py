@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.aggregation.running import grouped
-from engine.core.structures.sorted_search import (
+from engine.state.sorted.running import grouped
+from engine.state.sorted.sorted_search import (
     SORTED_FROM,
     are_shared,
     distinct,

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.sql.bounds import Bounds
-from engine.sql.expressions import parse_expression
+from engine.sql.expressions.expressions import parse_expression
+from engine.sql.expressions.values import RESERVED
 from engine.sql.faults import SyntaxFault
-from engine.sql.printing import show
+from engine.sql.printing.expressions import show
 from engine.sql.tree import Node
-from engine.sql.values import RESERVED
 from tests.examples import examples
 
 BOUNDS = Bounds(nesting=200, depth=400, values=50, arguments=50)

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.shaping import for_input
-from engine.core.frames import HEAD
-from engine.core.order import Slice, declared_indices, lane_of
-from engine.core.pipeline import Pipeline
-from engine.core.sequence import numbered
 from engine.definition.queries import QueryDefinition
+from engine.frames.frames import HEAD
+from engine.log.sequence import numbered
+from engine.operators.tasks.order import Slice, declared_indices, lane_of
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.stored.kinds import CATALOG, KINDS, MINUTE_MS, SOURCES
 

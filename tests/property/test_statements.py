@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
+from engine.sql.printing.statements import show
 from engine.sql.scripts import parse_script
 from engine.sql.sentences import report
-from engine.sql.statement_printing import show
 from engine.sql.statement_tree import Statement
-from engine.sql.statements import parse_statement
+from engine.sql.statements.statements import parse_statement
 from tests.examples import examples
 from tests.property.statement_trees import STATEMENTS
 from tests.unit.sql.test_statements import STATEMENTS as WRITTEN

@@ -12,11 +12,11 @@ from engine.sql.scripts import Parsed, parse_script
 from engine.sql.statement_tree import Select
 from engine.statements.actions import Look
 from engine.statements.binding import bind
+from engine.statements.context.faults import StatementFault
+from engine.statements.context.session import Session
 from engine.statements.effects import after
-from engine.statements.faults import StatementFault
-from engine.statements.reading import read_of
-from engine.statements.session import Session
-from engine.statements.transient import transient_of
+from engine.statements.reads.reading import read_of
+from engine.statements.reads.transient import transient_of
 
 SOURCES = """
 CREATE STREAM trips (id INT KEY, city STRING, fare DECIMAL(6, 2), took BIGINT, began TIMESTAMP, stops ARRAY<STRING>, at MAP<STRING, DOUBLE>,

@@ -12,12 +12,12 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.joins.stream_stream import StreamStreamJoiner
-from engine.core.operators import Moment
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.joins.stream_stream import StreamStreamJoiner
+from engine.operators.operators import Moment
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.stream_join_model import Side, StreamJoinModel

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment
-from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
-from engine.core.windows.hopping import WindowAggregator
-from engine.core.windows.sessions import SessionAggregator
-from engine.core.windows.sliding import SlidingAggregator
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.operators import Moment
+from engine.operators.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
+from engine.operators.windows.hopping import WindowAggregator
+from engine.operators.windows.sessions.sessions import SessionAggregator
+from engine.operators.windows.sliding.sliding import SlidingAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import window_model
 from tests.property.hashings import hashings

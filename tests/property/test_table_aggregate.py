@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment, Operator
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
+from engine.operators.operators import Moment, Operator
 from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment
-from engine.core.table_filter import TableFilterer
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.operators import Moment
+from engine.operators.rows.table_filter import TableFilterer
 from engine.plan.operators.table_filter import TableFilter
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.joins.table_table import TableTableJoiner
-from engine.core.operators import Moment
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.joins.table_table import TableTableJoiner
+from engine.operators.operators import Moment
 from engine.plan.operators.table_table_join import TableTableJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings

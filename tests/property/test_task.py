@@ -11,14 +11,14 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import key_hash
-from engine.core.order import Slice
-from engine.core.task import Task, build_task
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.hashing import key_hash
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.task import Task, build_task
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.stream_table_join import StreamTableJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 
 FEED = Feed("log:all", "log", "all")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.structures.version_search import VersionSearch
+from engine.state.sorted.version_search import VersionSearch
 from tests.examples import examples
 
 FAR = 253_402_300_799_999

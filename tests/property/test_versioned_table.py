@@ -11,11 +11,11 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.structures.versioned_table import MATCH_NAMES, VersionedTable
-from engine.definition.types import STRING, Schema
-from engine.state.memory import MemorySegmentStore
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.versioned_table import MATCH_NAMES, VersionedTable
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import TableModel

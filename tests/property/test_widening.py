@@ -9,10 +9,10 @@ import polars as pl
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engine.connectors.conform import conform
-from engine.core.hashing import key_hash
-from engine.definition.types import ColumnType, parse_type
-from engine.definition.widening import is_wider
+from engine.expressions.types.types import ColumnType, parse_type
+from engine.expressions.types.widening import is_wider
+from engine.frames.hashing import key_hash
+from engine.records.conform import conform
 
 _SIMPLE = ["boolean", "int", "bigint", "double", "string", "bytes", "date", "time", "timestamp"]
 decimals = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: f"decimal({p},{s})"))

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment, Operator
-from engine.core.windows.hopping import WindowAggregator
-from engine.core.windows.sessions import SessionAggregator
-from engine.core.windows.sliding import SlidingAggregator
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import SegmentStore, named_segments
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.operators import Moment, Operator
+from engine.operators.windows.hopping import WindowAggregator
+from engine.operators.windows.sessions.sessions import SessionAggregator
+from engine.operators.windows.sliding.sliding import SlidingAggregator
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import SegmentStore, named_segments
 from tests.examples import examples
 from tests.property import session_model, sliding_model, window_model
 from tests.property.hashings import hashings

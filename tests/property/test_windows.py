@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import UNSEEDED, KeyHash
-from engine.core.operators import Moment
-from engine.core.windows.hopping import WindowAggregator
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.operators.operators import Moment
+from engine.operators.windows.hopping import WindowAggregator
 from engine.plan.operators.windows import WindowAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property import window_model as model
 from tests.property.hashings import hashings

@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.aggregation.exact_sum import DOUBLE_UNIT, Limbs, carried, double_limbs, int_limbs, to_double, to_int64
+from engine.operators.aggregation.accumulators.exact_sum import (
+    DOUBLE_UNIT,
+    Limbs,
+    carried,
+    double_limbs,
+    int_limbs,
+    to_double,
+    to_int64,
+)
 
 DOUBLES = st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max_value=1e307), min_size=1, max_size=30)
 INTS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=10)

@@ -10,22 +10,22 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from app.store.sql.sessions import relation_of
-from engine.definition.aggregates import AGGREGATE_NAMES, KSQLDB_AGGREGATES
-from engine.definition.function_list import FUNCTIONS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
+from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES, KSQLDB_AGGREGATES
+from engine.expressions.library.function_list import FUNCTIONS
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
+from engine.sql.expressions.values import RESERVED
 from engine.sql.scripts import parse_script
 from engine.sql.type_names import TYPE_WORDS
-from engine.sql.values import RESERVED
 from engine.statements.actions import Action, CreateQuery, RegisterSource
 from engine.statements.binding import bind
-from engine.statements.naming import SYSTEM_COLUMNS
-from engine.statements.session import Session
-from engine.statements.writing import statement_of
-from engine.statements.writing_sources import source_statement_of
+from engine.statements.context.naming import SYSTEM_COLUMNS
+from engine.statements.context.session import Session
+from engine.statements.writing.writing import statement_of
+from engine.statements.writing.writing_sources import source_statement_of
 from tests.examples import examples
 from tests.unit.sql.test_words_as_names import FREE, TAKEN
 

@@ -11,12 +11,12 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
-from engine.sql.statements import parse_statement
+from engine.sql.statements.statements import parse_statement
 from engine.statements.actions import CreateQuery, RegisterSource
 from engine.statements.binding import bind
-from engine.statements.session import Format, Session, SqlRelation, Topic
-from engine.statements.writing import statement_of
-from engine.statements.writing_sources import source_statement_of
+from engine.statements.context.session import Format, Session, SqlRelation, Topic
+from engine.statements.writing.writing import statement_of
+from engine.statements.writing.writing_sources import source_statement_of
 from tests.examples import examples
 from tests.property.test_definitions import CATALOG, definitions
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from engine.core.structures import segment_list
+from engine.state.sorted import segment_list
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
+from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import WindowAggregation
 

@@ -14,22 +14,22 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from engine.connectors.fence import claim_epoch
-from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed, route
-from engine.connectors.postgres import close_shared_connections
-from engine.connectors.task_states import Kept, load_kept
-from engine.connectors.views import create_view
+from engine.commit.task_states import Kept, load_kept
+from engine.commit.views import create_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.log.sequences import make_result_feed
+from engine.log.storage import append_batches, encode_batch, ensure_feed, route
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Plan
 from engine.plan.result_feeds import change_feed
-from engine.spark.launch_state import Launch
-from engine.spark.run_options import RunOptions
-from engine.spark.runner import RunningQuery
+from engine.postgres.fence import claim_epoch
+from engine.postgres.postgres import close_shared_connections
+from engine.runtime.launch_state import Launch
+from engine.runtime.run_options import RunOptions
 from engine.spark.session import SparkSettings, session_of
+from engine.spark.streams.runner import RunningQuery
 from tests.conftest import CLASSES
 from tests.derived_log import derived_rows
 

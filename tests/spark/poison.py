@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from engine.connectors.log.replay_reader import ReplayReader
-from engine.connectors.packets import Packet
-from engine.spark.stages import StageWork
+from engine.runtime.stages import StageWork
+from engine.sources.log.replay_reader import ReplayReader
+from engine.sources.packets import Packet
 
 POISONOUS: Final = "poisonous"
 WAITING: Final = "waiting"

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from engine.errors import UserError
 from engine.plan.model import Plan
-from engine.spark.runner import RunningQuery
+from engine.spark.streams.runner import RunningQuery
 from tests.spark.conftest import END_SECONDS, Launcher
 
 pytestmark = pytest.mark.spark

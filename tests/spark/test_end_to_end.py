@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from engine.errors import DataInvalid, EpochFenced
-from engine.spark.failures import WorkerLost
-from engine.spark.reports import SPARK_PHASES
-from engine.spark.run_options import CommittedBatch
-from engine.spark.runner import RunningQuery
+from engine.runtime.failures import WorkerLost
+from engine.runtime.run_options import CommittedBatch
+from engine.spark.streams.reports import SPARK_PHASES
+from engine.spark.streams.runner import RunningQuery
 from tests.spark.conftest import Launcher
 
 pytestmark = pytest.mark.spark

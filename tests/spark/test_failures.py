@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.spark.failures import WorkerLost, decoded, marked, told_to_spark
+from engine.runtime.failures import WorkerLost, decoded, marked, told_to_spark
 
 pytestmark = pytest.mark.spark
 

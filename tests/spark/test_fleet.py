@@ -11,17 +11,17 @@ from uuid import UUID, uuid4
 import polars as pl
 import pytest
 
-from engine.connectors.fence import claim_epoch
-from engine.connectors.log.replay_reader import replay_feed
 from engine.errors import DataInvalid, EngineError, ResultLocked
 from engine.plan.model import Feed, Plan
-from engine.spark import runner
-from engine.spark.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
-from engine.spark.fleet import Fleet
-from engine.spark.launch_state import Launch
-from engine.spark.run_options import RunOptions
-from engine.spark.runner import RunningQuery
-from engine.spark.watch import USUAL, WorkBounds
+from engine.postgres.fence import claim_epoch
+from engine.runtime.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
+from engine.runtime.launch_state import Launch
+from engine.runtime.limits.watch import USUAL, WorkBounds
+from engine.runtime.run_options import RunOptions
+from engine.sources.log.replay_reader import replay_feed
+from engine.spark.streams import runner
+from engine.spark.streams.fleet import Fleet
+from engine.spark.streams.runner import RunningQuery
 from tests.spark.conftest import Launcher
 from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
 from tests.spark.test_end_to_end import (
@@ -123,9 +123,9 @@ def test_a_query_that_cannot_be_written_fails_alone(fleets: Fleets) -> None:
 
 
 def test_a_heavy_query_goes_on_alone_and_comes_back_when_it_is_light(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.weight.LIGHT_AFTER_S", 0.5)
-    monkeypatch.setattr("engine.spark.weight.WINDOW_S", 0.5)
-    monkeypatch.setattr("engine.spark.fleet.LOOK_S", 0.2)
+    monkeypatch.setattr("engine.runtime.limits.weight.LIGHT_AFTER_S", 0.5)
+    monkeypatch.setattr("engine.runtime.limits.weight.WINDOW_S", 0.5)
+    monkeypatch.setattr("engine.spark.streams.fleet.LOOK_S", 0.2)
     before = fleets.streams()
     fleets.launch("other")
     fleets.launcher.append("flights", flights := many_flights(60_000))
@@ -275,7 +275,7 @@ def test_who_holds_the_planning_up_is_found_and_the_others_go_on(fleets: Fleets,
 
 
 def test_a_lock_on_one_result_holds_the_others_up_for_a_moment_only(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.carrier.LOCK_S", 1.0)
+    monkeypatch.setattr("engine.spark.streams.carrier.LOCK_S", 1.0)
     fleets.launch("free")
     locked = fleets.launch("locked")
     with fleets.launcher.connect() as connection, connection.transaction():
@@ -322,7 +322,7 @@ def show_grown(fleets: Fleets, name: str, numbers: range) -> None:
 def test_a_query_that_makes_much_of_little_takes_less_at_once(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
-    monkeypatch.setattr("engine.spark.runner.SHARED_EMITTED", 8 << 20)
+    monkeypatch.setattr("engine.spark.streams.runner.SHARED_EMITTED", 8 << 20)
     other = fleets.launch("other_one")
     query = fleets.launch_definition(grown(fleets, "grown", partitions))
     fleets.launcher.append("texts", texts(range(24)))
@@ -338,8 +338,8 @@ def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_o
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the bound of a carrier of its own is for: its batches are large, and nobody else's wait for them, but the driver holds them."""
-    monkeypatch.setattr("engine.spark.runner.OWN_EMITTED", 8 << 20)
-    monkeypatch.setattr("engine.spark.weight.HEAVY_ROWS", 2)
+    monkeypatch.setattr("engine.spark.streams.runner.OWN_EMITTED", 8 << 20)
+    monkeypatch.setattr("engine.runtime.limits.weight.HEAVY_ROWS", 2)
     query = fleets.launch_definition(grown(fleets, "grown"))
     fleets.launcher.append("texts", texts(range(3)))
     wait_until(lambda: query.carrier is not None and not query.carrier.is_shared and query.next_batch > 0)

@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 from pyspark.sql import DataFrame
 
-from engine.connectors.sink import Draft, Sink
-from engine.connectors.sink_batch import Committed
+from engine.commit.sink import Draft, Sink
+from engine.commit.sink_batch import Committed
 from engine.errors import DataInvalid
-from engine.spark import runner
-from engine.spark.carrier import Carrier
-from engine.spark.checkpoint import planned_batch, run_of
-from engine.spark.runner import RunningQuery
+from engine.runtime.checkpoint import planned_batch, run_of
+from engine.spark.streams import runner
+from engine.spark.streams.carrier import Carrier
+from engine.spark.streams.runner import RunningQuery
 from tests.spark.conftest import Launcher
 from tests.spark.test_end_to_end import DEADLINE_SECONDS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
 from tests.spark.test_end_to_end import wait_for as wait_until

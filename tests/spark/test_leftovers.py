@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.spark.leftovers import sweep
 from engine.spark.make_jar import DIGEST, sources_digest
 from engine.spark.session import JAR
+from engine.spark.streams.leftovers import sweep
 from tests.spark.conftest import Launcher
 from tests.spark.test_end_to_end import counting, many_flights, register_flights
 

@@ -8,9 +8,9 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed
+from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.plan.result_feeds import change_feed
+from engine.sources.log.replay_reader import replay_feed
 from tests.derived_log import derived_rows
 from tests.spark.conftest import Launcher
 

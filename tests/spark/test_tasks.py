@@ -12,7 +12,7 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from engine.connectors.task_states import Layout
+from engine.commit.task_states import Layout
 from engine.errors import StateCorrupt
 from engine.plan.model import Plan
 from tests.spark.conftest import Launcher

@@ -19,12 +19,12 @@ import polars as pl
 
 from app.api.paging import encode_cursor
 from app.domain.change_cursors import ChangeCursor, identity_of
-from engine.connectors.log.storage import encode_batch
-from engine.core.task import STATE_FORMAT
 from engine.definition.queries import QueryDefinition
+from engine.log.storage import encode_batch
+from engine.operators.tasks.task import STATE_FORMAT
 from engine.plan.build import normalise
 from engine.plan.folding import folded
-from engine.spark.cursors import new_cursor
+from engine.runtime.planning.cursors import new_cursor
 from tests.stored.archive import FOLDER, SUFFIX, catalog_of, pack, plan_of, run
 from tests.stored.kinds import KINDS, SOURCES, closing, definition, records
 

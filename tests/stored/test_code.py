@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 
 from app.settings import ENV_PREFIX
-from engine.connectors.task_states import LAYOUT_FORMAT
-from engine.core.task import STATE_FORMAT
-from engine.python_processes import SAFE_PATH_VARIABLE
-from engine.spark.cursors import CURSOR_FORMAT
+from engine.commit.task_states import LAYOUT_FORMAT
+from engine.operators.tasks.task import STATE_FORMAT
+from engine.processes.python_processes import SAFE_PATH_VARIABLE
+from engine.runtime.planning.cursors import CURSOR_FORMAT
 from tests.stored.archive import unpack
 from tests.stored.code import newest, revision_of
 from tests.stored.tour import tour

@@ -17,16 +17,16 @@ from psycopg.types.json import Jsonb
 from app.api.paging import decode_cursor
 from app.domain.change_cursors import ChangeCursor
 from app.store.stored import opened
-from engine.connectors.postgres import connect
-from engine.connectors.task_states import LAYOUT_FORMAT, load_kept
-from engine.core.arrow_frames import decode_frame
-from engine.core.task import STATE_FORMAT, build_task
+from engine.commit.task_states import LAYOUT_FORMAT, load_kept
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer
+from engine.frames.arrow_frames import decode_frame
+from engine.operators.tasks.task import STATE_FORMAT, build_task
 from engine.plan.folding import folded
-from engine.spark.cursors import CURSOR_FORMAT, require_readable
-from engine.spark.failures import decoded, marked
-from engine.state.memory import MemorySegmentStore
+from engine.postgres.postgres import connect
+from engine.runtime.failures import decoded, marked
+from engine.runtime.planning.cursors import CURSOR_FORMAT, require_readable
+from engine.state.segments.memory import MemorySegmentStore
 from tests.stored.archive import archives, catalog_of, plan_of, run, unpack
 from tests.stored.kinds import KINDS, Record
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 import engine.connectors
-from engine.connectors.connector_kinds import KINDS
-from engine.definition.connector_list import DEFAULT, MODELS
+from engine.definition.sources.connector_list import DEFAULT, MODELS
+from engine.sources.connector_kinds import KINDS
 from tests.branches import Branches
 from tests.conftest import ROOT
 

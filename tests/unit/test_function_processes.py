@@ -14,9 +14,9 @@ from contextlib import suppress
 import polars as pl
 import pytest
 
-from engine import python_functions
-from engine.python_functions import FunctionEnded, Runnable, call
-from engine.python_processes import import_environment
+from engine.processes import python_functions
+from engine.processes.python_functions import FunctionEnded, Runnable, call
+from engine.processes.python_processes import import_environment
 
 PATIENCE_S = 30.0
 """Until a process that ends has ended, on a machine that does much else."""
@@ -26,8 +26,8 @@ SECRET = "hush-4711"
 _CALLER = """
 import json, os, sys
 import polars as pl
-from engine.function_isolation import leave_other_processes
-from engine.python_functions import FunctionRefused, Runnable, call
+from engine.processes.function_isolation import leave_other_processes
+from engine.processes.python_functions import FunctionRefused, Runnable, call
 if sys.argv[2] == "forking":
     call(Runnable("other", "n", ("n",), 60.0, 64 << 20), [pl.Series([0])])  # its process is there when this one forks
 body, rows = json.loads(sys.argv[1])

@@ -13,8 +13,8 @@ from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
 
 from app.metric_list import METRICS
 from app.settings import ENV_PREFIX, NESTING, Settings
-from engine.connectors.connections.secret import VARIABLES
-from engine.definition.durations import parse_duration
+from engine.definition.connections.secret import VARIABLES
+from engine.expressions.durations import parse_duration
 from tests.conftest import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from engine.errors import StateCorrupt
-from engine.state.in_manifest import ALL_CHARS, INLINE, LARGEST_CHARS, ManifestSegmentStore, stored_segments
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.in_manifest import ALL_CHARS, INLINE, LARGEST_CHARS, ManifestSegmentStore, stored_segments
+from engine.state.segments.memory import MemorySegmentStore
 
 TINY = pl.DataFrame({"h": pl.Series([1, 2**64 - 1], dtype=pl.UInt64), "s": ["a", None]})
 

@@ -14,9 +14,9 @@ import pytest
 
 import engine.plan.operators
 from app.domain.explaining.explainers import EXPLAINERS
-from engine.core import operators
-from engine.core.operator_kinds import KINDS
 from engine.definition.queries import QueryDefinition
+from engine.operators import operators
+from engine.operators.operator_kinds import KINDS
 from engine.plan.build import build_plan
 from engine.plan.operators.operator import Operator, StatefulOperator
 from tests.branches import Branches
@@ -25,7 +25,7 @@ from tests.stored.kinds import CATALOG, definition
 from tests.stored.kinds import KINDS as STORED
 
 OWN = ROOT / "engine/plan/operators"
-ENTRIES = {ROOT / "engine/core/operator_kinds.py", ROOT / "app/domain/explaining/explainers.py"}
+ENTRIES = {ROOT / "engine/operators/operator_kinds.py", ROOT / "app/domain/explaining/explainers.py"}
 
 
 def classes() -> Iterator[type[Operator]]:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.connectors.schemas import CHANNELS, SCHEMAS, Schemas
+from engine.postgres.schemas import CHANNELS, SCHEMAS, Schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("app", "engine", "migrations") for path in (ROOT / folder).rglob("*.py"))
 
 OPENING = {
-    "engine/connectors/links.py",  # the connections that translate; and a probe, which looks at no table
+    "engine/postgres/links.py",  # the connections that translate; and a probe, which looks at no table
     "app/store/database.py",
-    "engine/connectors/connections/attempts.py",  # databases of users
+    "engine/connections/attempts.py",  # databases of users
     "app/store/embedded_postgres.py",  # sets the server up, before there is anything of ours
     "migrations/env.py",
 }
@@ -34,7 +34,7 @@ _PARAMETER = re.compile(r"(?:to_regclass|regnamespace|pg_notify|set_config|pg_ge
 _OPENS = re.compile(
     r"\bpsycopg\.(?:Async)?(?:Connection\.)?connect\(|\bcreate_(?:async_)?engine\(|psycopg_pool\.\w*ConnectionPool\(|engine_from_config"
 )
-_ALLOWED_PARAMETER = {"engine/connectors/views.py"}  # the parameter is translated
+_ALLOWED_PARAMETER = {"engine/commit/views.py"}  # the parameter is translated
 
 
 def names_left(statement: str) -> list[str]:
@@ -94,7 +94,7 @@ def test_connections_are_opened_where_they_learn_their_schemas() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if _OPENS.search(line)
     ]
-    assert found == [], "open it with engine.connectors.links or app.store.database"
+    assert found == [], "open it with engine.postgres.links or app.store.database"
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from app.errors import AppError, Fault, FaultPlace, Unprocessable
 from engine.errors import DefinitionInvalid
-from engine.sql.places import Passage
+from engine.sql.lexing.places import Passage
 from engine.sql.scripts import Parsed, ScriptFault
 from engine.sql.sentences import sentence
-from engine.statements.faults import StatementFault
+from engine.statements.context.faults import StatementFault
 
 POINTER = "/sql"
 

@@ -29,12 +29,12 @@ from engine.sql.statement_tree import AssertTopic, Describe, Explain, ExplainWhy
 from engine.sql.tree import Identifier, Text
 from engine.statements.actions import Action
 from engine.statements.binding import bind
-from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.following import beginning_of, followed_by
-from engine.statements.naming import definition_name, folded
-from engine.statements.scans import pull_of
-from engine.statements.session import Session
-from engine.statements.transient import transient_of
+from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.naming import definition_name, folded
+from engine.statements.context.session import Session
+from engine.statements.reads.following import beginning_of, followed_by
+from engine.statements.reads.scans import pull_of
+from engine.statements.reads.transient import transient_of
 
 Found = TypeVar("Found")
 PAGE = 100

@@ -9,7 +9,7 @@ from app.domain.sql_listing import Listing
 from app.store.append_transaction import Appended
 from app.store.sql.carrying_out import Done
 from engine.sql.scripts import Parsed
-from engine.statements.session import SqlRelation
+from engine.statements.context.session import SqlRelation
 
 
 @dataclass(frozen=True, slots=True)

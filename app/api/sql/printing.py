@@ -20,9 +20,9 @@ from app.store.sql.following import following
 from app.store.tails import Tails
 from engine.sql.statement_tree import Print
 from engine.sql.tree import Identifier
-from engine.statements.faults import StatementRefused
-from engine.statements.naming import folded
-from engine.statements.session import Session, SqlRelation
+from engine.statements.context.faults import StatementRefused
+from engine.statements.context.naming import folded
+from engine.statements.context.session import Session, SqlRelation
 
 MOST = 1_000
 """Records, where the statement says no LIMIT."""

@@ -27,7 +27,7 @@ from app.errors import Fault, TooExpensive, Unprocessable
 from app.store.readable import HEAD_ONLY, Ask, Readables, ReadableTable, Reading
 from app.store.rows import RowsShape, State, marks_of, parameters, rows_statement
 from engine.plan.model import Output
-from engine.statements.reading import OwnedRead
+from engine.statements.reads.reading import OwnedRead
 
 PAGE_ROWS = 10_000
 FEWER = "ask for fewer rows with LIMIT or WHERE"

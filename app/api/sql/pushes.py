@@ -29,11 +29,11 @@ from app.store.sql import transient
 from app.store.sql.following import Beginning, FrameFollower, following
 from app.store.tails import Tails
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import RelationKind, Select
-from engine.statements.following import beginning_of, followed_by
-from engine.statements.transient import transient_of
+from engine.statements.reads.following import beginning_of, followed_by
+from engine.statements.reads.transient import transient_of
 
 QUIET_S = 5.0
 """After so long without a row the reader is asked to show that it lives."""

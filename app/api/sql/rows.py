@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from app.domain.record_json import encode_values
-from engine.definition.expressions import compile_scalar
-from engine.definition.types import BOOLEAN, Schema
-from engine.statements.reading import OwnedRead
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import BOOLEAN, Schema
+from engine.statements.reads.reading import OwnedRead
 
 
 @dataclass(frozen=True, slots=True)

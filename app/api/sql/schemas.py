@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.api.schemas import Answer, WarningItem
-from engine.definition.model import Model
+from engine.expressions.model import Model
 
 MAX_SQL_CHARS = 1_000_000
 

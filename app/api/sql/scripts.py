@@ -51,10 +51,10 @@ from engine.sql.statement_tree import (
 )
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, CreateQuery, InsertRecords, Look, RegisterSource
 from engine.statements.binding import bind
-from engine.statements.clause_properties import says_target
-from engine.statements.inferring import asked_columns, with_columns
-from engine.statements.session import Session, Settings
-from engine.statements.topics import check_topic
+from engine.statements.context.session import Session, Settings
+from engine.statements.queries.clause_properties import says_target
+from engine.statements.sources.inferring import asked_columns, with_columns
+from engine.statements.sources.topics import check_topic
 
 Found = TypeVar("Found")
 _LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print, AssertTopic)

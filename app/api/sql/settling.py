@@ -14,7 +14,7 @@ from app.api.deps import Services
 from app.store.feeds_read import feeds_read, log_ends
 from app.store.log_tables import commit
 from app.store.tables import query, query_status
-from engine.statements.session import Session, SqlRelation
+from engine.statements.context.session import Session, SqlRelation
 
 LOOK_EVERY_S = 0.1
 

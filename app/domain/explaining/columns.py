@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from engine.core.hashing import key_hash
-from engine.definition import python_functions
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.pseudo_columns import EVENT_TIME
-from engine.definition.types import BIGINT, Schema
+from engine.expressions import python_functions
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.pseudo_columns import EVENT_TIME
+from engine.expressions.types.types import BIGINT, Schema
+from engine.expressions.values.operands import ExpressionInvalid
+from engine.frames.hashing import key_hash
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.operator import Operator
 

@@ -9,9 +9,9 @@ import polars as pl
 from app.domain.explaining import columns
 from app.domain.explaining.facts import Step
 from app.domain.explaining.subject import Desk, Subject
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import Schema
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema
+from engine.expressions.values.operands import ExpressionInvalid
 from engine.plan.operators.row_operators import Filter
 from engine.plan.operators.table_filter import TableFilter
 

@@ -8,7 +8,7 @@ from app.domain.explaining import columns
 from app.domain.explaining.facts import Record, Step, Versions
 from app.domain.explaining.sentences import lasting, shown
 from app.domain.explaining.subject import Desk, Subject, Verdict, Waiting
-from engine.definition import python_functions
+from engine.expressions import python_functions
 from engine.plan.model import Input
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup
 from engine.plan.operators.stream_stream_join import StreamStreamJoin

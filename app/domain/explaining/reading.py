@@ -9,7 +9,7 @@ from app.domain.explaining import columns
 from app.domain.explaining.conditions import holds
 from app.domain.explaining.facts import Code, Facts, Found, Place, Question, Record, RejectFact, Step
 from app.domain.explaining.sentences import shown
-from engine.definition.types import Schema
+from engine.expressions.types.types import Schema
 from engine.plan.model import Input, Plan
 
 _WHAT_FOLLOWS = "what follows is what would become of one that came now."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.domain.values import MAX_INSTANT_MS, instant
-from engine.definition.durations import format_duration
+from engine.expressions.durations import format_duration
 
 
 def shown(ms: int | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.domain.explaining.facts import ResultFact, Step
 from app.domain.explaining.sentences import shown
 from app.domain.explaining.subject import Desk, Subject, Waiting
-from engine.core.windows.window_grid import OUT_OF_RANGE
+from engine.operators.windows.window_grid import OUT_OF_RANGE
 from engine.plan.operators.answers import Span
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.plan.operators.windows import WindowedAggregation

@@ -13,7 +13,7 @@ import structlog
 from app.driver.delivering.process import DeliveryProcess
 from app.effective_settings import load_settings
 from app.telemetry import configure_logging
-from engine.python_processes import make_children_safe
+from engine.processes.python_processes import make_children_safe
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import psycopg
 
-from engine.connectors.postgres import Connection, connect
+from engine.postgres.postgres import Connection, connect
 
 
 class Lender:

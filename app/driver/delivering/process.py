@@ -25,9 +25,9 @@ from app.settings import Settings
 from app.store import deliveries
 from app.store.deliveries import DeliveryLost, Held
 from app.store.site import delivery_site_of
-from engine.connectors.connections.s3 import forget_own_credentials
-from engine.connectors.postgres import DATABASE_AWAY, Connection, connect
-from engine.connectors.written import COMMIT_CHANNEL
+from engine.commit.written import COMMIT_CHANNEL
+from engine.connections.s3 import forget_own_credentials
+from engine.postgres.postgres import DATABASE_AWAY, Connection, connect
 
 CHANNELS: Final = (WISHES, COMMIT_CHANNEL)
 LOOK_S: Final = 0.5

@@ -19,12 +19,12 @@ from app.driver.delivering.lending import Lender
 from app.store import deliveries
 from app.store.catalog import output_of
 from app.store.deliveries import DeliveryLost, Held, Seen
-from engine.connectors.delivered_rows import MOST_ROWS, resumed_at
-from engine.connectors.deliveries import Deliverer, DeliverySite, DeliveryStopped, Result, StopReason, TargetUnavailable
-from engine.connectors.delivery_kinds import DELIVERY_KINDS
-from engine.connectors.postgres import DATABASE_AWAY
-from engine.definition.delivery import DeliveryModel
-from engine.definition.delivery_list import DELIVERIES
+from engine.definition.deliveries.delivery import DeliveryModel
+from engine.definition.deliveries.delivery_list import DELIVERIES
+from engine.deliveries.delivered_rows import MOST_ROWS, resumed_at
+from engine.deliveries.deliveries import Deliverer, DeliverySite, DeliveryStopped, Result, StopReason, TargetUnavailable
+from engine.deliveries.delivery_kinds import DELIVERY_KINDS
+from engine.postgres.postgres import DATABASE_AWAY
 
 FIRST_AGAIN_S: Final = 0.5
 LONGEST_AGAIN_S: Final = 30.0

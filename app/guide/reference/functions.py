@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from app.guide.markdown import code, page, table, value
-from engine.definition.aggregates import AGGREGATES
-from engine.definition.documented import Example
-from engine.definition.function_list import FUNCTIONS
-from engine.definition.operator_list import OPERATORS
-from engine.definition.pseudo_columns import PSEUDO_COLUMNS
-from engine.definition.table_functions import TABLE_FUNCTIONS
-from engine.definition.type_list import TYPES
+from engine.expressions.aggregates.aggregates import AGGREGATES
+from engine.expressions.documented import Example
+from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.library.operator_list import OPERATORS
+from engine.expressions.library.table_functions import TABLE_FUNCTIONS
+from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
+from engine.expressions.types.type_list import TYPES
 
 _HEAD: Final = """# Functions
 

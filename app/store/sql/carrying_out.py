@@ -28,13 +28,13 @@ from app.store.sql.functions import drop_function, register_function
 from app.store.sql.sessions import facts_of
 from app.store.stored import opened
 from app.store.tables import query, relation, sql_type
-from engine.connectors.connector_kinds import control_of
-from engine.connectors.control import Site
-from engine.connectors.deliveries import DeliverySite
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
+from engine.deliveries.deliveries import DeliverySite
 from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning
+from engine.sources.connector_kinds import control_of
+from engine.sources.control import Site
 from engine.statements.actions import (
     Action,
     AddColumns,
@@ -49,7 +49,7 @@ from engine.statements.actions import (
     RegisterSource,
     RegisterType,
 )
-from engine.statements.session import SqlRelation
+from engine.statements.context.session import SqlRelation
 
 ANY = Preconditions()
 

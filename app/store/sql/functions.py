@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from app.domain.access import actor
 from app.errors import Fault, Unprocessable
 from app.store.tables import python_function
-from engine.definition.aggregates import AGGREGATE_NAMES
-from engine.definition.function_list import FUNCTIONS, KSQLDB
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.python_functions import FunctionDefinition, Functions
 from engine.definition.queries import QueryDefinition
-from engine.definition.syntax import parse
+from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES
+from engine.expressions.library.function_list import FUNCTIONS, KSQLDB
+from engine.expressions.python_functions import FunctionDefinition, Functions
+from engine.expressions.syntax import parse
+from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.tree import Call
 
 BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGATE_NAMES})

@@ -11,12 +11,12 @@ from app.domain.internal_queries import is_internal
 from app.domain.sql_listing import Listing, texts
 from app.store.scopes import query_is_visible
 from app.store.tables import query, query_status
-from engine.definition.aggregates import AGGREGATES
-from engine.definition.function_list import FUNCTIONS
-from engine.definition.suggestions import meant
+from engine.expressions.aggregates.aggregates import AGGREGATES
+from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.suggestions import meant
 from engine.sql.statement_tree import Describe, Show
-from engine.statements.faults import StatementRefused
-from engine.statements.session import Session, SqlRelation
+from engine.statements.context.faults import StatementRefused
+from engine.statements.context.session import Session, SqlRelation
 
 _RELATIONS: Final = texts("name", "kind", "topic", "key_format", "value_format", "window", "written_by")
 

@@ -15,10 +15,10 @@ from app.store.scopes import query_is_visible
 from app.store.sql.functions import registered_functions
 from app.store.tables import query, relation, sql_type
 from app.store.transactions import raw
-from engine.definition.durations import parse_duration
-from engine.definition.types import Schema, parse_type
+from engine.expressions.durations import parse_duration
+from engine.expressions.types.types import Schema, parse_type
 from engine.plan.catalog import CatalogEntry
-from engine.statements.session import WINDOW_BOUNDS, Format, KeyWindow, Session, Settings, SqlRelation, Topic
+from engine.statements.context.session import WINDOW_BOUNDS, Format, KeyWindow, Session, Settings, SqlRelation, Topic
 
 _JSON: Final = Format("JSON")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from engine.definition.aggregates import ENTRIES, AggregateFunction, CallOptions
+from engine.expressions.aggregates.aggregates import ENTRIES, AggregateFunction, CallOptions
 from engine.plan.operators.operator import StatefulOperator, Value
 
 
@@ -18,7 +18,7 @@ class AggregateColumn:
         name: output column.
         function: which aggregate.
         argument: SQL scalar expression over qualified columns, None for ``count(*)``.
-        limit: k of ``top_k``; at how many values the others are full that grow with their group, None: ``engine.definition.limits``.
+        limit: k of ``top_k``; at how many values the others are full that grow with their group, None: ``engine.expressions.limits``.
         options: what few calls have, None where there is nothing of it.
     """
 

@@ -1,7 +1,7 @@
 """What a plan's operators have in common: one answer to everything that the plan and its readers ask of an operator.
 
 Whoever needs something of the operators of a plan loops over them and asks; nobody asks of which kind one is. The defaults suit an operator
-that is made anew from every record. How operators run is no matter of the plan (``engine.core.operator_kinds``).
+that is made anew from every record. How operators run is no matter of the plan (``engine.operators.operator_kinds``).
 """
 
 from __future__ import annotations

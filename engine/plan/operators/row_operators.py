@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.definition.syntax import reference
+from engine.expressions.syntax import reference
 from engine.plan.operators.operator import Operator, Value
 
 

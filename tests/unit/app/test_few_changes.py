@@ -11,9 +11,9 @@ import pytest
 
 from app.store.change_log import encode_changes, few_changes, numbered_frame
 from app.store.followed import Followed
-from engine.connectors.log.storage import encode_batch
-from engine.core.frames import HEAD
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.frames import HEAD
+from engine.log.storage import encode_batch
 from engine.plan.model import RelationSchema
 
 COLUMNS = Schema((("key", parse_type("string")), ("n", parse_type("bigint"))))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from app.store.judging import SMALL_BYTES, judge, judge_together, small_body
-from engine.connectors.json_records import BodyMalformed
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.json.json_records import BodyMalformed
 from engine.plan.model import RelationSchema
 from tests.examples import examples
 

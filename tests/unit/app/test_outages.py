@@ -12,8 +12,7 @@ from app.domain.lifecycle import Effect, Limits, Snapshot, decide
 from app.domain.outages import is_outage
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, State, Status, Wish
 from app.driver.faults import report_of
-from engine.connectors.deliveries import TargetUnavailable
-from engine.connectors.formats.port import RegistryUnavailable
+from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import (
     CommitRefused,
     DataInvalid,
@@ -26,10 +25,11 @@ from engine.errors import (
     SourceUnavailable,
     StateUnavailable,
 )  # fmt: skip
+from engine.formats.port import RegistryUnavailable
+from engine.runtime.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
+from engine.runtime.failures import WorkerLost
+from engine.runtime.surroundings import WorkersUnfit
 from engine.spark.cluster import ClusterBusy
-from engine.spark.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
-from engine.spark.failures import WorkerLost
-from engine.spark.surroundings import WorkersUnfit
 
 LIMITS = Limits()
 MINUTE_MS = 60_000

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from app.domain.record_json import FEW_ROWS, encode_keyed, encode_records
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
 
 
 def frame(**columns: pl.Series) -> pl.DataFrame:

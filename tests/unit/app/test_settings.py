@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from app.effective_settings import UnknownSetting, effective, load_settings
 from app.settings import Settings
 from app.store.state_places import state_store_of
-from engine.connectors.schemas import Schemas
-from engine.state.directories import Directories
-from engine.state.objects import Objects
+from engine.postgres.schemas import Schemas
+from engine.state.segments.directories import Directories
+from engine.state.segments.objects import Objects
 
 
 def test_nested_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

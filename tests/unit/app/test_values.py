@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from app.domain.values import instant, parse_held, parse_instant_ms, parse_value
-from engine.definition.types import parse_type
+from engine.expressions.types.types import parse_type
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from app.testing.workbench import Workbench
-from engine.core.hashing import key_hash
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
+from engine.frames.hashing import key_hash
 from tests.bench.chained import KEY, LEAST_PRICE, QUERIES
 from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS
 from tests.bench.nxt import BASE_MS, check_values, generate, replay, true_version

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.hashing import key_hash
+from engine.frames.hashing import key_hash
 from tests.bench.scale_input import Keys, Probes, Table
 
 TABLE = Table(keys=40, versions=190)

@@ -27,7 +27,7 @@ from slackwater import (
 )
 
 from engine.definition import queries, relations
-from engine.definition.connector_list import MODELS as CONNECTORS
+from engine.definition.sources.connector_list import MODELS as CONNECTORS
 from engine.definition.start import StartAt
 
 MODELS: dict[str, type[BaseModel]] = {

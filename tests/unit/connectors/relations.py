@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import RelationSchema
 
 NOW_MS = 1_700_000_000_000

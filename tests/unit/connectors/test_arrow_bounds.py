@@ -9,9 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from engine.connectors.arrow_bounds import TooLarge, check_values
-from engine.connectors.bodies import ARROW_TYPES, JSON_TYPES, LINE_TYPES, parse_records
-from engine.connectors.json_records import BodyMalformed
+from engine.formats.bodies.bodies import ARROW_TYPES, JSON_TYPES, LINE_TYPES, parse_records
+from engine.formats.json.json_records import BodyMalformed
+from engine.records.arrow_bounds import TooLarge, check_values
 from tests.unit.connectors.relations import relation
 
 RELATION = relation({"v": "bigint", "s": "string"})

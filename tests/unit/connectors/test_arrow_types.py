@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from engine.connectors.bodies import ARROW_TYPES, parse_records
-from engine.connectors.canonical import canonicalise
-from engine.connectors.json_records import BodyMalformed
+from engine.formats.bodies.bodies import ARROW_TYPES, parse_records
+from engine.formats.json.json_records import BodyMalformed
+from engine.records.canonical import canonicalise
 from tests.unit.connectors.relations import relation
 
 NOW = 1_700_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.kafka.away import AwayBrokers, Brokers, BrokersAway
 from engine.errors import SourceUnavailable
+from engine.sources.kafka.brokers.away import AwayBrokers, Brokers, BrokersAway
 
 ANSWER_S = 10.0
 BROKERS = (1, "dsn", "broker", None)

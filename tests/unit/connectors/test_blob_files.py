@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.connectors.blob_files import LEAST_BYTES, BlobFolder
-from engine.connectors.packets import Packet, blob_of, packet_batch, unpack
 from engine.errors import ExternalError
+from engine.runtime.blob_files import LEAST_BYTES, BlobFolder
+from engine.sources.packets import Packet, blob_of, packet_batch, unpack
 
 
 @pytest.fixture

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import (
+from engine.errors import DataInvalid
+from engine.expressions.expressions import compile_scalar
+from engine.formats.bodies.bodies import parse_records
+from engine.formats.json.json_records import BodyMalformed, line_bounds, parse_lines
+from engine.plan.model import RelationSchema
+from engine.records.canonical import (
     LOGGED,
     MAX_EVENT_TIME_MS,
     MAX_RECORD_BYTES,
@@ -25,10 +29,6 @@ from engine.connectors.canonical import (
     canonicalise,
     stop_on_rejects,
 )
-from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
-from engine.definition.expressions import compile_scalar
-from engine.errors import DataInvalid
-from engine.plan.model import RelationSchema
 from tests.examples import examples
 from tests.unit.connectors.relations import NOW_MS, relation
 

@@ -18,13 +18,13 @@ import pytest
 from confluent_kafka import Producer
 from psycopg.conninfo import conninfo_to_dict
 
-from engine.connectors.connections.attempts import Reason
-from engine.connectors.connections.checking import Outcome, check
-from engine.connectors.connections.hosts import HostBounds
-from engine.connectors.connections.keys import SecretKeys
-from engine.connectors.connections.kinds import read_connection
-from engine.connectors.connections.stored import sealed
-from engine.connectors.connections.surroundings import Surroundings
+from engine.connections.attempts import Reason
+from engine.connections.checking import Outcome, check
+from engine.connections.keys import SecretKeys
+from engine.connections.kinds import read_connection
+from engine.connections.stored import sealed
+from engine.connections.surroundings import Surroundings
+from engine.definition.connections.hosts import HostBounds
 from tests.unit.connectors.certificates import Issued, issue
 
 KEYS = SecretKeys("k" * 32)

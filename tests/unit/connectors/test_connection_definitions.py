@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.connections.kinds import read_connection
-from engine.connectors.connections.secret import put_back, taken_out
+from engine.connections.kinds import read_connection
+from engine.definition.connections.secret import put_back, taken_out
 from engine.errors import DefinitionInvalid
 
 SECRET = "hunter2-Zx81"

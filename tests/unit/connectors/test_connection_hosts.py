@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.connections.hosts import HostBounds, HostRefused
+from engine.definition.connections.hosts import HostBounds, HostRefused
 
 
 @pytest.mark.parametrize(

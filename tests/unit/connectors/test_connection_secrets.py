@@ -14,17 +14,17 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
-from engine.connectors.connections.certificates import CertificateUnreadable
-from engine.connectors.connections.hosts import HostBounds
-from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
-from engine.connectors.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
-from engine.connectors.connections.kinds import read_connection
-from engine.connectors.connections.postgres import PostgresConnection, psycopg_options
-from engine.connectors.connections.registry import RegistryConnection, httpx_options
-from engine.connectors.connections.s3 import S3Connection, obstore_options
-from engine.connectors.connections.secret import MOST_CHARS
-from engine.connectors.connections.stored import Resolved, Stored, resolved, sealed
-from engine.connectors.connections.surroundings import SecretMissing, SecretReader, Surroundings
+from engine.connections.certificates import CertificateUnreadable
+from engine.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
+from engine.connections.kinds import read_connection
+from engine.connections.postgres import PostgresConnection, psycopg_options
+from engine.connections.registry import RegistryConnection, httpx_options
+from engine.connections.s3 import S3Connection, obstore_options
+from engine.connections.stored import Resolved, Stored, resolved, sealed
+from engine.connections.surroundings import SecretMissing, SecretReader, Surroundings
+from engine.definition.connections.hosts import HostBounds
+from engine.definition.connections.secret import MOST_CHARS
 from engine.errors import SourceUnavailable
 from tests.unit.connectors.certificates import Issued, issue
 

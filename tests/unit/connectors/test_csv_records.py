@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.canonical import TEXT_FILE, canonicalise
-from engine.connectors.files.csv_records import parse_csv
+from engine.formats.delimited.csv_records import parse_csv
+from engine.records.canonical import TEXT_FILE, canonicalise
 from tests.unit.connectors.relations import relation
 
 HEADER = ("k", "v", "w", "s")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.connectors.dating import Dated, date_frame, dating_relations
-from engine.connectors.files.csv_records import record_bounds
-from engine.connectors.files.dating import Header, date_text
-from engine.connectors.json_records import line_bounds
+from engine.formats.delimited.csv_records import record_bounds
+from engine.formats.json.json_records import line_bounds
 from engine.plan.model import RelationSchema
+from engine.sources.dating import Dated, date_frame, dating_relations
+from engine.sources.files.dating import Header, date_text
 from tests.unit.connectors.relations import NOW_MS, relation
 
 OTHER = relation({"k": "string", "u": "bigint"}, event_time="u")

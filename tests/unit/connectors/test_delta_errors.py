@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 from deltalake.exceptions import DeltaError
 
-from engine.connectors.deliveries import DeliveryStopped, TargetUnavailable
-from engine.connectors.delta.delivery import DeltaDeliverer
-from engine.connectors.delta.delivery_definition import DeltaDelivery
-from engine.connectors.delta.place import DeltaPlace
+from engine.definition.deliveries.delta import DeltaDelivery
+from engine.deliveries.deliveries import DeliveryStopped, TargetUnavailable
+from engine.deliveries.delta.delivery import DeltaDeliverer
+from engine.deliveries.delta.place import DeltaPlace
 
 REFUSED = "Generic S3 error: Server returned non-2xx status code: 403 Forbidden: <Error><Code>{}</Code></Error>"
 BUCKET = DeltaPlace("s3://lake/t", None, {"aws_region": "r"})

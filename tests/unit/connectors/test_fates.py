@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.store.judging import judge, judge_together, small_body
-from engine.connectors.arrow_records import records_of
-from engine.connectors.canonical import LOGGED, TEXT_FILE, TYPED_FILE, SourceKind, canonicalise
-from engine.connectors.files.csv_records import parse_csv
-from engine.connectors.json_records import parse_lines
-from engine.connectors.log.reader import _for_relation
-from engine.connectors.log.storage import encode_batch
-from engine.core.arrow_frames import decode_frame
+from engine.formats.delimited.csv_records import parse_csv
+from engine.formats.json.json_records import parse_lines
+from engine.frames.arrow_frames import decode_frame
+from engine.log.storage import encode_batch
 from engine.plan.model import RelationSchema
+from engine.records.arrow_records import records_of
+from engine.records.canonical import LOGGED, TEXT_FILE, TYPED_FILE, SourceKind, canonicalise
+from engine.sources.log.reader import _for_relation
 from tests.unit.connectors.boundary_values import (
     ARROW_VALUES,
     CSV_VALUES,

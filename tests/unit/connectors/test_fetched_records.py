@@ -1,11 +1,11 @@
-"""Records as they were fetched (``engine.connectors.kafka.fetching.port``)."""
+"""Records as they were fetched (``engine.sources.kafka.brokers.fetching.port``)."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 
-from engine.connectors.kafka.fetching.port import HEADERS, Fetched, Wanted
+from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched, Wanted
 
 
 def fetched(headers: list[list[dict[str, str | bytes | None]]] | None) -> Fetched:

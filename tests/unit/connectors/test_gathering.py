@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.kafka.fetching.gathering import gathered, structures
-from engine.connectors.kafka.fetching.library import MESSAGE
+from engine.sources.kafka.brokers.fetching.gathering import gathered, structures
+from engine.sources.kafka.brokers.fetching.library import MESSAGE
 
 values = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=10, max_size=15))
 

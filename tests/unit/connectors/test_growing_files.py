@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.files.growing_files import GrowingFiles
-from engine.connectors.record_ends import BLOCK_BYTES, record_ends
+from engine.formats.delimited.record_ends import BLOCK_BYTES, record_ends
+from engine.sources.files.growing_files import GrowingFiles
 from tests.unit.connectors.test_record_ends import TEXTS, Counted
 
 

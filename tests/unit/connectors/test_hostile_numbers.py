@@ -7,9 +7,9 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.connectors.bodies import LINE_TYPES, parse_records
-from engine.connectors.conform import conform
-from engine.definition.types import parse_type
+from engine.expressions.types.types import parse_type
+from engine.formats.bodies.bodies import LINE_TYPES, parse_records
+from engine.records.conform import conform
 from tests.unit.connectors.relations import relation
 
 NESTED = relation({"v": "array<struct<a: array<decimal(38,2)>, m: map<string,bigint>>>"})

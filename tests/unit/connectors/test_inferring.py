@@ -12,10 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from engine.connectors.files.definition import FilesPlace
-from engine.connectors.files.inferring import arrow_column, infer
-from engine.connectors.json_shapes import Unlike, fields_of
+from engine.definition.sources.files import FilesPlace
 from engine.errors import DefinitionInvalid
+from engine.formats.json.json_shapes import Unlike, fields_of
+from engine.sources.files.inferring import arrow_column, infer
 
 
 def shown(*objects: dict[str, Any]) -> dict[str, str | None]:

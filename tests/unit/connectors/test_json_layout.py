@@ -7,9 +7,9 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.connectors.byte_words import ByteWords
-from engine.connectors.json_layout import Layout, read_alike
-from engine.connectors.json_records import FEW_ALIKE, line_bounds, parse_lines
+from engine.formats.json.byte_words import ByteWords
+from engine.formats.json.json_layout import Layout, read_alike
+from engine.formats.json.json_records import FEW_ALIKE, line_bounds, parse_lines
 from tests.unit.connectors.relations import relation
 
 COLUMNS = {"n": "bigint", "s": "string", "d": "double", "x": "decimal(9,2)", "f": "boolean", "t": "timestamp"}

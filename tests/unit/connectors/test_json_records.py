@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.canonical import TYPED_FILE, canonicalise
-from engine.connectors.json_layout import Unknown
-from engine.connectors.json_records import FEW_ALIKE, FEW_LINES, PIECE_LINES, parse_lines
+from engine.formats.json.json_layout import Unknown
+from engine.formats.json.json_records import FEW_ALIKE, FEW_LINES, PIECE_LINES, parse_lines
 from engine.plan.model import RelationSchema
+from engine.records.canonical import TYPED_FILE, canonicalise
 from tests.unit.connectors.relations import NOW_MS, relation
 
 GOOD = {

@@ -1,4 +1,4 @@
-"""Which clients of brokers a process keeps (``engine.connectors.kafka.client``). Nobody listens where they would connect."""
+"""Which clients of brokers a process keeps (``engine.sources.kafka.brokers.client``). Nobody listens where they would connect."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from engine.connectors.kafka import client as kafka_client
-from engine.connectors.kafka import topic_client
-from engine.connectors.kafka.away import BrokersAway
-from engine.connectors.kafka.client import asking, taking
-from engine.connectors.kafka.definition import KafkaPlace
-from engine.connectors.kafka.fetching.library import library
-from engine.connectors.kafka.fetching.native import NativeFetcher
-from engine.connectors.kafka.fetching.port import Fault, Fetched, Polled, Wanted
-from engine.connectors.kafka.taking import RESTING_S, Taker
-from engine.connectors.kafka.topic_client import TopicClient
-from engine.connectors.kafka.troubles import AWAY, BEING_ELECTED, TopicDenied, Troubles
+from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
+from engine.sources.kafka.brokers import client as kafka_client
+from engine.sources.kafka.brokers import topic_client
+from engine.sources.kafka.brokers.away import BrokersAway
+from engine.sources.kafka.brokers.client import asking, taking
+from engine.sources.kafka.brokers.fetching.library import library
+from engine.sources.kafka.brokers.fetching.native import NativeFetcher
+from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Polled, Wanted
+from engine.sources.kafka.brokers.taking import RESTING_S, Taker
+from engine.sources.kafka.brokers.topic_client import TopicClient
+from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, TopicDenied, Troubles
 
 DSN = "postgresql://nobody"
 AWAY_DSN = "postgresql://away"

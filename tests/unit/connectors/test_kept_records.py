@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.connectors.kafka import kept
-from engine.connectors.kafka.fetching.port import HEADERS, Fetched
-from engine.connectors.kafka.kept import Keeper, Reference, recalled
+from engine.sources.kafka import kept
+from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched
+from engine.sources.kafka.kept import Keeper, Reference, recalled
 
 MANY = 20_000
 

@@ -12,8 +12,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.nested_json import json_texts
-from engine.definition.types import STRING, ColumnType, parse_type
+from engine.expressions.types.types import STRING, ColumnType, parse_type
+from engine.formats.json.nested_json import json_texts
 from tests.examples import examples
 
 LEAVES: dict[str, st.SearchStrategy[Any]] = {

@@ -7,7 +7,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from engine.connectors.packets import (
+from engine.errors import InvariantBroken
+from engine.frames.arrow_frames import decode_frame, encode_frame, split_by_ordinal
+from engine.sources.packets import (
     PACKET_DDL,
     PACKET_SCHEMA,
     Packet,
@@ -18,8 +20,6 @@ from engine.connectors.packets import (
     packet_batches,
     unpack,
 )
-from engine.core.arrow_frames import decode_frame, encode_frame, split_by_ordinal
-from engine.errors import InvariantBroken
 
 
 def frame(rows: int) -> pl.DataFrame:

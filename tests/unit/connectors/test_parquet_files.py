@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.connectors.dating import dating_relations
-from engine.connectors.files.parquet_files import parts, pieces
-from engine.connectors.files.parquet_sizes import PIECE_BYTES, PIECE_ROWS
+from engine.sources.dating import dating_relations
+from engine.sources.files.parquet_files import parts, pieces
+from engine.sources.files.parquet_sizes import PIECE_BYTES, PIECE_ROWS
 from tests.unit.connectors.relations import relation
 
 NUMBERS = relation({"n": "bigint", "text": "string"})

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.connectors import record_ends as module
-from engine.connectors.canonical import MAX_RECORD_BYTES
-from engine.connectors.record_ends import BLOCK_BYTES, CsvScan, certain_ends, line_end, record_ends
+from engine.formats.delimited import record_ends as module
+from engine.formats.delimited.record_ends import BLOCK_BYTES, CsvScan, certain_ends, line_end, record_ends
+from engine.records.canonical import MAX_RECORD_BYTES
 
 TEXTS = st.lists(
     st.sampled_from(

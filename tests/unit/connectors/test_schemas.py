@@ -4,7 +4,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from engine.connectors.schemas import CHANNELS, PREFIX_RULE, SCHEMAS, BadPrefix, Schemas
+from engine.postgres.schemas import CHANNELS, PREFIX_RULE, SCHEMAS, BadPrefix, Schemas
 
 ACME = Schemas("acme_")
 

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.connectors.canonical import POSTED, empty_rejects
-from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.packets import frame_in
-from engine.connectors.shaping import Piece, shape
 from engine.plan.model import Feed, Input
+from engine.records.canonical import POSTED, empty_rejects
+from engine.sources.feeds import ReadRequest, Split
+from engine.sources.packets import frame_in
+from engine.sources.shaping import Piece, shape
 from tests.unit.connectors.relations import NOW_MS, relation
 
 FEED = Feed("log:r", "log", "r")

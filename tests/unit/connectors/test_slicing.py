@@ -9,12 +9,12 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.log import storage as log
-from engine.connectors.log.sequences import _batches
-from engine.connectors.slicing import ends_within, slices
-from engine.core.arrow_frames import decode_frame
-from engine.core.row_bytes import RowBytes
-from engine.core.sequence import Numbered
+from engine.frames.arrow_frames import decode_frame
+from engine.frames.row_bytes import RowBytes
+from engine.frames.slicing import ends_within, slices
+from engine.log import storage as log
+from engine.log.sequence import Numbered
+from engine.log.sequences import _batches
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 20), st.integers(1, 80))

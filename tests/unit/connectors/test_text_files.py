@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.canonical import MAX_RECORD_BYTES
-from engine.connectors.files.text_files import bounds_of, cut, parse_text, read_header, read_range, refuse_too_long, runs, sample
+from engine.records.canonical import MAX_RECORD_BYTES
+from engine.sources.files.text_files import bounds_of, cut, parse_text, read_header, read_range, refuse_too_long, runs, sample
 from tests.unit.connectors.relations import relation
 from tests.unit.connectors.test_record_ends import TEXTS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from uuid import UUID
 
-from engine.connectors.upstream import Fact, Reached, walk
+from engine.runtime.planning.upstream import Fact, Reached, walk
 
 READ = {"0": 1}
 

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from app.testing.workbench import Workbench
-from engine.core.frames import OP, TS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.frames.frames import OP, TS
 
 Record = tuple[str, int, dict[str, Any]]
 """Source, event time in ms, and the record; a column that is left out is null. ``"$op": "delete"`` marks a delete."""

@@ -10,10 +10,22 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.aggregation.aggregate import Aggregates
-from engine.core.aggregation.running import Groups
-from engine.definition.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, STRING, ColumnType, Schema, decimal, parse_type
+from engine.expressions.types.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    ColumnType,
+    Schema,
+    decimal,
+    parse_type,
+)
+from engine.operators.aggregation.aggregate import Aggregates
 from engine.plan.operators.aggregation import AggregateColumn
+from engine.state.sorted.running import Groups
 
 LISTS = parse_type("array<int>")
 

@@ -1,4 +1,4 @@
-"""Changes of a database's table (``engine.core.change_positions``): which of them reach the operators."""
+"""Changes of a database's table (``engine.operators.rows.change_positions``): which of them reach the operators."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.connectors.formats.debezium.positions import without_older
-from engine.connectors.shaping import for_input
-from engine.core.hashing import key_hash
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
-from engine.core.position_columns import POSITION_COLUMNS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import TableDefinition
+from engine.formats.debezium.positions import without_older
+from engine.frames.hashing import key_hash
+from engine.frames.position_columns import POSITION_COLUMNS
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import named_segments
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import named_segments
 
 CONNECTOR = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": {"format": "debezium"}}
 COPY = {"name": "q", "from": {"table": "t"}, "into": {"table": "out"}, "tasks": 1}

@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.aggregation.aggregate import Aggregates
-from engine.core.aggregation.running import Groups
-from engine.core.aggregation.running_aggregate import RunningAggregator
-from engine.core.operators import Moment
-from engine.definition.aggregates import MAX_TOP_K
-from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
-from engine.definition.types import BIGINT, STRING, ColumnType, Schema, parse_type
+from engine.expressions.aggregates.aggregates import MAX_TOP_K
+from engine.expressions.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
+from engine.expressions.types.types import BIGINT, STRING, ColumnType, Schema, parse_type
+from engine.operators.aggregation.aggregate import Aggregates
+from engine.operators.aggregation.running_aggregate import RunningAggregator
+from engine.operators.operators import Moment
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.running import Groups
 
 LONG = MAX_COLLECTED_BYTES // 4
 """Characters of a text of which four fill a collection."""

@@ -8,17 +8,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.connectors.shaping import for_input
-from engine.core.hashing import key_hash
-from engine.core.order import Slice
-from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.frames.hashing import key_hash
+from engine.operators.tasks.order import Slice
+from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import named_segments
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import named_segments
 
 
 def table(key: list[str], conflict: str, **columns: str) -> TableDefinition:

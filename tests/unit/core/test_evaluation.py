@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.evaluation import Evaluation
-from engine.core.frames import constant, is_value, with_series, without
+from engine.frames.evaluation import Evaluation
+from engine.frames.frames import constant, is_value, with_series, without
 
 FRAME = pl.DataFrame({"a": [3, 1, None], "b": ["x", None, "z"], "c": [1.5, 2.5, 3.5]})
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.aggregation.exact_sum import (
+from engine.operators.aggregation.accumulators.exact_sum import (
     DOUBLE_UNIT,
     INTEGER_UNIT,
     Limbs,

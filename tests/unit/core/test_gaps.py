@@ -5,19 +5,19 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from engine.core.frames import SERVICE_COLUMNS, Counters
-from engine.core.gaps import GapCounter
-from engine.core.operators import Moment
-from engine.core.row_operators import RowFilter, RowProjection
-from engine.core.table_filter import TableFilterer
-from engine.core.windows.hopping import WindowAggregator
-from engine.definition.expressions import compile_scalar
-from engine.definition.types import BIGINT, DOUBLE, INT, STRING, Schema, decimal
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import BIGINT, DOUBLE, INT, STRING, Schema, decimal
+from engine.frames.frames import SERVICE_COLUMNS, Counters
+from engine.frames.gaps import GapCounter
+from engine.operators.operators import Moment
+from engine.operators.rows.row_operators import RowFilter, RowProjection
+from engine.operators.rows.table_filter import TableFilterer
+from engine.operators.windows.hopping import WindowAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.windows import WindowAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 MOST = 2**63 - 1
 SCHEMA = Schema((("n", BIGINT), ("m", BIGINT), ("i", INT), ("d", DOUBLE), ("t", STRING), ("c", decimal(10, 2))))

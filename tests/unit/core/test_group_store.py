@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from engine.core.aggregation.group_store import HASH, GroupStore
-from engine.core.structures.segment_list import MIN_MERGED, TINY_ROWS
-from engine.state.memory import MemorySegmentStore
+from engine.operators.aggregation.group_store import HASH, GroupStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.segment_list import MIN_MERGED, TINY_ROWS
 
 
 class CountingStore(MemorySegmentStore):

@@ -8,7 +8,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.core.hashing import HASH_OF_NOTHING, KeyHash, key_hash
+from engine.frames.hashing import HASH_OF_NOTHING, KeyHash, key_hash
 
 
 def hashed(*columns: pl.Series) -> list[int | None]:

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import polars as pl
 
-from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.hashing import key_hash
-from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.core.operators import Moment, OperatorOutput, TableProgress
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.hashing import key_hash
+from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
+from engine.operators.operators import Moment, OperatorOutput, TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
 TABLE = Schema((("w.key", STRING), ("w.value", STRING)))

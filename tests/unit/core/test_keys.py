@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.structures.keys import NO_KEY, Keys, layers, tells_keys
+from engine.state.sorted.keys import NO_KEY, Keys, layers, tells_keys
 
 
 def hashes(*values: int) -> np.ndarray:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from engine.core.emission import emitting_at_most
-from engine.core.frames import SERVICE_COLUMNS
-from engine.core.operators import Moment, OperatorOutput
-from engine.core.row_operators import RowProjection
-from engine.definition.syntax import reference
-from engine.definition.types import BIGINT, STRING, Schema
 from engine.errors import EmissionTooLarge
+from engine.expressions.syntax import reference
+from engine.expressions.types.types import BIGINT, STRING, Schema
+from engine.frames.frames import SERVICE_COLUMNS
+from engine.operators.emission import emitting_at_most
+from engine.operators.operators import Moment, OperatorOutput
+from engine.operators.rows.row_operators import RowProjection
 from engine.plan.operators.row_operators import Projection
 
 SCHEMA = Schema((("n", BIGINT), ("t", STRING)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.core.order import UPSTREAM, Slice, order_batch
-from engine.definition.types import STRING, Schema
+from engine.expressions.types.types import STRING, Schema
+from engine.operators.tasks.order import UPSTREAM, Slice, order_batch
 from engine.plan.model import Feed, Input, RelationSchema
 
 COLUMNS = Schema((("v", STRING),))

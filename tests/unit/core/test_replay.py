@@ -10,19 +10,19 @@ from typing import Any, Literal
 import polars as pl
 import pytest
 
-from engine.core.frames import WHOLE_CHARS, late_rows
-from engine.core.hashing import key_hash
-from engine.core.order import UPSTREAM, Slice
-from engine.core.replay import decoded
-from engine.core.task import Replays, Task, build_task
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.definition.types import Schema, parse_type
 from engine.errors import InvariantBroken
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.frames import WHOLE_CHARS, late_rows
+from engine.frames.hashing import key_hash
+from engine.operators.tasks.order import UPSTREAM, Slice
+from engine.operators.tasks.replay import decoded
+from engine.operators.tasks.task import Replays, Task, build_task
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 COLUMNS = {"key": "string", "n": "bigint", "at": "bigint"}
 CATALOG = {

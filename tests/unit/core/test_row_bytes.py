@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.core.row_bytes import RowBytes
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.frames.row_bytes import RowBytes
 
 
 def sizes(type_text: str, values: list[object]) -> list[int]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from engine.core.aggregation.running_aggregate import RunningAggregator
-from engine.core.operators import Moment
-from engine.definition.types import BIGINT, DOUBLE, Schema
+from engine.expressions.types.types import BIGINT, DOUBLE, Schema
+from engine.operators.aggregation.running_aggregate import RunningAggregator
+from engine.operators.operators import Moment
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 SCHEMA = Schema((("s.group", DOUBLE), ("s.x", BIGINT)))
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 import pytest
 
-from engine.core.structures.hash_segments import HashSegment
-from engine.core.structures.segment_list import LAST_HASH, Segment, SegmentList
-from engine.core.structures.time_queue import QueueSegment
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.hash_segments import HashSegment
+from engine.state.sorted.segment_list import LAST_HASH, Segment, SegmentList
+from engine.state.sorted.time_queue import QueueSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

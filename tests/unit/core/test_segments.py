@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.structures.key_index import KeyIndex
-from engine.core.structures.keys import Keys
-from engine.core.structures.segment_list import MERGED_AT_ONCE, MIN_MERGED, TINY_ROWS, merge_start
-from engine.core.structures.sorted_search import expand, upper_bound
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import named_segments
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import named_segments
+from engine.state.sorted.key_index import KeyIndex
+from engine.state.sorted.keys import Keys
+from engine.state.sorted.segment_list import MERGED_AT_ONCE, MIN_MERGED, TINY_ROWS, merge_start
+from engine.state.sorted.sorted_search import expand, upper_bound
 
 
 class CountingStore(MemorySegmentStore):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.causes import CAUSE_COLUMNS
-from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.core.order import NO_LANE, lane_of
-from engine.core.sequence import Reach, numbered
+from engine.frames.causes import CAUSE_COLUMNS
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
+from engine.log.sequence import Reach, numbered
+from engine.operators.tasks.order import NO_LANE, lane_of
 
 Cause = tuple[int, int, int]
 BEFORE, BEHIND = (BEFORE_ALL_TIME, NO_LANE, 50), (AFTER_ALL_TIME, NO_LANE, 60)

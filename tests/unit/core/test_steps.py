@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.aggregation.group_store import HASH, GroupStore
-from engine.core.structures.latest_rows import LatestIndex
-from engine.core.structures.segment_list import MIN_MERGED
-from engine.state.ports import named_segments
+from engine.operators.aggregation.group_store import HASH, GroupStore
+from engine.state.segments.ports import named_segments
+from engine.state.sorted.latest_rows import LatestIndex
+from engine.state.sorted.segment_list import MIN_MERGED
 from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS: Final = 4_000

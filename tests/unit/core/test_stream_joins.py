@@ -9,11 +9,11 @@ from typing import Any, Literal
 import polars as pl
 import pytest
 
-from engine.core.joins.stream_stream import StreamStreamJoiner
-from engine.core.operators import Moment, OperatorOutput
-from engine.definition.types import BIGINT, STRING, Schema
+from engine.expressions.types.types import BIGINT, STRING, Schema
+from engine.operators.joins.stream_stream import StreamStreamJoiner
+from engine.operators.operators import Moment, OperatorOutput
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
 RIGHT = Schema((("r.key", STRING), ("r.value", STRING)))

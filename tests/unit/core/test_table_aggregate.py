@@ -6,13 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
-from engine.core.hashing import key_hash
-from engine.core.operators import Moment, OperatorOutput
-from engine.core.structures.segment_list import MIN_MERGED
-from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
+from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
+from engine.frames.hashing import key_hash
+from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
+from engine.operators.operators import Moment, OperatorOutput
 from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.segment_list import MIN_MERGED
 
 SCHEMA = Schema((("t.key", STRING), ("t.group", STRING), ("t.x", BIGINT)))
 COUNT_AND_SUM = (

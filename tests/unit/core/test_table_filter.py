@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.core.operators import Moment, OperatorOutput
-from engine.core.table_filter import LATE_END, TableFilterer
-from engine.definition.types import BIGINT, STRING, Schema
+from engine.expressions.types.types import BIGINT, STRING, Schema
+from engine.operators.operators import Moment, OperatorOutput
+from engine.operators.rows.table_filter import LATE_END, TableFilterer
 from engine.plan.operators.table_filter import TableFilter
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 SCHEMA = Schema((("t.key", STRING), ("t.number", BIGINT)))
 SPEC = TableFilter("kept", "t.number > 0", ("t.key",), 100)

@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.hashing import key_hash
-from engine.core.joins.table_table import TableTableJoiner
-from engine.core.operators import Moment
-from engine.core.structures.version_search import MAX_LISTED, VersionSearch
-from engine.definition.types import BIGINT, INT, STRING, Schema
+from engine.expressions.types.types import BIGINT, INT, STRING, Schema
+from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.hashing import key_hash
+from engine.operators.joins.table_table import TableTableJoiner
+from engine.operators.operators import Moment
 from engine.plan.operators.table_table_join import TableTableJoin
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.sorted.version_search import MAX_LISTED, VersionSearch
 
 LEFT = Schema((("l.id", INT), ("l.value", STRING)))
 RIGHT = Schema((("r.id", BIGINT), ("r.value", STRING)))

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from engine.core.structures.segment_list import ascending, taken_or_null
+from engine.state.sorted.segment_list import ascending, taken_or_null
 
 FRAME = pl.DataFrame(
     {

@@ -8,20 +8,20 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from engine.core.frames import late_rows
-from engine.core.hashing import key_hash
-from engine.core.order import UPSTREAM, Slice
-from engine.core.pipeline import Pipeline
-from engine.core.task import build_task
-from engine.definition.types import BIGINT, BYTES, STRING, TIMESTAMP, Schema, parse_type
 from engine.errors import StateCorrupt
+from engine.expressions.types.types import BIGINT, BYTES, STRING, TIMESTAMP, Schema, parse_type
+from engine.frames.frames import late_rows
+from engine.frames.hashing import key_hash
+from engine.operators.tasks.order import UPSTREAM, Slice
+from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.task import build_task
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.operators.windows import WindowAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 COLUMNS = Schema((("key", STRING), ("n", BIGINT)))
 ENTERING = Schema((("s.key", STRING), ("s.n", BIGINT)))

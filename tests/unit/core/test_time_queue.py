@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.structures.segment_list import MIN_MERGED
-from engine.core.structures.time_queue import TimeQueue
-from engine.state.memory import MemorySegmentStore
-from engine.state.ports import named_segments
+from engine.state.segments.memory import MemorySegmentStore
+from engine.state.segments.ports import named_segments
+from engine.state.sorted.segment_list import MIN_MERGED
+from engine.state.sorted.time_queue import TimeQueue
 from tests.examples import examples
 from tests.unit.core.watched_store import WatchedStore
 

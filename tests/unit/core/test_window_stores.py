@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.structures import segment_list
-from engine.core.structures.segment_list import MIN_MERGED
-from engine.core.windows.session_store import END, START, SessionStore
-from engine.core.windows.sliding_store import SEQ, SlidingStore
-from engine.core.windows.sliding_store import sorted_run as by_hash
-from engine.core.windows.window_store import HASH, NODE, WindowStore, sorted_run
-from engine.state.ports import named_segments
+from engine.operators.windows.sessions.session_store import END, START, SessionStore
+from engine.operators.windows.sliding.sliding_store import SEQ, SlidingStore
+from engine.operators.windows.sliding.sliding_store import sorted_run as by_hash
+from engine.operators.windows.window_store import HASH, NODE, WindowStore, sorted_run
+from engine.state.segments.ports import named_segments
+from engine.state.sorted import segment_list
+from engine.state.sorted.segment_list import MIN_MERGED
 from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS: Final = 4_000

@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.operators import OperatorOutput
-from engine.core.structures.spans import MAX_SPANS, Span
-from engine.core.windows.hopping import WindowAggregator
-from engine.core.windows.window_grid import WindowGrid, expand, node_windows
-from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
+from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
+from engine.operators.operators import OperatorOutput
+from engine.operators.pending.spans import MAX_SPANS, Span
+from engine.operators.windows.hopping import WindowAggregator
+from engine.operators.windows.window_grid import WindowGrid, expand, node_windows
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import WindowAggregation
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 SCHEMA = Schema((("s.key", STRING), ("s.group", DOUBLE), ("s.x", BIGINT)))
 ROWS = (AggregateColumn("rows", "count", None),)

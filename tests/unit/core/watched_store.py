@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.state.memory import MemorySegmentStore
+from engine.state.segments.memory import MemorySegmentStore
 
 
 class WatchedStore(MemorySegmentStore):

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.definition.durations import MAX_MS, format_duration, parse_duration
-from engine.definition.model import Model
+from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.plan.problems import problems_of
+from engine.expressions.durations import MAX_MS, format_duration, parse_duration
+from engine.expressions.model import Model
 
 QUERY = {"name": "q", "from": {"stream": "s"}, "into": {"stream": "out"}}
 COLUMNS = {"a": "int"}

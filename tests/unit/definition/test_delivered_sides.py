@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.kafka.delivery_definition import KafkaDelivery
-from engine.definition.delivery import goes_on
-from engine.definition.limits import STORED
+from engine.definition.deliveries.delivery import goes_on
+from engine.definition.deliveries.kafka import KafkaDelivery
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.errors import DefinitionInvalid
+from engine.expressions.limits import STORED
 from engine.plan.build import build_plan, read_query
 from engine.plan.catalog import source_entry
 

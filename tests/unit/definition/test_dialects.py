@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from engine.definition.dialects import elaborated, elaborated_text, moment_of
-from engine.definition.expressions import compile_scalar
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import BIGINT, INT, Schema, decimal
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import BIGINT, INT, Schema, decimal
 
 
 def _definition(**fields: object) -> QueryDefinition:

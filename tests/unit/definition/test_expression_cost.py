@@ -8,9 +8,9 @@ import re
 import polars as pl
 import pytest
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.function_list import FUNCTIONS
-from engine.definition.types import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP, Schema, decimal, parse_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.types.types import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP, Schema, decimal, parse_type
 
 ARRAY, MAP = parse_type("array<bigint>"), parse_type("map<string,bigint>")
 SCHEMA = Schema(

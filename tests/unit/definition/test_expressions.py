@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.definition.expressions import compile_scalar, qualify
-from engine.definition.types import Schema, parse_type
+from engine.expressions.expressions import compile_scalar, qualify
+from engine.expressions.types.types import Schema, parse_type
 
 SCHEMA = Schema(
     tuple(

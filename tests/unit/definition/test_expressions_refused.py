@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.definition.aggregate_calls import parse_aggregate
-from engine.definition.aggregates import AggregateFunction, is_undoable
-from engine.definition.expressions import ExpressionInvalid, compile_scalar, qualify
-from engine.definition.limits import MAX_NESTING
-from engine.definition.types import MAX_TYPE_NESTING, Schema, parse_type
+from engine.expressions.aggregate_calls import parse_aggregate
+from engine.expressions.aggregates.aggregates import AggregateFunction, is_undoable
+from engine.expressions.expressions import ExpressionInvalid, compile_scalar, qualify
+from engine.expressions.limits import MAX_NESTING
+from engine.expressions.types.types import MAX_TYPE_NESTING, Schema, parse_type
 
 SCHEMA = Schema(
     tuple(

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.types import Schema, parse_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema, parse_type
 
 KINDS = {
     "s": "string", "x": "double", "m": "decimal(6,3)", "y": "bytes", "d": "date", "t": "time", "at": "timestamp", "o": "boolean",

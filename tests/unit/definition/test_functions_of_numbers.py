@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import Schema, parse_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema, parse_type
+from engine.expressions.values.operands import ExpressionInvalid
 
 SCHEMA = Schema(
     tuple((name, parse_type(kind)) for name, kind in {"x": "double", "n": "int", "m": "decimal(5,2)", "b": "bigint"}.items())

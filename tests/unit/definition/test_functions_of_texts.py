@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import Schema, parse_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema, parse_type
+from engine.expressions.values.operands import ExpressionInvalid
 
 KINDS = {"s": "string", "p": "string", "q": "string", "n": "bigint", "y": "bytes", "z": "bytes"}
 SCHEMA = Schema(tuple((name, parse_type(kind)) for name, kind in KINDS.items()))

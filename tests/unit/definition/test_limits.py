@@ -10,16 +10,16 @@ from pydantic import BaseModel, ValidationError
 from app.api.api_keys import ApiKeyBody
 from app.api.late_records_schemas import ReplayBody
 from app.store.stored import opened
-from engine.definition.expressions import ExpressionInvalid, compile_scalar
-from engine.definition.limits import MAX_DEFINITION_CHARS, MAX_PROBLEMS, MAX_PROBLEMS_READ
+from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.definition.syntax import parse
-from engine.definition.types import BIGINT, STRING, Schema
 from engine.errors import DefinitionInvalid
+from engine.expressions.expressions import ExpressionInvalid, compile_scalar
+from engine.expressions.limits import MAX_DEFINITION_CHARS, MAX_PROBLEMS, MAX_PROBLEMS_READ
+from engine.expressions.syntax import parse
+from engine.expressions.types.types import BIGINT, STRING, Schema
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
-from engine.plan.problems import problems_of
 
 QUERY: dict[str, Any] = {"name": "q", "from": {"stream": "s"}, "into": {"stream": "out"}}
 JOIN = {"table": "t", "on": "s.k = t.k"}

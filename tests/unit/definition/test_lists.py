@@ -12,19 +12,19 @@ from typing import Any, get_args
 import polars as pl
 import pytest
 
-from engine.core.aggregation.aggregate import ACCUMULATORS
-from engine.definition import expressions
-from engine.definition.aggregate_calls import parse_aggregate
-from engine.definition.aggregates import AGGREGATES, ENTRIES, Aggregate, AggregateFunction, AggregateName
-from engine.definition.documented import Example
-from engine.definition.expressions import compile_scalar
-from engine.definition.function_list import ELSEWHERE, FUNCTIONS, KSQLDB
-from engine.definition.library.entry import Function
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.operator_list import OPERATORS
-from engine.definition.syntax import parse
-from engine.definition.type_list import TYPES
-from engine.definition.types import Kind, Schema, parse_type
+from engine.expressions import expressions
+from engine.expressions.aggregate_calls import parse_aggregate
+from engine.expressions.aggregates.aggregates import AGGREGATES, ENTRIES, Aggregate, AggregateFunction, AggregateName
+from engine.expressions.documented import Example
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.library.entry import Function
+from engine.expressions.library.function_list import ELSEWHERE, FUNCTIONS, KSQLDB
+from engine.expressions.library.operator_list import OPERATORS
+from engine.expressions.syntax import parse
+from engine.expressions.types.type_list import TYPES
+from engine.expressions.types.types import Kind, Schema, parse_type
+from engine.expressions.values.operands import ExpressionInvalid
+from engine.operators.aggregation.aggregate import ACCUMULATORS
 from engine.sql.tree import Column, Star
 from tests.conftest import ROOT
 from tests.unit.app.testing.cases import failures_of
@@ -90,9 +90,9 @@ def test_every_aggregate_is_computed() -> None:
 def test_nobody_asks_for_an_aggregate_or_a_function_by_its_name() -> None:
     """What differs from one to the other is a property of its entry: a list of names elsewhere would be forgotten with the next one."""
     entries = {
-        "engine/definition/function_list.py",
-        "engine/definition/aggregate_entries.py",
-        "engine/core/aggregation/aggregate.py",
+        "engine/expressions/library/function_list.py",
+        "engine/expressions/aggregates/aggregate_entries.py",
+        "engine/operators/aggregation/aggregate.py",
     }
     names = set(FUNCTIONS) | set(ENTRIES)
     found = {

@@ -8,9 +8,9 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import Schema, parse_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema, parse_type
+from engine.expressions.values.operands import ExpressionInvalid
 
 SCHEMA = Schema(
     tuple((name, parse_type(text)) for name, text in {

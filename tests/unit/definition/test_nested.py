@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 from app.testing.rows import plain_values
-from engine.core.gaps import GapCounter
-from engine.definition.expressions import columns_of, compile_scalar, qualify
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.syntax import parse
-from engine.definition.type_names import type_name, type_of
-from engine.definition.types import Schema, parse_type
+from engine.expressions.expressions import columns_of, compile_scalar, qualify
+from engine.expressions.syntax import parse
+from engine.expressions.type_names import type_name, type_of
+from engine.expressions.types.types import Schema, parse_type
+from engine.expressions.values.operands import ExpressionInvalid
+from engine.frames.gaps import GapCounter
 from engine.sql.tree import Cast
 
 TYPES = {

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import INT, STRING, Schema
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import INT, STRING, Schema
+from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql import tree
 
 SCHEMA = Schema((("o.a", INT), ("o.name", STRING)))

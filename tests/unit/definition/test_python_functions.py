@@ -10,10 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine import python_functions
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.python_functions import (
+from engine.errors import PythonFailed
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.python_functions import (
     _KNOWN,
     MAX_ENDED,
     MOST_LOST_S,
@@ -23,11 +22,12 @@ from engine.definition.python_functions import (
     known_functions,
     with_digests,
 )
-from engine.definition.syntax import parse, render
-from engine.definition.types import DOUBLE, INT, STRING, Schema
-from engine.errors import PythonFailed
-from engine.python_functions import Runnable
-from engine.spark.watch import STALL_S
+from engine.expressions.syntax import parse, render
+from engine.expressions.types.types import DOUBLE, INT, STRING, Schema
+from engine.expressions.values.operands import ExpressionInvalid
+from engine.processes import python_functions
+from engine.processes.python_functions import Runnable
+from engine.runtime.limits.watch import STALL_S
 
 SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))
 ROWS = pl.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": ["x", "yy", None, "z"], "n": [1, 2, 3, 4]}, schema=SCHEMA.polars())
@@ -130,7 +130,7 @@ def test_a_value_of_another_type_stops_where_failures_do() -> None:
 
 
 def test_a_function_whose_process_ends_again_and_again_ends_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.definition.python_functions.MAX_ENDED", 2)
+    monkeypatch.setattr("engine.expressions.python_functions.MAX_ENDED", 2)
     made = function("import os\nos._exit(1)")
     known_functions({"f": made})
     scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)

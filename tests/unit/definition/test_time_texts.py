@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
-from engine.definition.types import STRING, Schema, parse_type
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import STRING, Schema, parse_type
+from engine.expressions.values.operands import ExpressionInvalid
 from tests.examples import examples
 
 SPRING = datetime(2024, 3, 9, 7, 5, 3, 45_600, UTC)

@@ -1,4 +1,4 @@
-"""What a definition may say of a topic (``engine.connectors.kafka.definition``)."""
+"""What a definition may say of a topic (``engine.definition.sources.kafka``)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from app.domain.sources import check_source, source_warnings
-from engine.definition.connector import ChangeRules
+from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.sources.connector import ChangeRules
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import feed_of, relation_schema, source_entry
 from engine.plan.fingerprint import fits_kept_state
-from engine.plan.problems import problems_of
 
 CHANGES = {"format": "debezium"}
 REGISTRY = {"registry": "r"}

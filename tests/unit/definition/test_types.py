@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.definition.types import BIGINT, STRING, ColumnType, ScalarKind, Schema, decimal, parse_type, scalar
+from engine.expressions.types.types import BIGINT, STRING, ColumnType, ScalarKind, Schema, decimal, parse_type, scalar
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 SCALARS = st.sampled_from([*get_args(ScalarKind)]).map(scalar)

@@ -22,12 +22,12 @@ from app.guide.reference.http import document, operations
 from app.guide.reference.settings import groups, meanings, own_fields, variable
 from app.guide.reference.statements import nodes
 from app.metric_list import METRICS
-from engine.definition.aggregates import AGGREGATES
-from engine.definition.function_list import FUNCTIONS
-from engine.definition.operator_list import OPERATORS
-from engine.definition.pseudo_columns import PSEUDO_COLUMNS
-from engine.definition.table_functions import TABLE_FUNCTIONS
-from engine.definition.type_list import TYPES
+from engine.expressions.aggregates.aggregates import AGGREGATES
+from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.library.operator_list import OPERATORS
+from engine.expressions.library.table_functions import TABLE_FUNCTIONS
+from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
+from engine.expressions.types.type_list import TYPES
 
 
 @pytest.fixture(scope="module")

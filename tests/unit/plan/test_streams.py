@@ -8,8 +8,8 @@ import pytest
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.definition.types import STRING
 from engine.errors import DefinitionInvalid
+from engine.expressions.types.types import STRING
 from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Computed, Plan

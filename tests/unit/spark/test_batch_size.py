@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.spark.batch_size import BatchLimit, BatchSize
+from engine.runtime.limits.batch_size import BatchLimit, BatchSize
 
 LIMIT = BatchLimit(20_000, 1 << 20)
 MOST = 1_000

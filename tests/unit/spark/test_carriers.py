@@ -16,11 +16,11 @@ import pytest
 
 from app.domain.outages import is_outage
 from app.driver.faults import report_of
-from engine.spark.batch_size import BatchLimit
-from engine.spark.carrier import Carrier
-from engine.spark.cursors import new_cursor
-from engine.spark.fleet import LEAST_OWN, TRIALS, Fleet
-from engine.spark.source_spec import SourceSpec
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.cursors import new_cursor
+from engine.runtime.planning.source_spec import SourceSpec
+from engine.spark.streams.carrier import Carrier
+from engine.spark.streams.fleet import LEAST_OWN, TRIALS, Fleet
 
 
 @dataclass(eq=False)
@@ -140,8 +140,8 @@ def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_noth
 
 
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.fleet.TRIAL_S", 0.01)
-    monkeypatch.setattr("engine.spark.fleet.LOOK_S", 0.01)
+    monkeypatch.setattr("engine.spark.streams.fleet.TRIAL_S", 0.01)
+    monkeypatch.setattr("engine.spark.streams.fleet.LOOK_S", 0.01)
     fleet, most = Fleet(spark, "", lambda: True), LEAST_OWN + TRIALS
     begun: queue.SimpleQueue[Riding] = queue.SimpleQueue()
 

@@ -9,11 +9,11 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from engine.connectors.task_states import Layout, TaskState
+from engine.commit.task_states import Layout, TaskState
 from engine.errors import StateCorrupt
-from engine.spark.checkpoint import begin_run, discard_scratch, note_planned, planned_batch, run_of
-from engine.spark.launch_state import require_segments
-from engine.state.directories import Directories
+from engine.runtime.checkpoint import begin_run, discard_scratch, note_planned, planned_batch, run_of
+from engine.runtime.launch_state import require_segments
+from engine.state.segments.directories import Directories
 
 CHECKPOINT = UUID(int=7)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from engine.spark.doorbell import Doorbell, hang, ring
+from engine.spark.streams.doorbell import Doorbell, hang, ring
 
 LONG_S = 600.0
 """Nobody waits for so long: the test would fail before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.spark.effort import BatchEffort, Effort
+from engine.runtime.limits.effort import BatchEffort, Effort
 
 
 def test_parts_of_a_shared_round_are_what_the_worker_measured_and_the_rest_is_the_rounds() -> None:

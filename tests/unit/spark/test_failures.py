@@ -17,7 +17,7 @@ from engine.errors import (
     SourceUnavailable,
     StateCorrupt,
 )
-from engine.spark.failures import WorkerLost, decoded, marked, told_to_spark
+from engine.runtime.failures import WorkerLost, decoded, marked, told_to_spark
 from tests.effort import cpu_seconds_below
 
 SPARK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -32,7 +32,7 @@ Current State: ACTIVE
 def through_spark(error: EngineError) -> Exception:
     with pytest.raises(Exception, match="slackwater") as caught, marked():
         raise error
-    return RuntimeError(SPARK.format(cause=f"engine.spark.failures._Marked: {caught.value}"))
+    return RuntimeError(SPARK.format(cause=f"engine.runtime.failures._Marked: {caught.value}"))
 
 
 @pytest.mark.parametrize("kind", [DataInvalid, RecordsRemoved, SourceUnavailable, StateCorrupt, EpochFenced])

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engine.errors import SinkUnavailable
-from engine.spark.flight import Flight
+from engine.spark.streams.flight import Flight
 
 PATIENCE_S = 30
 

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from engine.spark import kept_tasks
-from engine.spark.kept_tasks import Built, Kept, KeptTasks, TaskPlace
+from engine.runtime import kept_tasks
+from engine.runtime.kept_tasks import Built, Kept, KeptTasks, TaskPlace
 
 QUERY = uuid4()
 

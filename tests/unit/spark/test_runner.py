@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
 
-from engine.connectors.task_states import new_layout
+from engine.commit.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
-from engine.spark.checkpoint import note_planned
-from engine.spark.launch_state import Launch, LaunchState
-from engine.spark.run_options import RunOptions
-from engine.spark.runner import REST_STALLS, RunningQuery
-from engine.spark.watch import STALL_S
+from engine.runtime.checkpoint import note_planned
+from engine.runtime.launch_state import Launch, LaunchState
+from engine.runtime.limits.watch import STALL_S
+from engine.runtime.run_options import RunOptions
+from engine.spark.streams.runner import REST_STALLS, RunningQuery
 
 
 def a_query(directory: Path) -> RunningQuery:

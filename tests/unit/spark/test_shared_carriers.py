@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import ExternalError
-from engine.spark import fleet as fleets
-from engine.spark.fleet import FEW, MOST_BARREN, Fleet
-from engine.spark.runner import RunningQuery
+from engine.spark.streams import fleet as fleets
+from engine.spark.streams.fleet import FEW, MOST_BARREN, Fleet
+from engine.spark.streams.runner import RunningQuery
 
 DEADLINE_S = 60.0
 

@@ -11,20 +11,20 @@ from uuid import uuid4
 
 import pytest
 
-from engine.connectors.chunks import Chunk
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
-from engine.connectors.packets import BEFORE_ALL_STAGES, Packet
-from engine.connectors.removed_records import as_unread
-from engine.connectors.task_states import Cursor
-from engine.definition.types import Schema, parse_type
+from engine.commit.removed_records import as_unread
+from engine.commit.task_states import Cursor
 from engine.errors import RecordsRemoved, SourceUnavailable, StateCorrupt
+from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.spark.batch_planner import FIRST_ROWS, BatchPlanner, Upstream
-from engine.spark.batch_size import BatchLimit
-from engine.spark.cursors import new_cursor, open_feeds
-from engine.spark.source import PacketReader
-from engine.spark.source_spec import Clock, SourceSpec
-from engine.spark.wall_clock import WallClock
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.batch_planner import FIRST_ROWS, BatchPlanner, Upstream
+from engine.runtime.planning.cursors import new_cursor, open_feeds
+from engine.runtime.planning.source_spec import Clock, SourceSpec
+from engine.runtime.planning.wall_clock import WallClock
+from engine.runtime.source import PacketReader
+from engine.sources.chunks import Chunk
+from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.packets import BEFORE_ALL_STAGES, Packet
 
 FUTURE_MS = 9_999_999_999_999
 

@@ -12,17 +12,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.chunks import Chunk
-from engine.connectors.feeds import FeedReader, Limit, Split
-from engine.connectors.task_states import Cursor
-from engine.connectors.upstream import Reached
-from engine.core.clocks import BEFORE_ALL_TIME
+from engine.commit.task_states import Cursor
+from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
-from engine.spark.batch_planner import BatchPlanner
-from engine.spark.batch_size import BatchLimit
-from engine.spark.cursors import new_cursor
-from engine.spark.source import PacketReader
-from engine.spark.source_spec import SourceSpec, SplitGroup
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.batch_planner import BatchPlanner
+from engine.runtime.planning.cursors import new_cursor
+from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
+from engine.runtime.planning.upstream import Reached
+from engine.runtime.source import PacketReader
+from engine.sources.chunks import Chunk
+from engine.sources.feeds import FeedReader, Limit, Split
 from tests.unit.spark.test_source import FakeFeed, a_feed, a_planner, an_input, latest
 
 Offset = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.spark import stopping
-from engine.spark.stopping import stop_stream
+from engine.spark.streams import stopping
+from engine.spark.streams.stopping import stop_stream
 
 PATIENCE_S = 30.0
 

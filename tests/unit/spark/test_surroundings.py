@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from engine.runtime.surroundings import Surroundings, WorkersUnfit, code_fingerprint
 from engine.spark.cluster import AUTHENTICATED, ClusterSettings, cluster_conf, code_archive
-from engine.spark.surroundings import Surroundings, WorkersUnfit, code_fingerprint
 
 IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import engine.spark.stages
-from engine.spark.surroundings import code_fingerprint
-print(engine.spark.stages.__file__, code_fingerprint())
+import engine.runtime.stages
+from engine.runtime.surroundings import code_fingerprint
+print(engine.runtime.stages.__file__, code_fingerprint())
 """
 
 

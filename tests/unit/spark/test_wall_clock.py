@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.spark.wall_clock import WallClock
+from engine.runtime.planning.wall_clock import WallClock
 from tests.examples import examples
 
 START_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.definition.syntax import parse, render
+from engine.expressions.syntax import parse, render
 
 TEXTS = [
     ('a not like b', 'a NOT LIKE b'),

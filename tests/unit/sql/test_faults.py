@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.sql.bounds import Bounds
-from engine.sql.expressions import parse_expression
+from engine.sql.expressions.expressions import parse_expression
 from engine.sql.faults import ListTooLong, SyntaxFault
 from tests.effort import cpu_seconds_below
 

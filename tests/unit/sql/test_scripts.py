@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sql.places import Passage, Place
+from engine.sql.lexing.places import Passage, Place
+from engine.sql.printing.statements import show
 from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENTS, parse_script
-from engine.sql.statement_printing import show
 from engine.sql.tree import Call
 from tests.effort import cpu_seconds_below
 

@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from engine.definition import syntax
+from engine.expressions import syntax
 from engine.sql import sentences
 from engine.sql.faults import FaultKind
-from engine.sql.queries import OTHER_CLAUSES
+from engine.sql.printing.statements import show
 from engine.sql.scripts import parse_script
 from engine.sql.sentences import report
-from engine.sql.statement_printing import show
-from engine.sql.statements import FIRST_WORDS, OTHER_SQL, parse_statement
+from engine.sql.statements.queries import OTHER_CLAUSES
+from engine.sql.statements.statements import FIRST_WORDS, OTHER_SQL, parse_statement
 from tests.unit.sql.test_statements import REFUSED, STATEMENTS
 
 MEANT = [

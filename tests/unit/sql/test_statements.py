@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sql.clauses import MAX_DIGITS
 from engine.sql.faults import SyntaxFault
-from engine.sql.statement_printing import show
-from engine.sql.statements import parse_statement
+from engine.sql.printing.statements import show
+from engine.sql.statements.clauses import MAX_DIGITS
+from engine.sql.statements.statements import parse_statement
 
 DEFINITIONS = [
     ("create stream s (a int)", "CREATE STREAM s (a INT)"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.sql.faults import SyntaxFault
-from engine.sql.statement_printing import show
-from engine.sql.statements import parse_statement
+from engine.sql.printing.statements import show
+from engine.sql.statements.statements import parse_statement
 
 FREE = [
     "add", "advance", "alter", "analyze", "array", "assert", "beginning", "buffer", "catalog", "caught", "changes", "column", "columns",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from engine.definition.queries import QueryDefinition
-from engine.sql.splitting import cuts_of
-from engine.sql.statements import parse_statement
+from engine.sql.lexing.splitting import cuts_of
+from engine.sql.statements.statements import parse_statement
 from engine.statements.actions import Action, CreateQuery, InsertInto
 from engine.statements.binding import bind
+from engine.statements.context.session import Session, Settings
 from engine.statements.effects import after
-from engine.statements.session import Session, Settings
 
 RIDES = """
 CREATE STREAM rides (id INT KEY, city STRING, fare DOUBLE, meters BIGINT, began BIGINT)

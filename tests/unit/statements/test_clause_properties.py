@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.statements.faults import StatementRefused
+from engine.statements.context.faults import StatementRefused
 from tests.unit.statements.scripts import RIDES, definition
 
 TABLES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.statements.actions import AddColumns, ControlQuery, DropRelation, Nothing, RegisterSource
-from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from tests.unit.statements.scripts import RIDES, bound
 
 QUERIES = RIDES + "CREATE TABLE n AS SELECT city, COUNT(*) AS n FROM rides GROUP BY city;"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.statements.actions import InsertInto, InsertRecords
-from engine.statements.faults import StatementRefused
+from engine.statements.context.faults import StatementRefused
 from tests.unit.statements.scripts import RIDES, bound
 
 SINK = RIDES + "CREATE STREAM all_fares (id INT KEY, fare DOUBLE) WITH (KAFKA_TOPIC='fares', VALUE_FORMAT='JSON');"

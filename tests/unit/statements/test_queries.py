@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.session import KeyWindow
+from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.session import KeyWindow
 from tests.unit.statements.scripts import RIDES, bound, definition, query
 
 

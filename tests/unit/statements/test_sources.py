@@ -8,8 +8,8 @@ import pytest
 
 from engine.definition.relations import TableDefinition
 from engine.statements.actions import Nothing, RegisterSource
-from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.session import Format, KeyWindow
+from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.session import Format, KeyWindow
 from tests.unit.statements.scripts import RIDES, bound
 
 

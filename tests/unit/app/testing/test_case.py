@@ -9,7 +9,7 @@ import pytest
 from app.testing.case import Append, Expect, Restart, Wait
 from app.testing.slicing import Slicing
 from app.testing.sources import SHARED_FEED
-from engine.connectors.log.definition import LogConnector
+from engine.definition.sources.log import LogConnector
 from tests.unit.app.testing.cases import ORDERS, case_of, faults_of
 
 STEPS = "steps: [{orders: {sku: a, at: 1}}]\nexpect: {copied: []}\n"

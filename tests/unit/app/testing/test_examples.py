@@ -16,7 +16,7 @@ from app.testing.expectations import Wanted
 from app.testing.rows import ExpectedRows, Row
 from app.testing.running import run_case
 from app.testing.slicing import Slicing
-from engine.definition.aggregates import AggregateName
+from engine.expressions.aggregates.aggregates import AggregateName
 
 DIRECTORY = Path(app.testing.__file__).parent / "examples"
 DOCUMENTS = [(document, place) for path in find_files([DIRECTORY]) for place, document in enumerate(read_documents(path))]

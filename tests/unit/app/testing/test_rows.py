@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.testing.rows import Row, equal, expected_rows, milliseconds, written
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
 
 
 def schema(**columns: str) -> Schema:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.testing.sql import Refused, Unsupported, run
+from tests.conformance.ksqldb.runner import Refused, Unsupported, run
 
 SALES = "CREATE STREAM sales (shop STRING KEY, amount DECIMAL(6,2), pieces INT) WITH (KAFKA_TOPIC='sales', VALUE_FORMAT='JSON');"
 

@@ -6,14 +6,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from app.testing.sql_notation import NOTATIONS, Side
-from app.testing.sql_topics import Record, Sides, Window, record_of, seen, shown, sides_of, written
-from engine.connectors.formats.codecs import CODECS
-from engine.connectors.formats.model import Layout
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.lenient.model import Layout
 from engine.plan.catalog import source_entry
-from engine.statements.session import Format, KeyWindow, SqlRelation, Topic
+from engine.statements.context.session import Format, KeyWindow, SqlRelation, Topic
+from tests.conformance.ksqldb.codecs import CODECS
+from tests.conformance.ksqldb.notation import NOTATIONS, Side
+from tests.conformance.ksqldb.topics import Record, Sides, Window, record_of, seen, shown, sides_of, written
 
 
 def side(format_name: str, *, is_wrapped: bool = True, **columns: str) -> Side:

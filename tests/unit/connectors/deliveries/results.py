@@ -7,9 +7,9 @@ from uuid import UUID
 
 import polars as pl
 
-from engine.connectors.connections.surroundings import Surroundings
-from engine.connectors.deliveries import DeliverySite, Result
-from engine.definition.types import ColumnType, Schema
+from engine.connections.surroundings import Surroundings
+from engine.deliveries.deliveries import DeliverySite, Result
+from engine.expressions.types.types import ColumnType, Schema
 
 COLUMNS = Schema((("item", ColumnType("string")), ("price", ColumnType("bigint"))))
 DAY_MS = 86_400_000

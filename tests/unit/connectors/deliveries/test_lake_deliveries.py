@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from engine.connectors.deliveries import Deliverer, DeliveryStopped, TargetUnavailable
-from engine.connectors.delivery_kinds import DELIVERY_KINDS
-from engine.definition.delivery_list import DELIVERIES
+from engine.definition.deliveries.delivery_list import DELIVERIES
+from engine.deliveries.deliveries import Deliverer, DeliveryStopped, TargetUnavailable
+from engine.deliveries.delivery_kinds import DELIVERY_KINDS
 from engine.errors import DefinitionInvalid
 from tests.unit.connectors.deliveries.results import result, rows, site
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.error_list import ERRORS
-from engine.connectors.delivered_rows import FORGOTTEN_AFTER_S, Noted, resumed_at
-from engine.connectors.deliveries import DeliveryStopped
+from engine.deliveries.delivered_rows import FORGOTTEN_AFTER_S, Noted, resumed_at
+from engine.deliveries.deliveries import DeliveryStopped
 
 
 @pytest.mark.parametrize(

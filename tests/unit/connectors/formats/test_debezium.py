@@ -13,18 +13,18 @@ import fastavro
 import polars as pl
 import pytest
 
-from engine.connectors.canonical import canonicalise
-from engine.connectors.formats.debezium.fields import row_of_events
-from engine.connectors.formats.debezium.json_splitting import split
-from engine.connectors.formats.debezium.reader import DebeziumReader
-from engine.connectors.formats.debezium.settings import DebeziumSettings
-from engine.connectors.formats.debezium.topic import ChangeReader
-from engine.connectors.formats.port import FormatInvalid
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.settings import RegistrySettings
-from engine.connectors.formats.registry.wire import header_of
-from engine.definition.connector import ChangeRules
-from engine.definition.types import Schema, parse_type
+from engine.definition.sources.connector import ChangeRules
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.debezium.fields import row_of_events
+from engine.formats.debezium.json_splitting import split
+from engine.formats.debezium.reader import DebeziumReader
+from engine.formats.debezium.settings import DebeziumSettings
+from engine.formats.debezium.topic import ChangeReader
+from engine.formats.port import FormatInvalid
+from engine.formats.registry.client import Registry
+from engine.formats.registry.settings import RegistrySettings
+from engine.formats.registry.wire import header_of
+from engine.records.canonical import canonicalise
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 from tests.unit.connectors.relations import relation
 

@@ -5,10 +5,10 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.connectors.formats.codecs import CODECS
-from engine.connectors.formats.model import Layout
 from engine.definition.record_formats import delimiter_of
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.lenient.model import Layout
+from tests.conformance.ksqldb.codecs import CODECS
 
 DELIMITED = CODECS["DELIMITED"]
 TWO = Layout(Schema((("A", parse_type("string")), ("B", parse_type("string")))), delimiter=",")

@@ -10,18 +10,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from engine.connectors.canonical import canonicalise
-from engine.connectors.formats.avro.schema import parse_schema
-from engine.connectors.formats.avro.writer import AvroWriter
-from engine.connectors.formats.format_list import reader_of, writer_of
-from engine.connectors.formats.port import RegistryRefused, RegistryUnavailable, SideConfig
-from engine.connectors.formats.protobuf.compiling import compile_proto
-from engine.connectors.formats.protobuf.reader import message_path, path_bytes
-from engine.connectors.formats.protobuf.schema import message_of, parse_message
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.settings import RegistrySettings
-from engine.connectors.formats.registry.wire import header_of, with_header
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.avro.schema import parse_schema
+from engine.formats.avro.writer import AvroWriter
+from engine.formats.format_list import reader_of, writer_of
+from engine.formats.port import RegistryRefused, RegistryUnavailable, SideConfig
+from engine.formats.protobuf.compiling import compile_proto
+from engine.formats.protobuf.reader import message_path, path_bytes
+from engine.formats.protobuf.schema import message_of, parse_message
+from engine.formats.registry.client import Registry
+from engine.formats.registry.settings import RegistrySettings
+from engine.formats.registry.wire import header_of, with_header
+from engine.records.canonical import canonicalise
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 from tests.unit.connectors.relations import NOW_MS, relation
 

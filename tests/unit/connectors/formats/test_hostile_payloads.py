@@ -12,9 +12,9 @@ PRELUDE = """
 import json, resource
 import polars as pl
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-from engine.connectors.formats.format_list import reader_of
-from engine.connectors.formats.port import FormatInvalid, SideConfig
-from engine.definition.types import Schema, parse_type
+from engine.formats.format_list import reader_of
+from engine.formats.port import FormatInvalid, SideConfig
+from engine.expressions.types.types import Schema, parse_type
 def read(format, type, schema, payload):
     config = SideConfig(format, Schema((("a", parse_type(type)),)), schema=schema)
     raw, rejects = reader_of(config).read(pl.Series([payload], dtype=pl.Binary))

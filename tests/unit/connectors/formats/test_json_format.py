@@ -7,11 +7,11 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.connectors.formats.codecs import CODECS
-from engine.connectors.formats.json_text import json_text
-from engine.connectors.formats.model import Decoded, Layout
-from engine.definition.library.numerals import of_double
-from engine.definition.types import Schema, parse_type
+from engine.expressions.library.numbers.numerals import of_double
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.lenient.json_text import json_text
+from engine.formats.lenient.model import Decoded, Layout
+from tests.conformance.ksqldb.codecs import CODECS
 
 JSON = CODECS["JSON"]
 

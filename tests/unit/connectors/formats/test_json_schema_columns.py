@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.formats.shapes import SchemaNotRead
-from engine.connectors.formats.text.json_schema import json_schema_of
-from engine.connectors.formats.text.json_schema_columns import fields_of_schema
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.json.json_schema import json_schema_of
+from engine.formats.json.json_schema_columns import fields_of_schema
+from engine.formats.shapes import SchemaNotRead
 
 MONEY = json.dumps({"type": "object", "properties": {"amount": {"type": "number"}, "currency": {"type": "string"}}})
 

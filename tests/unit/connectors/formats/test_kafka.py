@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
-from engine.connectors.formats.codecs import CODECS
-from engine.connectors.formats.model import Layout
 from engine.definition.record_formats import RECORD_FORMATS
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.lenient.model import Layout
+from tests.conformance.ksqldb.codecs import CODECS
 
 KAFKA = CODECS["KAFKA"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.connectors.canonical import canonicalise
-from engine.connectors.formats.format_list import reader_of
-from engine.connectors.formats.port import SideConfig
-from engine.connectors.formats.records import MAX_PAYLOAD_BYTES, TopicReader
-from engine.definition.types import Schema, parse_type
+from engine.expressions.types.types import Schema, parse_type
+from engine.formats.format_list import reader_of
+from engine.formats.port import SideConfig
+from engine.formats.records import MAX_PAYLOAD_BYTES, TopicReader
+from engine.records.canonical import canonicalise
 from tests.unit.connectors.relations import NOW_MS, relation
 
 

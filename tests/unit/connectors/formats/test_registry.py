@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.connectors.formats.port import FormatInvalid, RegisteredSchema, RegistryRefused, RegistryUnavailable, SchemaUnknown
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.settings import RegistrySettings, subject_of
-from engine.connectors.formats.shapes import SchemaNotRead
+from engine.formats.port import FormatInvalid, RegisteredSchema, RegistryRefused, RegistryUnavailable, SchemaUnknown
+from engine.formats.registry.client import Registry
+from engine.formats.registry.settings import RegistrySettings, subject_of
+from engine.formats.shapes import SchemaNotRead
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 
 LONG = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]})

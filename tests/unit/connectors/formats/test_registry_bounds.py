@@ -12,14 +12,14 @@ from contextlib import contextmanager
 import pytest
 from pydantic import SecretStr
 
-from engine.connectors.connections.postgres import PostgresConnection
-from engine.connectors.connections.registry import RegistryConnection
-from engine.connectors.connections.stored import ConnectionOfAnotherType, Resolved
-from engine.connectors.connections.surroundings import SecretReader, Surroundings
-from engine.connectors.formats.port import RegistryRefused, RegistryUnavailable
-from engine.connectors.formats.registry.client import Registry
-from engine.connectors.formats.registry.connected import settings_of
-from engine.connectors.formats.registry.settings import RegistrySettings
+from engine.connections.postgres import PostgresConnection
+from engine.connections.registry import RegistryConnection
+from engine.connections.stored import ConnectionOfAnotherType, Resolved
+from engine.connections.surroundings import SecretReader, Surroundings
+from engine.formats.port import RegistryRefused, RegistryUnavailable
+from engine.formats.registry.client import Registry
+from engine.formats.registry.connected import settings_of
+from engine.formats.registry.settings import RegistrySettings
 
 SECRET = "geheim-4711"
 PATIENCE_S = 60.0

@@ -1,0 +1,1 @@
+"""One batch, one transaction: rows, log, state, counters."""

@@ -1,0 +1,115 @@
+"""What the row of ``log.commit`` says of a query after each batch: how far it has read, its clocks, what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+
+from engine.operators.tasks.lateness import summed
+from engine.plan.model import Plan
+from engine.plan.naming import ReportedNames
+
+Json = dict[str, Any]
+
+_BY_TASK: Final = ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting")
+"""Parts of the detail that are operator → task → value."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRow:
+    """Position and detail of the commit row as of one batch.
+
+    ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
+    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest
+    event time read: of a derived feed the greatest head), ``emitted_rows``, ``wakes``
+    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
+    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
+    for Spark reports on a batch only after its commit: ``engine.spark.streams.reports.SPARK_PHASES``, absent after the first of a launch),
+    ``carrier`` (what carried the batch, what decided that, and what the query's time goes into, see ``Sink.carrier``).
+    """
+
+    position: dict[str, dict[str, int]]
+    detail: Json
+
+    def within(self, tasks: int) -> CommitRow:
+        """Return what is known of the query's tasks as they are now: what others said, of which there were more, is over."""
+
+        def kept(of_tasks: Json) -> Json:
+            return {task: value for task, value in of_tasks.items() if int(task.rpartition(":")[2]) < tasks}
+
+        parts = {part: {name: kept(each) for name, each in self.detail.get(part, {}).items()} for part in _BY_TASK}
+        detail = {**self.detail, **parts, "wakes": kept(self.detail.get("wakes", {}))}
+        return CommitRow(self.position, detail)
+
+    def advanced(self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames) -> CommitRow:
+        """Return what is true once the batch is in."""
+        position = {feed: dict(partitions) for feed, partitions in self.position.items()}
+        read = dict(self.detail.get("read_rows", {}))
+        read_to = {feed: dict(partitions) for feed, partitions in self.detail.get("read_to", {}).items()}
+        newest = self.detail.get("max_ts")
+        for read_part in progress:
+            partitions = position.setdefault(read_part["feed"], {})
+            partition = str(read_part["partition"])
+            partitions[partition] = max(partitions.get(partition, 0), read_part["end_offset"])
+            read[read_part["feed"]] = read.get(read_part["feed"], 0) + read_part["rows"]
+            newest = max((ts for ts in (newest, read_part["max_ts"]) if ts is not None), default=None)
+            known = read_to.setdefault(read_part["feed"], {})
+            if read_part["head"] is not None:
+                known[partition] = max(known.get(partition, read_part["head"]), read_part["head"])
+        detail: Json = {
+            "read_rows": read,
+            "read_to": read_to,
+            "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
+            "max_ts": newest,
+        }
+        for part in _BY_TASK:
+            detail[part] = _merged(self.detail.get(part, {}), part, stats, names)
+        wakes = dict(self.detail.get("wakes", {}))
+        for report in stats:
+            if "wakes_at_ms" in report:
+                wakes[f"{report['stage']}:{report['task']}"] = report["wakes_at_ms"]
+        detail["wakes"] = {task: ms for task, ms in wakes.items() if ms is not None}
+        detail["lateness"] = self.detail.get("lateness", {})
+        for report in stats:
+            detail["lateness"] = summed(detail["lateness"], report.get("lateness", {}))
+        return CommitRow(position, detail)
+
+    def stream_time(self, plan: Plan, names: ReportedNames) -> int | None:
+        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
+        clocks = self.detail.get("clocks", {})
+        for stage in reversed(plan.stages):
+            for operator in reversed(stage.operators):
+                name = names.of(stage.index, operator.name or "")
+                known = [ts for ts in clocks.get(name, {}).values() if ts is not None]
+                if known:
+                    return int(min(known))
+        newest: int | None = self.detail.get("max_ts")
+        return newest
+
+
+def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNames) -> Json:
+    """Put what the tasks of a batch report over what was known: operator → task → value.
+
+    What a task no longer reports of an operator's buffer, such as the oldest of no rows, is over; a clock stays.
+    """
+    merged = {operator: dict(tasks) for operator, tasks in before.items()}
+    for stats in reports:
+        task, stage = str(stats["task"]), stats["stage"]
+        for operator in stats["buffered"] if part != "clocks" else ():
+            merged.get(names.of(stage, operator), {}).pop(task, None)
+        for operator, value in stats.get(part, {}).items():
+            merged.setdefault(names.of(stage, operator), {})[task] = value
+    return {operator: tasks for operator, tasks in merged.items() if tasks}
+
+
+def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
+    """Return the wall clock at which the first task of a query has something to do without input; None for never."""
+    row = conn.execute(
+        "SELECT min(wake.value::bigint) FROM log.commit, jsonb_each_text(detail -> 'wakes') AS wake WHERE query_id = %s",
+        (query_id,),
+    ).fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,1 @@
+"""Retained commits: rewinding, forking, promoting, and the collection of segments."""

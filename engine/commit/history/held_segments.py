@@ -1,0 +1,57 @@
+"""Which segments the retained commits of a query hold, as the collector remembers them: a retained commit never changes."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from psycopg.rows import tuple_row
+
+from engine.commit.history.retained_commits import retained_manifests
+from engine.commit.history.segment_names import names_of
+from engine.postgres.postgres import Connection
+
+_COMMITS: Final = """
+    SELECT batch_id, checkpoint_id || '/' || (layout ->> 'segments'), retained_at FROM log.retained_commit WHERE query_id = %s ORDER BY batch_id
+"""
+_GIVE_UP: Final = "DELETE FROM log.retained_commit WHERE query_id = %s AND batch_id = %s"
+
+
+class HeldSegments:
+    """What the retained commits of one query name.
+
+    Args:
+        query_id: whose.
+    """
+
+    def __init__(self, query_id: UUID) -> None:
+        self._query_id = query_id
+        self._names: dict[tuple[int, datetime], frozenset[str]] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all of them, below the query's place."""
+        return set[str]().union(*self._names.values())
+
+    def look(self, connection: Connection) -> None:
+        """Find out which commits are retained now. Numbers of batches are given again after a rewind; the time tells them apart."""
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            rows = cursor.execute(_COMMITS, (self._query_id,)).fetchall()
+        folders = {batch_id: folder for batch_id, folder, at in rows if (batch_id, at) not in self._names}
+        found: dict[int, set[str]] = {batch_id: set() for batch_id in folders}
+        shared = {name: name for names in self._names.values() for name in names}
+        for batch_id, place, manifest in retained_manifests(connection, self._query_id, list(folders)) if folders else ():
+            names = names_of(folders[batch_id], {place: json.loads(manifest)})
+            found[batch_id].update(shared.setdefault(name, name) for name in names)
+        self._names = {
+            (batch_id, at): self._names[batch_id, at] if batch_id not in found else frozenset(found[batch_id])
+            for batch_id, _, at in rows
+        }
+
+    def give_up_oldest(self, connection: Connection) -> None:
+        """Forget the oldest retained commit: one cannot go back to it any more."""
+        oldest = min(self._names)
+        del self._names[oldest]
+        connection.execute(_GIVE_UP, (self._query_id, oldest[0]))

@@ -1,0 +1,307 @@
+"""Segments that no committed manifest names: how long they stay, and when they go.
+
+Workers only write segments. What a manifest stopped naming, and what an attempt left that never committed, is found by comparing what is
+there with what the committed manifests name. It is noted in ``log.unnamed_segment`` and stays for the retention, since a database that is put
+back from a dump of that time names it again; then it is taken off the list.
+
+A segment must not go while an attempt may still commit a manifest that names it. An attempt begins with the state that is committed and names,
+beside what that names, only what it writes itself. So a segment that is there and not named as of a launch and a batch can be named later by
+attempts at the batches that were under way then, or not at all. It is *settled* once a later launch has the fence, or once
+``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, whatever the clock says.
+
+What a retained commit names stays as long as that does, and is not noted: a query that is rewound names it again (``held_segments``).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from psycopg.rows import tuple_row
+
+from engine.commit.history.held_segments import HeldSegments
+from engine.commit.history.retained_commits import forget_retained
+from engine.commit.history.segment_names import names_of
+from engine.commit.history.state_owners import StateOwners
+from engine.postgres.postgres import Connection
+from engine.state.segments.ports import StateStore
+
+SETTLED_BATCHES: Final = 3
+"""One is under way at most; the others leave room for commits that overlap with the next batch."""
+
+MOST_SEGMENTS: Final = 10_000
+"""Kept of a query beyond what is named: each is a file to list, and a row."""
+
+_OF_QUERY: Final = """
+    SELECT c.epoch, c.batch_id, c.checkpoint_id, c.layout ->> 'segments', now(), s.stage, s.task, s.manifest
+    FROM log.commit c LEFT JOIN log.task_state s ON s.query_id = c.query_id WHERE c.query_id = %s
+"""
+"""In one statement: a launch may put another layout in the place of the one before."""
+
+_OF_ALL: Final = """
+    SELECT c.query_id, c.checkpoint_id, c.layout ->> 'segments', s.stage, s.task, s.manifest
+    FROM log.commit c LEFT JOIN log.task_state s ON s.query_id = c.query_id
+"""
+
+_NOTED: Final = """
+    SELECT name, size_bytes, since, epoch, batch_id FROM log.unnamed_segment WHERE query_id = %s AND root = %s ORDER BY since, name
+"""
+_NOTE: Final = """
+    INSERT INTO log.unnamed_segment (query_id, root, name, size_bytes, epoch, batch_id)
+    SELECT %s, %s, n.name, n.size_bytes, %s, %s FROM unnest(%s::text[], %s::bigint[]) AS n (name, size_bytes)
+    ON CONFLICT DO NOTHING
+"""
+_STRIKE: Final = "DELETE FROM log.unnamed_segment WHERE query_id = %s AND root = %s AND name = ANY(%s)"
+_REACH: Final = """
+    INSERT INTO log.state_retention (query_id, since) VALUES (%s, %s)
+    ON CONFLICT (query_id) DO UPDATE SET since = greatest(state_retention.since, excluded.since)
+"""
+_QUERIES: Final = """
+    SELECT c.query_id, c.epoch, c.batch_id, (
+        SELECT extract(epoch FROM now() - min(u.since)) * 1000 FROM log.unnamed_segment u WHERE u.query_id = c.query_id AND u.root = %s
+    )::bigint FROM log.commit c
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how long, and how much of it.
+
+    Attributes:
+        keep_ms: how long a segment stays that no manifest names.
+        most_bytes: of a query, beyond what is named; the oldest go first, before their time.
+        most_segments: the same by number.
+    """
+
+    keep_ms: int
+    most_bytes: int
+    most_segments: int = MOST_SEGMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at all queries found and did.
+
+    Attributes:
+        removed: segments that are gone now.
+        removed_bytes: of these.
+        is_pressing: of some query more is there than may stay, and not settled yet: look again soon.
+    """
+
+    removed: int
+    removed_bytes: int
+    is_pressing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A segment that was there, and not named, as of a launch and a batch."""
+
+    name: str
+    size_bytes: int
+    since: datetime
+    epoch: int
+    batch_id: int | None
+
+    def is_settled(self, now: _Committed) -> bool:
+        """Whether nobody can name it any more."""
+        if now.epoch != self.epoch:
+            return now.epoch > self.epoch
+        return (-1 if now.batch_id is None else now.batch_id) >= (
+            -1 if self.batch_id is None else self.batch_id
+        ) + SETTLED_BATCHES
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """What is committed of a query.
+
+    Attributes:
+        folder: ``<checkpoint id>/<folder of segments>/`` of its state; without a layout that of its checkpoint, of which then nothing is judged.
+        named: of its segments, those that count; None where there is no layout.
+    """
+
+    epoch: int
+    batch_id: int | None
+    folder: str
+    now: datetime
+    named: frozenset[str] | None
+
+    def spares(self, name: str) -> bool:
+        """Whether a segment is named, or cannot be judged."""
+        return name.startswith(self.folder) if self.named is None else name in self.named
+
+
+class Collector:
+    """Looks after the segments of all queries in one place. One at a time per place.
+
+    Args:
+        store: the place.
+        root: its id: other places of the same queries are others' business.
+        retention: what stays.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, store: StateStore, root: UUID, retention: Retention, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._root, self._retention = store, root, retention
+        self._owners = StateOwners(store, clock)
+        self._seen: dict[UUID, tuple[int, int | None]] = {}
+        self._held: dict[UUID, HeldSegments] = {}
+
+    def look(self, connection: Connection) -> Look:
+        """Compare what is there with what is named; note, take off the list, remove.
+
+        Only queries of this database are looked at, for others may keep theirs in the same place, and none that another database looks after
+        (``engine.commit.history.state_owners``); of them those that committed something since the last look, or of which something is due.
+
+        Args:
+            connection: in autocommit mode.
+
+        Raises:
+            ExternalError: the place cannot be reached now.
+        """
+        self._clear_deleted(connection)
+        is_full = self._store.is_nearly_full
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            rows: Sequence[tuple[Any, ...]] = cursor.execute(_QUERIES, (self._root,)).fetchall()
+        self._seen = {query_id: self._seen[query_id] for query_id, *_ in rows if query_id in self._seen}
+        self._held = {query_id: self._held[query_id] for query_id, *_ in rows if query_id in self._held}
+        removed, is_pressing = list[_Noted](), False
+        for query_id, epoch, batch_id, oldest_ms in rows:
+            is_due = oldest_ms is not None and (is_full or oldest_ms >= self._retention.keep_ms)
+            is_due = is_due or (is_full and query_id in self._held and bool(self._held[query_id].names))
+            if self._seen.get(query_id) == (epoch, batch_id) and not is_due:
+                continue
+            if self._owners.is_own(connection, query_id):
+                gone, is_over = self._look_at(connection, query_id, is_full=is_full)
+                removed += gone
+                is_pressing = is_pressing or is_over
+            self._seen[query_id] = epoch, batch_id
+        return Look(len(removed), sum(noted.size_bytes for noted in removed), is_pressing)
+
+    def _clear_deleted(self, connection: Connection) -> None:
+        """Remove what queries left that are deleted; what another database looks after stays."""
+        for (query_id,) in connection.execute("SELECT query_id FROM log.deleted_state WHERE root = %s", (self._root,)).fetchall():
+            if self._owners.is_own(connection, query_id):
+                self._store.below(str(query_id)).clear()
+                self._store.forget_owner(str(query_id))
+            connection.execute("DELETE FROM log.deleted_state WHERE query_id = %s AND root = %s", (query_id, self._root))
+
+    def _look_at(self, connection: Connection, query_id: UUID, *, is_full: bool) -> tuple[list[_Noted], bool]:
+        """Return what was removed of a query, and whether too much is left."""
+        place = self._store.below(str(query_id))
+        # What is there comes first: whatever is written later is not in it, and can be named or not.
+        there = {found.name: found.size_bytes for found in place.listed()}
+        committed = _committed(connection, query_id)
+        noted = self._noted(connection, query_id)
+        if committed is None or not (there or noted):
+            return [], False
+        unnamed = {name: size for name, size in there.items() if not committed.spares(name)}
+        held_bytes, held = self._hold(connection, query_id, unnamed, is_full=is_full)
+        stale = [one.name for one in noted if one.name not in unnamed]
+        new = unnamed.keys() - {one.name for one in noted}
+        with connection.transaction():
+            if stale:
+                connection.execute(_STRIKE, (query_id, self._root, stale))
+            if new:
+                sizes = [unnamed[name] for name in sorted(new)]
+                connection.execute(_NOTE, (query_id, self._root, committed.epoch, committed.batch_id, sorted(new), sizes))
+        kept = [one for one in noted if one.name in unnamed]
+        left_bytes, left = held_bytes + sum(unnamed.values()), held + len(unnamed)
+        going: list[_Noted] = []
+        for one in kept:  # the oldest come first
+            is_over = is_full or left_bytes > self._retention.most_bytes or left > self._retention.most_segments
+            is_past = (committed.now - one.since).total_seconds() * 1000 >= self._retention.keep_ms
+            if (is_over or is_past) and one.is_settled(committed):
+                going.append(one)
+                left_bytes, left = left_bytes - one.size_bytes, left - 1
+        self._remove(connection, query_id, place, going)
+        return going, left_bytes > self._retention.most_bytes or left > self._retention.most_segments
+
+    def _hold(self, connection: Connection, query_id: UUID, unnamed: dict[str, int], *, is_full: bool) -> tuple[int, int]:
+        """Take what retained commits hold out of what is unnamed; returns its bytes and number.
+
+        They may hold half of what may stay. Where they hold more, or the disk is nearly full, the oldest are given up.
+        """
+        held = self._held.setdefault(query_id, HeldSegments(query_id))
+        held.look(connection)
+        while names := held.names & unnamed.keys():
+            size = sum(unnamed[name] for name in names)
+            if not is_full and 2 * size <= self._retention.most_bytes and 2 * len(names) <= self._retention.most_segments:
+                for name in names:
+                    del unnamed[name]
+                return size, len(names)
+            held.give_up_oldest(connection)
+        return 0, 0
+
+    def _remove(self, connection: Connection, query_id: UUID, place: StateStore, going: Sequence[_Noted]) -> None:
+        """Remove segments; before that it is noted how far back one can go then."""
+        if not going:
+            return
+        names = [one.name for one in going]
+        connection.execute(_REACH, (query_id, max(one.since for one in going)))
+        place.remove(names)
+        connection.execute(_STRIKE, (query_id, self._root, names))
+
+    def _noted(self, connection: Connection, query_id: UUID) -> list[_Noted]:
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            return [_Noted(*row) for row in cursor.execute(_NOTED, (query_id, self._root))]
+
+
+def _committed(connection: Connection, query_id: UUID) -> _Committed | None:
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        rows: Sequence[tuple[Any, ...]] = cursor.execute(_OF_QUERY, (query_id,)).fetchall()
+    if not rows:
+        return None
+    epoch, batch_id, checkpoint_id, folder, now, *_ = rows[0]
+    if folder is None:
+        return _Committed(epoch, batch_id, f"{checkpoint_id}/", now, None)
+    states = {(stage, task): json.loads(manifest) for *_, stage, task, manifest in rows if manifest is not None}
+    named = frozenset(f"{checkpoint_id}/{name}" for name in names_of(folder, states))
+    return _Committed(epoch, batch_id, f"{checkpoint_id}/{folder}/", now, named)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What the queries of a database need of the place of all queries.
+
+    Attributes:
+        named: every segment that a committed manifest names and does not hold itself.
+        unjudged: ``<query id>/<checkpoint id>`` of what no launch of this version has taken over: all that is there.
+    """
+
+    named: frozenset[str]
+    unjudged: frozenset[str]
+
+
+def needed(connection: Connection) -> Needed:
+    """Return what a copy of the state has to hold."""
+    named: set[str] = set()
+    unjudged: set[str] = set()
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        for query_id, checkpoint_id, folder, stage, task, manifest in cursor.execute(_OF_ALL):
+            place = f"{query_id}/{checkpoint_id}"
+            if folder is None:
+                unjudged.add(place)
+            elif manifest is not None:
+                named |= {f"{place}/{name}" for name in names_of(folder, {(stage, task): json.loads(manifest)})}
+    return Needed(frozenset(named), frozenset(unjudged))
+
+
+def delete_state(connection: Connection, query_id: UUID, root: UUID) -> None:
+    """Forget what was noted of a deleted query, and let the collector of its place remove what is left there.
+
+    Args:
+        connection: within the transaction that deletes the query.
+        query_id: of a query that nobody launches again.
+        root: id of the place.
+    """
+    connection.execute("INSERT INTO log.deleted_state (query_id, root) VALUES (%s, %s) ON CONFLICT DO NOTHING", (query_id, root))
+    connection.execute("DELETE FROM log.unnamed_segment WHERE query_id = %s", (query_id,))
+    connection.execute("DELETE FROM log.state_retention WHERE query_id = %s", (query_id,))
+    forget_retained(connection, query_id)

@@ -1,0 +1,49 @@
+"""Refused records that a batch met, kept with their relation, up to a bound."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+import psycopg
+
+from engine.commit.sink_batch import Batch
+from engine.plan.model import Plan
+
+REJECTS_KEPT = 100_000
+"""Rows of rejects kept per relation; the count goes on."""
+
+# The bound is looked up once per relation, not once per row.
+_TRIM_OWNER = """
+    DELETE FROM log.reject WHERE owner = %(owner)s
+    AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
+"""
+
+
+def keep_rejects(cursor: psycopg.Cursor[Any], plan: Plan, batch: Batch) -> None:
+    """Keep the refused records of a batch; two queries that read one feed keep them once.
+
+    In one order, whatever the order of a query's inputs: who keeps a record that another one is about to keep waits for that one.
+    """
+    rows = []
+    for packet, rejects in batch.rejects:
+        read = plan.inputs[packet.input]
+        place = (read.relation.name, read.feed.name, packet.partition)
+        rows += [(*place, *row, batch.now_ms) for row in rejects.select("offset", "reason", "detail", "excerpt").iter_rows()]
+    if not rows:
+        return
+    rows.sort(key=itemgetter(slice(4)))
+    cursor.executemany(
+        """
+        INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0)) ON CONFLICT DO NOTHING
+        """,
+        rows,
+    )
+    for owner in sorted({row[0] for row in rows}):
+        trim_rejects(cursor, owner)
+
+
+def trim_rejects(connection: psycopg.Connection[Any] | psycopg.Cursor[Any], owner: str) -> None:
+    """Remove the oldest refused records of a relation that are more than are kept."""
+    connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

@@ -1,0 +1,107 @@
+"""Keeping late records for reading, within the bounds that a query gives them. Inside the sink's transaction; nothing here commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+import psycopg
+from psycopg import sql
+
+from engine.plan.model import LateRecords
+from engine.postgres.copying import copy_frame
+
+DIVERTED = "diverted"
+"""Reasons of the policy ``divert`` end so. These late records wait for a replay: retention removes them, the cap does not."""
+
+_TABLE = sql.Identifier("log", "late_record")
+_IS_DIVERTED = f"%{DIVERTED}"
+_BEHIND_ALL = (1 << 63) - 1
+Cursor = psycopg.Cursor[Any]
+
+
+@dataclass(slots=True)
+class LateLog:
+    """The late records of one query.
+
+    Attributes:
+        bounds: how many are kept, and for how long.
+    """
+
+    query_id: UUID
+    bounds: LateRecords
+    _capped: int | None = field(default=None, init=False)
+    """How many are kept that the cap counts; None: not known. Counting them anew in every batch would cost more than writing a batch's."""
+
+    def keep(self, cursor: Cursor, late: pl.DataFrame, now_ms: int) -> int:
+        """Write a batch's late records and remove what is too old or too much; returns how many of those the cap counts did not fit.
+
+        What is too old goes in the order in which it came: one that a wrong clock put into the future holds back those behind it until the
+        next launch.
+
+        Args:
+            cursor: inside the sink's transaction.
+            late: rows of ``LATE_SCHEMA``, the newest last.
+            now_ms: the batch's wall clock.
+        """
+        horizon_ms = now_ms - self.bounds.retention_ms
+        if self._capped is None:
+            self._capped = self._count(cursor, horizon_ms)
+        is_capped = ~pl.col("reason").str.ends_with(DIVERTED)
+        kept = late.filter(~is_capped | (is_capped.cum_sum(reverse=True) <= self.bounds.max_rows))
+        at = pl.lit(now_ms).cast(pl.Datetime("ms", "UTC"))
+        copy_frame(cursor, _TABLE, kept.with_columns(pl.lit(str(self.query_id)).alias("query_id"), at.alias("at")))
+        self._capped += kept.select(is_capped.sum()).item()
+        self._capped -= self._expire(cursor, horizon_ms)
+        excess = max(0, self._capped - self.bounds.max_rows)
+        if excess:
+            self._remove_oldest(cursor, excess)
+            self._capped -= excess
+        return late.height - kept.height + excess
+
+    def forget(self) -> None:
+        """Believe nothing that was told in a transaction which did not commit."""
+        self._capped = None
+
+    def _count(self, cursor: Cursor, horizon_ms: int) -> int:
+        """Return how many the cap counts, without those that are too old, wherever they stand: a clock may have been set back."""
+        cursor.execute(
+            "DELETE FROM log.late_record WHERE query_id = %s AND at < to_timestamp(%s / 1000.0)", (self.query_id, horizon_ms)
+        )
+        row = cursor.execute(
+            "SELECT count(*) FROM log.late_record WHERE query_id = %s AND reason NOT LIKE %s", (self.query_id, _IS_DIVERTED)
+        ).fetchone()
+        assert row is not None  # noqa: S101 - an aggregate
+        return int(row[0])
+
+    def _expire(self, cursor: Cursor, horizon_ms: int) -> int:
+        """Remove what is older, by the order in which it came; returns how many of those the cap counts."""
+        row = cursor.execute(
+            """
+            SELECT (SELECT id FROM log.late_record WHERE query_id = %(query)s ORDER BY id LIMIT 1),
+                (SELECT id FROM log.late_record WHERE query_id = %(query)s AND at >= to_timestamp(%(horizon)s / 1000.0)
+                 ORDER BY id LIMIT 1)
+            """,
+            {"query": self.query_id, "horizon": horizon_ms},
+        ).fetchone()
+        oldest, first_kept = row or (None, None)
+        if oldest == first_kept:
+            return 0
+        # The bound as a value: of one that a subquery finds Postgres believes that it lies behind a third of the table, and reads all.
+        removed = cursor.execute(
+            "DELETE FROM log.late_record WHERE query_id = %s AND id < %s RETURNING reason NOT LIKE %s",
+            (self.query_id, _BEHIND_ALL if first_kept is None else first_kept, _IS_DIVERTED),
+        )
+        return sum(is_counted for (is_counted,) in removed)
+
+    def _remove_oldest(self, cursor: Cursor, rows: int) -> None:
+        """Remove so many of those that the cap counts. Nobody else removes any while a query runs."""
+        cursor.execute(
+            """
+            DELETE FROM log.late_record WHERE query_id = %(query)s AND id = ANY (ARRAY(
+                SELECT id FROM log.late_record WHERE query_id = %(query)s AND reason NOT LIKE %(diverted)s ORDER BY id LIMIT %(rows)s))
+            """,
+            {"query": self.query_id, "diverted": _IS_DIVERTED, "rows": rows},
+        )

@@ -1,0 +1,389 @@
+"""The sink: everything one micro-batch caused, in one Postgres transaction, exactly once. It is the only commit there is.
+
+Rows or records, the change feed, late records, rejects, counters, position and clocks, the state of the tasks and where the next batch begins
+become visible together or not at all. The row of ``log.commit`` is both memory and fence: a launch whose epoch is not the one in it is
+refused, and so is a batch that does not come next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+import psycopg
+
+from engine.commit.commit_row import CommitRow
+from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
+from engine.commit.kept_rejects import keep_rejects
+from engine.commit.late_log import LateLog
+from engine.commit.outputs import form_of
+from engine.commit.sink_batch import Batch, Committed, Moment, counters_of, read_of
+from engine.commit.views import RESULT_TIME
+from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
+from engine.commit.written import Written
+from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
+from engine.frames.causes import CAUSE_COLUMNS
+from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.frames import HEAD, constant, frame_of, only, without
+from engine.log.sequence import numbered
+from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
+from engine.operators.tasks.order import NO_LANE
+from engine.plan.model import Plan
+from engine.plan.naming import ReportedNames
+from engine.plan.result_feeds import result_feed
+from engine.postgres.fence import sink_name
+from engine.postgres.postgres import DATABASE_AWAY
+from engine.postgres.sink_link import SinkLink
+from engine.sources.packets import Packet
+
+TOGETHER_LOCK = "500ms"
+"""How long batches that share a transaction wait for a lock: they hold those of others meanwhile, and each can wait alone."""
+
+REPLAYED = "$replayed"
+"""Column (true) of a result's records, and of a result table's changes, that came of replayed late records; others lack it."""
+
+Cursor = psycopg.Cursor[Any]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Emitted:
+    """What a batch's tasks emitted, what is counted with it, and the stream time before."""
+
+    changes: Sequence[pl.DataFrame]
+    replayed: Sequence[pl.DataFrame]
+    counters: dict[tuple[str, str], int]
+    stream_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A batch that is about to be committed.
+
+    Attributes:
+        begun: when its packets had come.
+    """
+
+    sink: Sink
+    batch_id: int
+    batch: Batch
+    begun: Moment
+
+    @property
+    def spent(self) -> Moment:
+        """How long it has been under way."""
+        now = Moment.now()
+        return Moment(now.wall_ns - self.begun.wall_ns, now.cpu_ns - self.begun.cpu_ns)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it can share a transaction: it waits for nobody's locks but its own query's, and all is sent without waiting for answers."""
+        return self.batch.is_small and not self.batch.replayed and not self.batch.rejects
+
+    def committed(self) -> Committed:
+        """Return what the batch was, now that it is committed.
+
+        Raises:
+            BufferFull: a task's buffer passed its bound.
+        """
+        batch = self.batch
+        if failure := batch.failure():
+            # What came before it is committed; the rest waits in the state for the definition to be mended.
+            raise failure
+        return Committed(
+            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest()
+        )
+
+
+def commit_together(link: SinkLink, drafts: Sequence[Draft]) -> bool:
+    """Commit light batches of several queries in one transaction; returns whether they are, each of them, or else none.
+
+    Whoever is fenced, has a value that cannot be written or meets a lock fails them all here; each is then to be committed alone, which tells
+    who that is.
+
+    Raises:
+        SinkUnavailable: the connection was lost, perhaps behind the commit. Retryable.
+    """
+    try:
+        _transact(link, drafts)
+    except Exception as error:
+        if link.is_lost:
+            link.close()
+            raise SinkUnavailable(f"batches of {len(drafts)} queries: {error}") from error
+        return False
+    return True
+
+
+def _transact(link: SinkLink, drafts: Sequence[Draft]) -> None:
+    conn = link.connection()
+    is_small = all(draft.batch.is_small for draft in drafts)
+    written = Written()
+    try:
+        with conn.pipeline() if is_small else nullcontext(), conn.transaction(), conn.cursor() as cursor:
+            rows, feeds = _fence(cursor, drafts)
+            for draft in drafts:
+                sink = draft.sink
+                before = sink.fenced(rows.get(sink.query_id), draft.batch_id)
+                if (feed := feeds.get(sink.feed)) is None:
+                    raise InvariantBroken(f"the result's feed {sink.feed} does not exist")
+                sink.write(cursor, draft, before, feed, written)
+            written.send(cursor)
+            for draft in drafts:
+                draft.sink.retain(cursor)
+    except BaseException:
+        for draft in drafts:
+            draft.sink.forget()
+        raise
+
+
+def _fence(cursor: Cursor, drafts: Sequence[Draft]) -> tuple[dict[UUID, tuple[Any, ...]], dict[str, SequencedFeed]]:
+    """Lock the commit rows and the feeds of results; returns what they say, by query and by name."""
+    sinks = [draft.sink for draft in drafts]
+    if len(sinks) == 1:
+        cursor.execute("SELECT set_config('application_name', %s, true)", (sink_name(sinks[0].query_id, sinks[0].epoch),))
+    else:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", (TOGETHER_LOCK,))
+    with cursor.connection.cursor() as fences:
+        fences.execute(
+            """
+            SELECT query_id, checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = ANY(%s)
+            ORDER BY query_id FOR UPDATE
+            """,
+            ([sink.query_id for sink in sinks],),
+        )
+        feeds = open_sequences(cursor.connection, [sink.feed for sink in sinks])
+        return {query_id: row for query_id, *row in fences}, feeds
+
+
+class Sink:
+    """Commits the batches of one launch.
+
+    Attributes:
+        link: over which it commits.
+        carrier: what is noted of the query's carrier with each commit (``engine.spark.streams.carrier``); None: nothing.
+        retaining: which commits are retained, so that one can go back to them.
+
+    Args:
+        dsn: the database.
+        plan: the query's plan; its output exists already (view or log feed).
+        query_id: the query.
+        checkpoint_id: batch ids are counted per checkpoint.
+        epoch: the launch, as taken with ``claim_epoch``.
+        link: which it shares with others; None: one of its own.
+    """
+
+    def __init__(
+        self, dsn: str, plan: Plan, query_id: UUID, checkpoint_id: UUID, epoch: int, link: SinkLink | None = None
+    ) -> None:
+        self._plan = plan
+        self._query_id = query_id
+        self._checkpoint_id = checkpoint_id
+        self._epoch = epoch
+        self._form = form_of(plan.output)
+        self._names = ReportedNames(plan)
+        self._late = LateLog(query_id, plan.late_records)
+        self.link = link or SinkLink(dsn)
+        self.carrier: Json | None = None
+        self.retaining = NOTHING_RETAINED
+        self._retained_at_s: float | None = None
+
+    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
+        """Write everything a batch caused; returns what it was.
+
+        Args:
+            batch_id: counted per checkpoint, over all launches.
+            packets: what the last stage made, with their blobs.
+            earlier_ms: phases of the batch before that are known only now, in milliseconds; told beside this batch's own.
+
+        Raises:
+            EpochFenced: another launch holds the fence.
+            InvariantBroken: the batch is committed already.
+            SinkUnavailable: the database cannot be reached. Retryable.
+            CommitRefused: it refuses this batch for now, was put back and lacks batches, or the batch was planned as another one. Retryable.
+            ResultUnwritable: Postgres cannot hold a value of the result, and never will.
+            BufferFull: after the commit, where a task's buffer passed its bound.
+        """
+        return self.commit_draft(self.drafted(batch_id, packets, earlier_ms))
+
+    def drafted(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Draft:
+        """Return a batch as it is to be committed; see ``commit``.
+
+        Raises:
+            CommitRefused: it was planned as another one.
+        """
+        begun = Moment.now()
+        batch = Batch.of(packets)
+        if batch.planned_as not in (None, batch_id):
+            # It begins where that one began. The fence cannot tell: it counts what is committed.
+            raise CommitRefused(
+                f"batch {batch_id} was to come next, and what came was planned as batch {batch.planned_as}. The next attempt goes on from "
+                "the last commit"
+            )
+        batch.earlier_ms = earlier_ms or {}
+        return Draft(self, batch_id, batch, begun)
+
+    def commit_draft(self, draft: Draft) -> Committed:
+        """Commit a batch in a transaction of its own; see ``commit``."""
+        try:
+            _transact(self.link, [draft])
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+            name = self._plan.output.name
+            if self._plan.output.is_final and isinstance(error, psycopg.errors.UniqueViolation):
+                raise InvariantBroken(f"a final window of {name} was emitted twice: {error.diag.message_detail}") from error
+            raise ResultUnwritable(f"the result {name} cannot be written: {error}. Change the query's select.") from error
+        except psycopg.errors.LockNotAvailable as error:
+            raise ResultLocked(
+                f"somebody holds a lock on what belongs to {self._plan.output.name}: {error}. `pg_locks` and `pg_stat_activity` tell who"
+            ) from error
+        except DATABASE_AWAY as error:
+            # On a connection that works the transaction is over, and nothing of it is there. Else nobody knows: the next launch looks.
+            if not self.link.is_lost:
+                raise CommitRefused(f"batch {draft.batch_id}: {error}") from error
+            self.close()
+            raise SinkUnavailable(f"batch {draft.batch_id}: {error}") from error
+        return draft.committed()
+
+    def close(self) -> None:
+        """Close the connection; the next commit opens another. May be called by two threads at once."""
+        self.link.close()
+
+    @property
+    def query_id(self) -> UUID:
+        """Whose it is."""
+        return self._query_id
+
+    @property
+    def epoch(self) -> int:
+        """The launch."""
+        return self._epoch
+
+    @property
+    def feed(self) -> str:
+        """The log feed of the result."""
+        return result_feed(self._plan.output)
+
+    def forget(self) -> None:
+        """Believe nothing that was told in a transaction which did not commit."""
+        self._late.forget()
+        self._retained_at_s = None
+
+    def fenced(self, row: tuple[Any, ...] | None, batch_id: int) -> CommitRow:
+        """Return what the locked commit row says, where it says that this launch holds the fence and the batch comes next."""
+        if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
+            raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
+        last = -1 if row[2] is None else row[2]
+        if batch_id <= last:
+            raise InvariantBroken(f"query {self._query_id}: batch {batch_id} is to be committed behind batch {last}")
+        if batch_id > last + 1:
+            # What this launch has planned and keeps is of batches that are gone. All that the next one needs is there.
+            raise CommitRefused(
+                f"batch {batch_id} was to come next and the results end with {'no batch' if row[2] is None else f'batch {last}'}: the "
+                "database was put back to an earlier time. The next attempt goes on from what it holds"
+            )
+        return CommitRow(row[3], row[4]).within(self._plan.tasks)
+
+    def write(self, cursor: Cursor, draft: Draft, before: CommitRow, feed: SequencedFeed, written: Written) -> None:
+        """Write what is the query's own, and gather what goes to tables that all share.
+
+        Args:
+            cursor: inside the transaction.
+            draft: the batch.
+            before: what the commit row says.
+            feed: of the result.
+            written: what is gathered.
+        """
+        batch = draft.batch
+        counters = counters_of(batch, self._plan)
+        changes = self._changes(batch.changes)
+        again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
+        emitted = _Emitted(changes, again, counters, before.stream_time(self._plan, self._names))
+        rows = self._write_changes(cursor, batch, emitted, feed, written)
+        self._form.write_open(cursor, batch.opened, [*changes, *again])
+        after = before.advanced(batch.progress, batch.stats, rows, self._names)
+        stream_time_ms = after.stream_time(self._plan, self._names)
+        if stream_time_ms is not None:
+            self._form.expire(cursor, stream_time_ms)
+        if batch.late:
+            overflow = self._late.keep(cursor, pl.concat(batch.late), batch.now_ms)
+            if overflow:
+                counters["late_records", "late_records_overflow"] += overflow
+        keep_rejects(cursor, self._plan, batch)
+        for (name, reason), count in counters.items():
+            written.count(self._query_id, name, reason, count)
+        own_ms = {"process": batch.process_ms(), "sink": draft.spent.wall_ns // 1_000_000}
+        after.detail["phases_ms"] = own_ms | dict(batch.earlier_ms)
+        if self.carrier is not None:
+            after.detail["carrier"] = self.carrier
+        written.commit(self._query_id, draft.batch_id, (after.position, stream_time_ms, after.detail, batch.cursor))
+        for place, state in batch.states.items():
+            written.state(self._query_id, place, state)
+
+    def retain(self, cursor: Cursor) -> None:
+        """Retain this commit where the last one is long enough ago. Whether an earlier launch retained one lately, the statement finds out.
+
+        Args:
+            cursor: inside the transaction, behind all that it writes.
+        """
+        every_ms, now_s = self.retaining.every_ms, time.monotonic()
+        if every_ms and (self._retained_at_s is None or (now_s - self._retained_at_s) * 1000 >= every_ms):
+            retain(cursor, self._query_id, self.feed, self.retaining)
+            self._retained_at_s = now_s
+
+    def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
+        """Return each task's rows, by ordinal; frames without any for tasks that made none."""
+        found = {ordinal: pl.concat(frames) for ordinal, frames in parts.items()}
+        if not found:
+            return []
+        empty = next(iter(found.values())).clear()
+        return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
+
+    def _write_changes(self, cursor: Cursor, batch: Batch, emitted: _Emitted, feed: SequencedFeed, written: Written) -> int:
+        """Write rows, and append them to the result's log in the order that the merge of the inputs gives them (P6)."""
+        output = self._plan.output
+        reached_ms, count = feed.reached_ms, 0
+        kept: list[pl.DataFrame] = []
+        parts = [(emitted.changes, read_of(batch, self._plan)), *([(emitted.replayed, {})] if emitted.replayed else [])]
+        for frames, read in parts:
+            named = self._named(frames, emitted.counters)
+            numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
+            rows = [without(frame, *CAUSE_COLUMNS) for frame in named]
+            kept += [only(frame, RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
+            added = sum(frame.height for frame in rows)
+            if rows or numbers.reached_ms != feed.reached_ms:
+                add_partitions(cursor.connection, feed, len(rows))
+                advance = Advance(feed.id, feed.next_sequence + added, numbers.reached_ms, self._query_id, len(rows))
+                written.append(advance, blocks_of(feed, rows, numbers, batch.now_ms))
+            feed = replace(feed, next_sequence=feed.next_sequence + added, partitions=max(feed.partitions, len(rows)))
+            reached_ms, count = numbers.reached_ms, count + added
+        if kept:
+            self._form.write(cursor, kept, emitted.stream_time_ms)
+        return count
+
+    def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
+        """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""
+        output = self._plan.output
+        if output.kind == "stream" or not output.key:
+            return list(frames)
+        named = [_keyed(frame, output.key) for frame in frames]
+        nameless = sum(frame.height for frame in frames) - sum(frame.height for frame in named)
+        if nameless:
+            counters[output.name, "null_key"] += nameless
+        return named
+
+
+def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return the rows whose key has no null."""
+    return frame.drop_nulls(list(key)) if any(frame.get_column(name).null_count() for name in key) else frame
+
+
+def _causes(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return where rows stand; replayed ones stand behind everything, by task."""
+    if HEAD in frame.columns:
+        return only(frame, *CAUSE_COLUMNS)
+    values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)
+    return frame_of(constant(value, frame.height, name) for name, value in values)

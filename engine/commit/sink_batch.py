@@ -1,0 +1,184 @@
+"""A batch as it comes to the sink: its packets by what is done with them. Pure."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from engine.commit.staging import is_inline
+from engine.commit.task_states import Place, TaskState
+from engine.errors import BufferFull
+from engine.frames.arrow_frames import decode_frame
+from engine.log.sequence import Reach
+from engine.operators.tasks.order import declared_indices, lane_of
+from engine.plan.model import Plan
+from engine.sources.packets import BATCH_ID, Packet, stage_of
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch's packets by what is done with them.
+
+    Attributes:
+        changes: by the task's ordinal, with the columns of their causes.
+        replayed: by the task's ordinal; they stand behind the changes.
+        earlier_ms: what became known of the batch before since that was committed.
+        states: of the tasks that did something.
+        cursor: where the batch ends.
+        planned_as: the number that it was planned as; None where nobody said so.
+        emitted_bytes: size of what the tasks emitted.
+        part_ms: how long reading and work took in the one worker that did both; None: several did.
+    """
+
+    now_ms: int
+    changes: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
+    replayed: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
+    opened: list[pl.DataFrame] = field(default_factory=list)
+    late: list[pl.DataFrame] = field(default_factory=list)
+    rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
+    progress: list[Json] = field(default_factory=list)
+    stats: list[Json] = field(default_factory=list)
+    earlier_ms: Mapping[str, int] = field(default_factory=dict)
+    states: dict[Place, TaskState] = field(default_factory=dict)
+    cursor: Json | None = None
+    planned_as: int | None = None
+    emitted_bytes: int = 0
+    part_ms: int | None = None
+
+    @classmethod
+    def of(cls, packets: Sequence[Packet]) -> Batch:
+        batch = cls(max((packet.now_ms for packet in packets), default=0))
+        for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
+            if packet.kind in ("data", "replayed", "opened", "late"):
+                batch.emitted_bytes += len(packet.blob)
+            match packet.kind:
+                case "data":
+                    batch.changes.setdefault(packet.partition, []).append(decode_frame(packet.blob))
+                case "replayed":
+                    batch.replayed.setdefault(packet.partition, []).append(decode_frame(packet.blob))
+                case "opened":
+                    batch.opened.append(decode_frame(packet.blob))
+                case "late":
+                    batch.late.append(decode_frame(packet.blob))
+                case "reject":
+                    batch.rejects.append((packet, decode_frame(packet.blob)))
+                case "progress":
+                    batch.progress.append(json.loads(packet.blob))
+                case "stats":
+                    batch.stats.append(json.loads(packet.blob))
+                case "state":
+                    batch.states[stage_of(packet.input), packet.partition] = TaskState.decoded(packet.blob)
+                case "cursor":
+                    batch.cursor = json.loads(packet.blob)
+                    batch.planned_as = batch.cursor.pop(BATCH_ID, None)
+                case "effort":
+                    batch.part_ms = int(json.loads(packet.blob)["part_ms"])
+                case "tick" | "active" | "replay" | "failed":
+                    pass
+        return batch
+
+    @property
+    def rows(self) -> int:
+        """Its input records."""
+        return sum(int(part["rows"]) for part in self.progress)
+
+    @property
+    def cpu_ms(self) -> int:
+        """CPU time of its tasks: on a busy machine all seem to work long."""
+        return sum(int(stats.get("cpu_ms", 0)) for stats in self.stats)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it can be sent without waiting for answers: COPY, which takes the rest, cannot."""
+        frames = [*chain.from_iterable((*self.changes.values(), *self.replayed.values())), *self.opened]
+        return not self.late and is_inline(
+            sum(frame.height for frame in frames), sum(int(frame.estimated_size()) for frame in frames)
+        )
+
+    def process_ms(self) -> int:
+        """Return how long the stages worked one after the other, each as long as its slowest task."""
+        if self.part_ms is not None:
+            return sum(stats.get("work_ms", 0) for stats in self.stats)
+        slowest: dict[int, int] = {}
+        for stats in self.stats:
+            slowest[stats["stage"]] = max(slowest.get(stats["stage"], 0), stats.get("work_ms", 0))
+        return sum(slowest.values())
+
+    def busiest(self) -> float | None:
+        """Return the share of the busiest task in the work of all; None where fewer than two had work."""
+        work: dict[int, int] = {}
+        for stats in self.stats:
+            work[stats["task"]] = work.get(stats["task"], 0) + stats.get("work_ms", 0)
+        found = [ms for ms in work.values() if ms]
+        return max(found) / sum(found) if len(found) > 1 else None
+
+    def failure(self) -> BufferFull | None:
+        """Return why the query must stop after this batch, None for no reason."""
+        found = next((stats["failure"] for stats in self.stats if stats.get("failure")), None)
+        return None if found is None else BufferFull(found["detail"], found["position"])
+
+
+def counters_of(batch: Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
+    """Return (input or operator, reason) → how many the batch adds."""
+    counters: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for stats in batch.stats:
+        for name, reason, count in stats["counters"]:
+            counters[name, reason] += count
+    for packet, rejects in batch.rejects:
+        for reason, count in rejects.group_by("reason").len().iter_rows():
+            counters[plan.inputs[packet.input].alias, f"rejected_{reason}"] += count
+    return counters
+
+
+def read_of(batch: Batch, plan: Plan) -> dict[int, list[Reach]]:
+    """Return what the batch read, by lane."""
+    declared = declared_indices(plan.inputs)
+    read: dict[int, list[Reach]] = {}
+    for part in batch.progress:
+        if part["feed"] in declared:
+            lane = lane_of(declared[part["feed"]], part["partition"])
+            read.setdefault(lane, []).append(Reach(part["start_offset"], part["head"]))
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a committed batch was.
+
+    Attributes:
+        rows: input records.
+        cpu_ms: CPU time of its tasks.
+        cursor: where it ends; None where nobody said so.
+        emitted_bytes: size of what its tasks emitted.
+        part_ms: how long reading and work took in the one worker that did both; None: several did.
+        process_ms: how long its tasks worked.
+        busiest: share of its busiest task in the work of all; None where fewer than two had work.
+    """
+
+    rows: int
+    cpu_ms: int
+    cursor: Json | None
+    emitted_bytes: int
+    part_ms: int | None
+    process_ms: int
+    busiest: float | None
+
+
+class Moment(NamedTuple):
+    """A moment, or the time between two: by the monotonic clock, and by the CPU time of this thread."""
+
+    wall_ns: int
+    cpu_ns: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(time.perf_counter_ns(), time.thread_time_ns())

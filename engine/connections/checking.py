@@ -1,0 +1,114 @@
+"""Trying a connection: names, ports, TLS, who asks. Bounded in time; what it says has no secret in it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from engine.connections.attempts import Failed, Reason, attempt
+from engine.connections.certificates import CertificateUnreadable
+from engine.connections.keys import SecretUnreadable
+from engine.connections.stored import Stored
+from engine.connections.surroundings import SecretMissing, SecretReader, Surroundings
+from engine.definition.connections.hosts import Endpoint, HostRefused, addresses_of
+
+MOST_S: Final = 5.0
+"""Of a whole check: somebody waits for it, and an unreachable host gives no answer at all."""
+
+_CONNECT_S: Final = 2.0
+"""Of one address, so that the next one is tried as well."""
+
+_SHOWN_CHARS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check found.
+
+    Attributes:
+        reason: why it was not reached; None: it was.
+        detail: what was reached, or what is wrong and what to do about it.
+    """
+
+    reason: Reason | None
+    detail: str
+    took_ms: int
+
+    @property
+    def outcome(self) -> Literal["reached", "not_reached"]:
+        """One word for it."""
+        return "reached" if self.reason is None else "not_reached"
+
+
+def check(
+    stored: Stored, surroundings: Surroundings, most_s: float = MOST_S, now: Callable[[], float] = time.monotonic
+) -> Outcome:
+    """Try a stored connection.
+
+    Resolving a name may take longer than it is given, for the system decides how long: whoever calls waits no longer all the same.
+    """
+    began, reader = now(), SecretReader(surroundings)
+    reason: Reason | None = None
+    try:
+        definition = stored.opened(surroundings.keys)
+        for endpoint in (*definition.endpoints, *definition.further_endpoints):
+            surroundings.hosts.check(endpoint.host)
+        for endpoint in definition.further_endpoints:
+            _reach([endpoint], surroundings, began + most_s, now)
+        _reach(list(definition.endpoints), surroundings, began + most_s, now)
+        told = attempt(definition, reader, max(0.5, began + most_s - now()))
+    except HostRefused as error:
+        reason, told = "host_not_allowed", str(error)
+    except (SecretUnreadable, SecretMissing, CertificateUnreadable) as error:
+        reason, told = "secret_unavailable", str(error)
+    except Failed as error:
+        reason, told = error.reason, str(error)
+    # Secrets are taken out before anything is cut: a part of one would be found no more.
+    shown = " ".join(reader.without_secrets(told).split())[:_SHOWN_CHARS]
+    return Outcome(reason, shown, round((now() - began) * 1000))
+
+
+def _reach(endpoints: list[Endpoint], surroundings: Surroundings, end: float, now: Callable[[], float]) -> None:
+    """Connect to any of some places, and hang up.
+
+    Raises:
+        HostRefused: a name leads where connections may not.
+        Failed: none answers.
+    """
+    failed: list[Failed] = []
+    found: list[tuple[Endpoint, str]] = []
+    for endpoint in endpoints:
+        try:
+            addresses = addresses_of(endpoint)
+        except (OSError, UnicodeError):
+            failed.append(
+                Failed("name_not_resolved", f"the name {endpoint.host} is not known here; correct it, or the network's DNS")
+            )
+            continue
+        # All of them before any is connected to: the library that asks later may take any.
+        surroundings.hosts.check_addresses(endpoint.host, addresses)
+        found += [(endpoint, address) for address in addresses]
+        if now() >= end:
+            raise Failed("timeout", "the names take too long to resolve")
+    for endpoint, address in found:
+        try:
+            left_s = max(0.1, min(_CONNECT_S, end - now()))
+            socket.create_connection((address, endpoint.port), left_s).close()
+        except OSError as error:
+            failed.append(_unreached(endpoint, error))
+        else:
+            return
+        if now() >= end:
+            break
+    raise next((each for each in failed if each.reason != "name_not_resolved"), failed[0])
+
+
+def _unreached(endpoint: Endpoint, error: OSError) -> Failed:
+    if isinstance(error, ConnectionRefusedError):
+        return Failed("refused", f"nothing listens at {endpoint}; correct the port, or start it")
+    if isinstance(error, TimeoutError):
+        return Failed("timeout", f"{endpoint} does not answer; it is away, or a firewall is between")
+    return Failed("unreachable", f"{endpoint} cannot be reached: {error.strerror or type(error).__name__}")

@@ -1,0 +1,150 @@
+"""Connections as the database keeps them: looked up by name where they are used, decrypted there, and nowhere written down again.
+
+Spark's workers and drivers call ``load`` with the database they already know; key, variables and directory come from the environment of
+their own process. So no plan, argument or pickle ever holds a secret. The one table of the control plane that the engine reads: a copy
+beside the log would be a second place of secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from engine.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
+from engine.connections.kinds import KINDS, AnyConnection
+from engine.connections.surroundings import SecretReader, Surroundings
+from engine.definition.connections.hosts import HostRefused
+from engine.definition.connections.secret import put_back, taken_out
+from engine.errors import SourceUnavailable, UserError
+
+_FIND: Final = "SELECT type, definition, secrets FROM slackwater.connection WHERE name = %s"
+
+
+class WrongConnection(UserError):
+    """What is named is no connection, or not one that can be used there."""
+
+
+class ConnectionMissing(WrongConnection):
+    """There is no connection of that name."""
+
+    code = "connection_missing"
+
+
+class ConnectionOfAnotherType(WrongConnection):
+    """There is one, to something else."""
+
+    code = "connection_of_another_type"
+
+
+C = TypeVar("C", bound=AnyConnection)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A connection's row.
+
+    Attributes:
+        definition: without secrets.
+        secrets: pointer of a field → what is stored of its value.
+    """
+
+    name: str
+    type: str
+    definition: Mapping[str, Any]
+    secrets: Mapping[str, str]
+
+    def place(self, pointer: str) -> Place:
+        """What the secret at this pointer is bound to."""
+        return Place(self.name, self.definition, pointer)
+
+    def opened(self, keys: SecretKeys | None) -> AnyConnection:
+        """Return the definition with its secrets.
+
+        Raises:
+            SecretUnreadable: one cannot be decrypted.
+        """
+        if self.secrets and keys is None:
+            raise SecretUnreadable(
+                f"{', '.join(sorted(self.secrets))} of the connection '{self.name}' cannot be decrypted: SLACKWATER_SECRET_KEY is not set here"
+            )
+        values = (
+            {} if keys is None else {pointer: keys.decrypt(text, self.place(pointer)) for pointer, text in self.secrets.items()}
+        )
+        return KINDS[self.type].model_validate(put_back(self.definition, values))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A connection at the moment of its use: ``kinds`` with ``librdkafka_options(…)``, ``httpx_options(…)`` and the others.
+
+    Attributes:
+        reader: reads its secrets, and takes them out of what other programs say.
+    """
+
+    name: str
+    definition: AnyConnection
+    reader: SecretReader
+
+    def of_kind(self, kind: type[C]) -> C:
+        """Return its definition, which is of this kind.
+
+        Raises:
+            ConnectionOfAnotherType: it is not.
+        """
+        if isinstance(self.definition, kind):
+            return self.definition
+        wanted = next(name for name, model in KINDS.items() if model is kind)
+        detail = f"the connection '{self.name}' is one of type {self.definition.type}; name one of type {wanted}"
+        raise ConnectionOfAnotherType(detail)
+
+
+def sealed(name: str, definition: AnyConnection, keys: SecretKeys | None) -> Stored:
+    """Return what is stored of a definition.
+
+    Raises:
+        SecretKeyMissing: it has values, and there is no key.
+    """
+    shown, values = taken_out(definition)
+    stored = Stored(name, definition.type, shown, {})
+    if keys is None:
+        if values:
+            raise SecretKeyMissing(sorted(values))
+        return stored
+    secrets = {pointer: keys.encrypt(text, stored.place(pointer)) for pointer, text in values.items()}
+    return Stored(name, definition.type, shown, secrets)
+
+
+def resolved(stored: Stored, surroundings: Surroundings) -> Resolved:
+    """Return a stored connection as it is used, if its hosts may be reached from here.
+
+    Raises:
+        SourceUnavailable: a secret cannot be decrypted, or a host may not be reached: both are settings of this process.
+    """
+    try:
+        definition = stored.opened(surroundings.keys)
+        for endpoint in (*definition.endpoints, *definition.further_endpoints):
+            surroundings.hosts.check_at_use(endpoint.host)
+    except (SecretUnreadable, HostRefused) as error:
+        raise SourceUnavailable(f"connection '{stored.name}': {error}") from error
+    return Resolved(stored.name, definition, SecretReader(surroundings))
+
+
+def load(connection: psycopg.Connection[Any], name: str, surroundings: Surroundings) -> Resolved:
+    """Look a connection up and resolve it.
+
+    Args:
+        connection: to the database of the service.
+        name: of the connection.
+        surroundings: of this process: ``Surroundings.of()``.
+
+    Raises:
+        ConnectionMissing: there is none of that name.
+        SourceUnavailable: see ``resolved``.
+    """
+    row = connection.execute(_FIND, (name,)).fetchone()
+    if row is None:
+        raise ConnectionMissing(f"there is no connection '{name}'; PUT /v1/connections/{name}")
+    return resolved(Stored(name, *row), surroundings)

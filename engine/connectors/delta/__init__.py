@@ -1,1 +1,0 @@
-"""Delta tables as an output of results."""

@@ -1,1 +1,0 @@
-"""Formats without a schema of their own: JSON, delimited text, plain values."""

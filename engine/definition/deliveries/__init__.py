@@ -1,0 +1,1 @@
+"""What a definition says of an output: one file for each kind."""

@@ -1,0 +1,1 @@
+"""What a definition says of a source: one file for each connector."""

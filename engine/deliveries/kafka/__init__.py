@@ -1,0 +1,1 @@
+"""Results in a topic of Kafka, exactly once by transactions."""

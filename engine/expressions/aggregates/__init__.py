@@ -1,0 +1,1 @@
+"""The aggregates as declared. ``engine.operators.aggregation`` computes them."""

@@ -1,0 +1,1 @@
+"""The functions that an expression may call: one entry each."""

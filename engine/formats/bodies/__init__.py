@@ -1,0 +1,1 @@
+"""Bodies of appended records: how a body is cut into records, and what reads them."""

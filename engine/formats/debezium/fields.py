@@ -1,0 +1,93 @@
+"""Which fields a table's rows have, by its change events: as their schema says, else as the rows hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from engine.expressions.types.types import ColumnType
+from engine.formats.avro.meanings import CONNECT_NAMES
+from engine.formats.json.json_shapes import fields_of
+from engine.formats.shapes import SchemaNotRead, Shape
+from engine.records.inferred import Fields
+
+_KINDS: Final[Mapping[str, str]] = {
+    "int8": "int", "int16": "int", "int32": "int", "int64": "bigint", "float": "double", "float32": "double", "double": "double",
+    "float64": "double", "boolean": "boolean", "string": "string", "bytes": "bytes",
+}  # fmt: skip
+"""Kafka Connect's names of types."""
+
+
+def row_of_envelope(envelope: Shape) -> Fields:
+    """Return the fields of the row in an envelope's schema.
+
+    Raises:
+        SchemaNotRead: it is none of change events.
+    """
+    row = dict(envelope.fields).get("after")
+    if row is None or row.kind != "struct":
+        raise SchemaNotRead("it is no schema of change events: it has no record `after`")
+    return [(name, inner.column_type()) for name, inner in row.fields]
+
+
+def row_of_events(events: Sequence[Mapping[str, Any]]) -> Fields:
+    """Return the fields of the rows of JSON events, the newest last: by the newest schema that one brings, else by what they hold.
+
+    Without a schema they are those of the newest row: what only earlier ones had was dropped, or renamed.
+
+    Raises:
+        Unlike: rows do not agree about a field.
+    """
+    for event in reversed(events):
+        for side in schema_fields(event.get("schema")):
+            if side.get("field") == "after" and isinstance(event.get("payload"), dict):
+                return [(str(field.get("field")), _declared(field)) for field in schema_fields(side)]
+    bodies = [event["payload"] if isinstance(event.get("payload"), dict) else event for event in events]
+    fields = fields_of(row for body in bodies for row in (body.get("before"), body.get("after")) if isinstance(row, dict))
+    newest = next((body["after"] for body in reversed(bodies) if isinstance(body.get("after"), dict)), None)
+    return [field for field in fields if newest is None or field[0] in newest]
+
+
+def key_of_event(key: bytes) -> tuple[str, ...]:
+    """Return the names in a record's key; none where it is no JSON object."""
+    try:
+        value = json.loads(key)
+    except (ValueError, RecursionError):
+        return ()
+    payload = value.get("payload", value) if isinstance(value, dict) else None
+    return tuple(payload) if isinstance(payload, dict) else ()
+
+
+def _declared(schema: Mapping[str, Any]) -> ColumnType | None:
+    """Return the type of a field of Kafka Connect's; None: no column holds it."""
+    kind = schema.get("type")
+    meaning = CONNECT_NAMES.get(str(schema.get("name")))
+    if kind == "struct":
+        fields = [(str(field.get("field")), _declared(field)) for field in schema_fields(schema)]
+        held = tuple((name, declared) for name, declared in fields if declared is not None)
+        return ColumnType("struct", fields=held) if held else None
+    if kind == "array":
+        items = schema.get("items")
+        element = _declared(items) if isinstance(items, dict) else None
+        return None if element is None else ColumnType("array", element=element)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return None
+    if meaning != "decimal":
+        return Shape(_KINDS[kind], meaning or "plain").column_type()  # type: ignore[arg-type]  # values of that table are kinds
+    parameters = schema.get("parameters")
+    said = parameters if isinstance(parameters, dict) else {}
+    precision, scale = (_number(said.get(name)) for name in ("connect.decimal.precision", "scale"))
+    return Shape("bytes", "decimal", precision=precision, scale=scale).column_type()
+
+
+def _number(said: Any) -> int:
+    """Return a count of digits, which Kafka Connect writes as a text; 0 where it is none that a decimal has."""
+    text = str(said)
+    return int(text) if text.isdecimal() and len(text) <= 2 and int(text) <= 38 else 0
+
+
+def schema_fields(schema: Any) -> list[dict[str, Any]]:
+    """Return the fields that a schema of Kafka Connect says a struct has; none where it is no such schema."""
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    return [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []

@@ -1,0 +1,127 @@
+"""JSON envelopes with their schema before them (``{"schema": …, "payload": …}``) or without: put apart, so that payloads are read together.
+
+Kafka Connect writes the same schema before each event of a table, so payloads are cut out of the bytes; only another
+beginning is looked at anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from engine.formats.debezium.json_members import BYTE_ORDER_MARK, members
+from engine.formats.excerpting import excerpt_of_bytes
+from engine.records.canonical import empty_rejects, reject_rows
+
+_MAX_BEGINNINGS: Final = 64
+"""Different beginnings of one batch that are looked for in the bytes, and the schemas that it may have."""
+
+_Bad = tuple[int, str, str, str]
+"""A row of rejects."""
+
+
+class Bodies(NamedTuple):
+    """Envelopes of one schema.
+
+    Attributes:
+        schema: what stood before them, parsed; None: nothing did.
+        places: which payloads these are.
+        texts: the envelopes.
+    """
+
+    schema: Any
+    places: npt.NDArray[np.int64]
+    texts: pl.Series
+
+
+def split(payloads: pl.Series) -> tuple[list[Bodies], pl.DataFrame]:
+    """Return the envelopes by schema, and the payloads that are no JSON object."""
+    left = np.arange(len(payloads), dtype=np.int64)
+    found: list[Bodies] = []
+    bad: list[_Bad] = []
+    unlike: list[int] = []
+    said: set[str] = set()
+    for _ in range(_MAX_BEGINNINGS):
+        if not len(left):
+            break
+        place = int(left[0])
+        try:
+            schema, beginning, _ = _beginning(payloads[place])
+            said.add(_said(schema))
+        except (ValueError, RecursionError) as error:
+            bad.append(_malformed(payloads, place, str(error)))
+            left = left[1:]
+            continue
+        if beginning is None:
+            unlike.append(place)
+            left = left[1:]
+            continue
+        left, bodies = _alike(payloads, left, schema, beginning)
+        found.append(bodies)
+    found += _by_schema(payloads, unlike + left.tolist(), said, bad)
+    return found, reject_rows(sorted(bad)) if bad else empty_rejects()
+
+
+def _by_schema(payloads: pl.Series, places: Sequence[int], known: set[str], bad: list[_Bad]) -> list[Bodies]:
+    """Put envelopes that begin in many ways together by what their schemas say: each group is read in a pass of its own."""
+    groups: dict[str, tuple[Any, list[int], list[bytes]]] = {}
+    for place in places:
+        try:
+            schema, _, body = _beginning(payloads[place])
+            said = _said(schema)
+        except (ValueError, RecursionError) as error:
+            bad.append(_malformed(payloads, place, str(error)))
+            continue
+        if schema is not None and said not in known and len(known) >= _MAX_BEGINNINGS:
+            bad.append(
+                _malformed(payloads, place, f"more than {_MAX_BEGINNINGS} different schemas come at once; send fewer events")
+            )
+            continue
+        known.add(said)
+        _, own, texts = groups.setdefault(said, (schema, [], []))
+        own.append(place)
+        texts.append(body)
+    return [Bodies(schema, np.array(own, np.int64), pl.Series(texts, dtype=pl.Binary)) for schema, own, texts in groups.values()]
+
+
+def _said(schema: Any) -> str:
+    """Write what a schema says, whatever its spaces and the order of its names."""
+    return json.dumps(schema, sort_keys=True)
+
+
+def _malformed(payloads: pl.Series, place: int, detail: str) -> _Bad:
+    return place, "malformed_json", detail[:300], excerpt_of_bytes(payloads[place])
+
+
+def _alike(
+    payloads: pl.Series, left: npt.NDArray[np.int64], schema: Any, beginning: bytes
+) -> tuple[npt.NDArray[np.int64], Bodies]:
+    """Cut the envelopes out of all payloads that begin alike."""
+    rest = payloads.gather(left)
+    if beginning:
+        is_it = (rest.bin.starts_with(beginning) & rest.bin.ends_with(b"}}")).to_numpy()
+        inner = (
+            rest.filter(pl.Series(is_it))
+            .to_frame("v")
+            .select(pl.col("v").bin.slice(len(beginning), pl.col("v").bin.size().cast(pl.Int64) - len(beginning) - 1))
+        )
+        return left[~is_it], Bodies(schema, left[is_it], inner.to_series())
+    is_it = (~rest.bin.starts_with(b'{"schema"') & ~rest.bin.starts_with(b'{"payload"') & rest.bin.starts_with(b'{"')).to_numpy()
+    return left[~is_it], Bodies(None, left[is_it], rest.filter(pl.Series(is_it)))
+
+
+def _beginning(payload: bytes) -> tuple[Any, bytes | None, bytes]:
+    """Return the schema, what stands before the envelope in this and in like payloads (None: none is alike), and the envelope."""
+    text = payload.removeprefix(BYTE_ORDER_MARK)
+    spans = members(text)
+    if set(spans) != {"schema", "payload"}:
+        return None, b"" if text.startswith(b'{"') else None, text
+    start, end = spans["payload"]
+    schema = json.loads(text[slice(*spans["schema"])])
+    is_plain = payload.startswith(b'{"schema"') and text[end:] == b"}" and spans["schema"][0] < start
+    return schema, text[:start] if is_plain else None, text[start:end]

@@ -1,0 +1,1 @@
+"""Delimited text, and where the records of text files end."""

@@ -1,0 +1,92 @@
+"""Which payloads of a batch cannot be read: a library reads all at once or none, so the bad ones are found by halving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+from polars.exceptions import PanicException
+
+from engine.formats.excerpting import excerpt_of_bytes
+from engine.records.canonical import reject_rows
+
+PIECE: Final = 50_000
+"""Payloads that are read at once: what one bad one makes to be read again, and about how many values are in memory twice."""
+
+PIECE_BYTES: Final = 64 << 20
+"""Bytes that are read at once."""
+
+Payloads = Sequence[bytes]
+ReadAll = Callable[[Payloads], pa.RecordBatch]
+
+
+class Misread(ValueError):
+    """A batch holds a payload that cannot be read. The text says what is wrong with the first one."""
+
+
+def read_soundly(
+    read: ReadAll, payloads: pl.Series, empty: pa.RecordBatch, reason: str
+) -> tuple[pa.Table, pl.Series, pl.DataFrame]:
+    """Read payloads, and leave out those that cannot be read.
+
+    Args:
+        read: reads all or raises.
+        payloads: bytes, none of them null.
+        empty: what reading none gives.
+        reason: the code of the rejects.
+
+    Returns:
+        ``(table, places, rejects)``: the rows of the payloads that were read, which payloads these are, and the others by place.
+    """
+    texts: list[bytes] = payloads.to_list()
+    batches: list[pa.RecordBatch] = []
+    spans: list[tuple[int, int]] = []
+    bad: list[tuple[int, str, str, str]] = []
+    waiting = list(reversed(_pieces(payloads)))
+    while waiting:
+        first, last = waiting.pop()
+        try:
+            batch = _read(read, texts[first:last])
+        except Misread as misread:
+            if last - first == 1:
+                bad.append((first, reason, str(misread), excerpt_of_bytes(texts[first])))
+                continue
+            middle = (first + last) // 2
+            waiting += [(middle, last), (first, middle)]
+        else:
+            batches.append(batch)
+            spans.append((first, last))
+    places = [pl.int_range(first, last, dtype=pl.Int64, eager=True) for first, last in spans]
+    table = pa.Table.from_batches(batches or [empty])
+    return table, pl.concat(places) if places else pl.Series([], dtype=pl.Int64), reject_rows(bad)
+
+
+def _read(read: ReadAll, payloads: Payloads) -> pa.RecordBatch:
+    """Read, and tell what the payloads are to blame for from what they are not: libraries in Rust raise panics and ValueErrors alike."""
+    try:
+        batch = read(payloads)
+    except Misread:
+        raise
+    except (ValueError, OverflowError, pa.ArrowException, EOFError, IndexError, KeyError, TypeError, UnicodeError) as error:
+        raise Misread(f"{str(error)[:300] or type(error).__name__}") from error
+    except PanicException as error:
+        raise Misread(f"{str(error)[:300]}") from error
+    except BaseException as error:
+        # Each Rust library has a PanicException of its own, derived from BaseException and not to be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise Misread(f"{str(error)[:300]}") from error
+    if batch.num_rows != len(payloads):
+        raise Misread(f"{len(payloads)} payloads hold {batch.num_rows} values")
+    return batch
+
+
+def _pieces(payloads: pl.Series) -> list[tuple[int, int]]:
+    rows = len(payloads)
+    if rows == 0:
+        return []
+    total = int(payloads.bin.size().sum() or 0)
+    step = max(1, min(PIECE, int(rows * PIECE_BYTES / max(total, 1))))
+    return [(first, min(first + step, rows)) for first in range(0, rows, step)]

@@ -1,0 +1,1 @@
+"""JSON: whole columns of records that look alike, others one by one."""

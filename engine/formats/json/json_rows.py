@@ -1,0 +1,98 @@
+"""JSON records of a few layouts among others: which of them are plain, told record by record, and where their values are.
+
+``json_layout`` reads lines that are alike, all or none. Here lines may differ: those of the layout that most have are found, then those of
+the next, and what is left is for readers that know every form. What a value may be is not known here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.formats.json.byte_words import I64, ByteWords, Mask
+from engine.formats.json.json_layout import Layout
+
+FEW_ROWS: Final = 64
+"""Up to here some hundred steps over short arrays take as long as reading one by one."""
+
+_SAMPLES: Final = 16
+_LAYOUTS: Final = 8
+"""Layouts that are looked for. Each costs a look at all records that are left."""
+
+_QUOTE, _BLANK, _BACKSLASH = 34, 32, 92
+
+
+class Alike(NamedTuple):
+    """Records of one layout.
+
+    Attributes:
+        layout: what they have in common.
+        rows: which ones they are, in order.
+        spans: for each field where its values begin and end.
+    """
+
+    layout: Layout
+    rows: I64
+    spans: list[tuple[I64, I64]]
+
+
+class JsonRows:
+    """Records in one text.
+
+    Args:
+        chunk: with the records; at most 2 GB.
+        starts: where they begin.
+        ends: where they end.
+        is_plain: which ones may be looked at; the others are not UTF-8.
+    """
+
+    def __init__(self, chunk: bytes, starts: I64, ends: I64, is_plain: Mask) -> None:
+        self.words = ByteWords.of_lines(chunk, starts, ends)
+        self._chunk, self._starts, self._ends = chunk, starts, ends
+        data = np.frombuffer(chunk, np.uint8)
+        self._quotes = np.flatnonzero(data == _QUOTE)
+        self._first = np.searchsorted(self._quotes, starts)
+        self._count = np.searchsorted(self._quotes, ends) - self._first
+        special = np.flatnonzero((data < _BLANK) | (data == _BACKSLASH))
+        has_none = np.searchsorted(special, starts) == np.searchsorted(special, ends)
+        self._left: I64 = np.flatnonzero(is_plain & has_none)
+
+    def alike(self) -> Iterator[Alike]:
+        """Yield records of one layout after another, those of which most are first; each record at most once."""
+        for _ in range(_LAYOUTS):
+            if len(self._left) <= FEW_ROWS or (layout := self._commonest()) is None:
+                return
+            found = self._of(layout)
+            self._left = np.setdiff1d(self._left, found.rows, assume_unique=True)
+            yield found
+
+    def _commonest(self) -> Layout | None:
+        """Return the layout that most of some samples have."""
+        sampled = self._left[np.linspace(0, len(self._left) - 1, _SAMPLES, dtype=np.int64)].tolist()
+        layouts = (Layout.of(self._chunk[self._starts[row] : self._ends[row]]) for row in sampled)
+        counted = Counter(layout for layout in layouts if layout is not None)
+        return counted.most_common(1)[0][0] if counted else None
+
+    def _of(self, layout: Layout) -> Alike:
+        """Return the records that have a layout: all its quotes and no others, and its literals where the quotes say that they are."""
+        quotes = layout.marks(_QUOTE)
+        rows = self._left[self._count[self._left] == quotes]
+        starts, ends = self._starts[rows], self._ends[rows]
+        places = layout.places(self._quotes[self._first[rows][:, None] + np.arange(quotes)], starts, ends, _QUOTE)
+        is_alike: Mask = (places[0] == starts) & (places[-1] == ends - len(layout.closing))
+        for begin, stop in layout.spans(places):
+            is_alike &= begin <= stop
+        # From here on each literal is inside of its record.
+        rows, places = _kept(is_alike, rows, places)
+        is_alike = np.ones(len(rows), np.bool_)
+        for literal, place in zip(layout.literals, places, strict=True):
+            is_alike &= self.words.are_at(literal, place)
+        rows, places = _kept(is_alike, rows, places)
+        return Alike(layout, rows, layout.spans(places))
+
+
+def _kept(mask: Mask, rows: I64, places: list[I64]) -> tuple[I64, list[I64]]:
+    return (rows, places) if mask.all() else (rows[mask], [place[mask] for place in places])

@@ -1,0 +1,53 @@
+"""Values of records put into columns: at once where all are of the type, one by one with leniency where some are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from engine.expressions.types.types import ColumnType
+from engine.formats.lenient.lenient import Reader, or_null, reader
+from engine.formats.lenient.model import Unreadable
+
+_CLEAN: Final[dict[str, frozenset[type]]] = {
+    "boolean": frozenset({bool}),
+    "int": frozenset({int}),
+    "bigint": frozenset({int}),
+    "double": frozenset({float, int}),
+    "string": frozenset({str}),
+}
+"""Python's types whose values Polars takes as they are."""
+
+
+def column_of(name: str, values: Sequence[Any], declared: ColumnType, faults: dict[int, str]) -> pl.Series:
+    """Return a column of values as JSON has them.
+
+    Args:
+        name: of the column.
+        values: one for each record.
+        declared: its type.
+        faults: place of a record that cannot be read → why; added to.
+    """
+    clean = _CLEAN.get(declared.kind)
+    if clean is not None and set(map(type, values)) <= clean | {type(None)}:
+        try:
+            return pl.Series(name, values, dtype=declared.polars)
+        except (PolarsError, OverflowError, TypeError, UnicodeEncodeError):
+            pass  # a number is too large, or half of a surrogate pair is in a text: below it is found out where
+    return column_read(name, values, declared, reader(declared), faults)
+
+
+def column_read(name: str, values: Sequence[Any], declared: ColumnType, read: Reader, faults: dict[int, str]) -> pl.Series:
+    """Return a column of values that are read one by one; see ``column_of``."""
+    read = or_null(read)
+    found: list[Any] = []
+    for place, value in enumerate(values):
+        try:
+            found.append(read(value))
+        except Unreadable as unreadable:
+            found.append(None)
+            faults.setdefault(place, f"column {name!r}: {unreadable}")
+    return pl.Series(name, found, dtype=declared.polars)

@@ -1,0 +1,129 @@
+"""What a registry's client is told: where it is, who asks, how long, and how much it takes in."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from engine.formats.port import FormatInvalid, SideName
+
+STRATEGIES: Final = ("topic_name", "record_name", "topic_record_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the registry is known, and how it knows who asks.
+
+    Attributes:
+        ca_file: certificates that are trusted, instead of the system's.
+        certificate_file: the client's own, with its key in ``key_file``.
+        key_password: of that key.
+        is_verified: false takes any certificate; for tests.
+    """
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    is_verified: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Return what connections use.
+
+        Raises:
+            FormatInvalid: a file cannot be read.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate_file is not None:
+                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+        except (OSError, ssl.SSLError) as error:
+            raise FormatInvalid(f"registry: its certificate files cannot be read: {error}") from error
+        if not self.is_verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """A registry.
+
+    Attributes:
+        urls: of its nodes; the next one is asked where one gives no answer. Without user and password in them.
+        user: with ``password``, basic authentication.
+        token: bearer authentication.
+        headers: sent with each request (an identity pool's, for instance).
+        tls: see there.
+        auth: what signs requests, instead of user and password.
+        context: how the registry's certificate is checked, instead of ``tls``.
+        shown: takes secrets out of what others say, before errors show it.
+        timeout_seconds: of one request.
+        deadline_seconds: of one question, with all that is asked again.
+        max_schema_bytes: of one answer.
+        max_references: of one schema, at every depth.
+        max_depth: of references.
+        max_cached_bytes: of the schemas that are remembered; the one that was not asked for longest goes first.
+        unknown_seconds: for so long a number that the registry does not know is not asked for again.
+        is_registering: a schema of results is registered where the subject lacks it; else it must be there.
+    """
+
+    urls: tuple[str, ...]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    tls: Tls = Tls()
+    auth: httpx.Auth | None = field(default=None, repr=False)
+    context: ssl.SSLContext | None = field(default=None, repr=False)
+    shown: Callable[[str], str] = field(default=str, repr=False)
+    timeout_seconds: float = 5.0
+    deadline_seconds: float = 20.0
+    max_schema_bytes: int = 1 << 20
+    max_references: int = 64
+    max_depth: int = 8
+    max_cached_bytes: int = 64 << 20
+    unknown_seconds: float = 30.0
+    is_registering: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise FormatInvalid("registry: give the url of a schema registry")
+        for url in self.urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise FormatInvalid(
+                    f"registry: a url is http://host or https://host, not one of scheme {parts.scheme or 'none'!r}"
+                )
+            if parts.username is not None or parts.password is not None:
+                raise FormatInvalid("registry: give user and password by themselves, not in the url, which is shown in errors")
+            if parts.query or parts.fragment:
+                raise FormatInvalid("registry: a url ends with its path; it has no query")
+        if self.user is not None and self.token is not None:
+            raise FormatInvalid("registry: give user and password, or a token, not both")
+
+
+def subject_of(strategy: str, topic: str, side: SideName, record: str) -> str:
+    """Return the subject under which a side's schema stands.
+
+    Args:
+        strategy: one of ``STRATEGIES``.
+        topic: the topic's name.
+        side: keys or values.
+        record: full name of the record or message; only the last two strategies want it.
+    """
+    match strategy:
+        case "topic_name":
+            return f"{topic}-{side}"
+        case "record_name" if record:
+            return record
+        case "topic_record_name" if record:
+            return f"{topic}-{record}"
+        case "record_name" | "topic_record_name":
+            raise FormatInvalid(f"subject strategy {strategy} needs the record's full name; give `schema` or `subject`")
+    raise FormatInvalid(f"a subject strategy is {', '.join(STRATEGIES)}, not {strategy!r}")

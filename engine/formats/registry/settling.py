@@ -1,0 +1,47 @@
+"""Rows that were read by different schemas, put beside each other: each column is of its declared type then, or its row a reject."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from engine.expressions.types.types import Schema
+from engine.formats.port import Read
+from engine.records.canonical import expected, reject_rows
+from engine.records.conform import conform
+from engine.records.excerpts import excerpts_of
+
+
+def settled_alike(parts: Sequence[Read], columns: Schema) -> list[Read]:
+    """Return the parts with the same type for each column, where several have it as different ones."""
+    types: dict[str, set[pl.DataType]] = {}
+    for part in parts:
+        if part.raw.height:
+            for name, dtype in part.raw.schema.items():
+                types.setdefault(name, set()).add(dtype)
+    different = [name for name, found in types.items() if len(found) > 1 and name in columns]
+    return [settled(part, columns.select(different)) for part in parts] if different else list(parts)
+
+
+def settled(part: Read, columns: Schema) -> Read:
+    """Bring columns to their declared types; a row with a value that does not fit is a reject."""
+    raw, rejects = part
+    good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True)
+    rows: list[tuple[int, str, str, str]] = []
+    columns_now = []
+    for name, declared in columns.items():
+        if name not in raw.columns:
+            continue
+        values, bad = conform(raw.get_column(name), declared)
+        columns_now.append(values)
+        if bad is not None:
+            new = bad & good
+            places, texts = raw.get_column("_offset").filter(new).to_list(), excerpts_of(raw.filter(new).drop("_offset"))
+            detail = f"column {name!r} must be {expected(declared)}"
+            rows += [(place, "wrong_type", detail, text) for place, text in zip(places, texts, strict=True)]
+            good &= ~new
+    raw = raw.with_columns(columns_now)
+    if not rows:
+        return Read(raw, rejects)
+    return Read(raw.filter(good), pl.concat([rejects, reject_rows(rows)]).sort("offset"))

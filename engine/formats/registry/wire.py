@@ -1,0 +1,139 @@
+"""Confluent's wire format: a zero byte and the schema's number before the value; before messages of Protocol Buffers also which message it is.
+
+Payloads are told apart in whole columns: those of one schema are read together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.types.types import Schema
+from engine.formats.excerpting import excerpt_of_bytes
+from engine.formats.port import Read, RegisteredSchema, SchemaKind, SchemaUnknown
+from engine.formats.registry.settling import settled_alike
+from engine.formats.shapes import SchemaNotRead
+from engine.records.canonical import empty_rejects, reject_rows
+
+HEADER: Final = 5
+_MAGIC: Final = b"\x00"
+
+
+class OfOneSchema(NamedTuple):
+    """Payloads that name one schema.
+
+    Attributes:
+        number: the schema's.
+        places: which payloads these are.
+        values: without the header.
+    """
+
+    number: int
+    places: npt.NDArray[np.int64]
+    values: pl.Series
+
+
+def text_of(registered: RegisteredSchema, kind: SchemaKind) -> str:
+    """Return a schema's text.
+
+    Raises:
+        SchemaNotRead: it is of another language.
+    """
+    if registered.kind != kind:
+        raise SchemaNotRead(f"it is a schema of {registered.kind}, and the relation's format is {kind.lower()}")
+    return registered.text
+
+
+def header_of(number: int) -> bytes:
+    """Return what stands before a value of a schema."""
+    return _MAGIC + number.to_bytes(4, "big")
+
+
+def with_header(payloads: pl.Series, header: bytes) -> pl.Series:
+    """Put the same bytes before each payload."""
+    whole = payloads.to_arrow().cast(pa.large_binary())
+    joined = pc.binary_join_element_wise(pa.scalar(header, pa.large_binary()), whole, pa.scalar(b"", pa.large_binary()))
+    return pl.Series("", joined)
+
+
+def apart(payloads: pl.Series) -> tuple[list[OfOneSchema], pl.DataFrame]:
+    """Put payloads apart by the schema that they name; those that name none are rejects (``no_schema_id``)."""
+    heads = payloads.bin.slice(0, HEADER)
+    is_framed = ((heads.bin.size() == HEADER) & heads.bin.starts_with(_MAGIC)).to_numpy()
+    rejects = empty_rejects()
+    if not is_framed.all():
+        rows = [_unframed(int(place), payloads[int(place)]) for place in np.flatnonzero(~is_framed)]
+        rejects = reject_rows(rows)
+    numbers = (
+        heads.bin.slice(1, 4)
+        .set(pl.Series(~is_framed), b"\0\0\0\0")
+        .bin.reinterpret(dtype=pl.UInt32, endianness="big")
+        .to_numpy()
+    )
+    found = []
+    for number in np.unique(numbers[is_framed]).tolist():
+        places = np.flatnonzero(is_framed & (numbers == number))
+        chosen = payloads if len(places) == len(payloads) else payloads.gather(places)
+        found.append(OfOneSchema(number, places, chosen.bin.slice(HEADER)))
+    return found, rejects
+
+
+def read_apart(payloads: pl.Series, read: Callable[[OfOneSchema], Read], columns: Schema) -> Read:
+    """Read the payloads of each schema by themselves, and put what they hold into the order of the payloads again."""
+    groups, rejects = apart(payloads)
+    return rejoined([_placed(group, read) for group in groups], rejects, columns)
+
+
+def rejoined(parts: list[Read], rejects: pl.DataFrame, columns: Schema) -> Read:
+    """Put parts together, in the order of places. Where their columns came as different types, all are brought to the declared ones first."""
+    parts = settled_alike(parts, columns)
+    raws = [part.raw for part in parts if part.raw.height]
+    refused = pl.concat([rejects, *(part.rejects for part in parts)]).sort("offset")
+    if len(raws) == 1:
+        return Read(raws[0], refused)
+    if not raws:
+        return Read(parts[0].raw if parts else pl.DataFrame({"_offset": pl.Series([], dtype=pl.Int64)}), refused)
+    return Read(pl.concat(raws, how="diagonal").sort("_offset"), refused)
+
+
+def at_places(part: Read, places: npt.NDArray[np.int64]) -> Read:
+    """Say of each row which payload of the whole it is."""
+    raw, rejects = part
+    if raw.height:
+        raw = raw.with_columns(pl.Series("_offset", places[raw.get_column("_offset").to_numpy()], dtype=pl.Int64))
+    if rejects.height:
+        rejects = rejects.with_columns(pl.Series("offset", places[rejects.get_column("offset").to_numpy()], dtype=pl.Int64))
+    return Read(raw, rejects)
+
+
+def _placed(group: OfOneSchema, read: Callable[[OfOneSchema], Read]) -> Read:
+    try:
+        part = read(group)
+    except SchemaUnknown as error:
+        part = _all_refused(group, "unknown_schema", str(error))
+    except SchemaNotRead as error:
+        part = _all_refused(group, "schema_not_read", f"schema {group.number}: {error}")
+    return at_places(part, group.places)
+
+
+def _all_refused(group: OfOneSchema, reason: str, detail: str) -> Read:
+    rows = [(place, reason, detail, excerpt_of_bytes(payload)) for place, payload in _numbered(group.values)]
+    return Read(pl.DataFrame({"_offset": pl.Series([], dtype=pl.Int64)}), reject_rows(rows))
+
+
+def _numbered(values: pl.Series) -> Iterator[tuple[int, bytes]]:
+    return enumerate(values.to_list())
+
+
+def _unframed(place: int, payload: bytes) -> tuple[int, str, str, str]:
+    if len(payload) < HEADER:
+        detail = f"a record with a schema's number has at least {HEADER} bytes, this one {len(payload)}"
+    else:
+        detail = f"the first byte is {payload[0]} and not 0: the record was not written with a schema registry"
+    return place, "no_schema_id", detail, excerpt_of_bytes(payload)

@@ -1,0 +1,296 @@
+"""The logs of derived relations: a partition for each task, and one number for every row across them (P1, P6; ``engine.log.sequence``).
+
+Rows are appended in *blocks*: consecutive numbers, one batch in each partition that has some of them. ``_sequence`` is a row's number
+counted from its block's first one; a batch that is a whole block leaves it out. ``_head`` is how far the merge of the producer's inputs had
+come with the row, in event time; it never falls along the numbers. Readers go by these numbers as by the offsets of one partition.
+
+A log that was written before there were numbers has one partition, whose offsets are its numbers; such batches have no ``_head``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import polars as pl
+from psycopg.rows import tuple_row
+
+from engine.errors import InvariantBroken
+from engine.frames.arrow_frames import decode_frame
+from engine.frames.frames import HEAD, with_series, without
+from engine.frames.row_bytes import RowBytes
+from engine.frames.slicing import ends_within
+from engine.log.sequence import Numbered
+from engine.log.storage import BATCH_BYTES, BATCH_ROWS, TRIM_STEP_BATCHES, Batch, FeedRow, encode_batch, ensure_feed
+from engine.postgres.postgres import Connection
+
+SEQUENCE = "_sequence"
+
+PLACE_COLUMNS = ("_partition", "_partition_offset")
+"""Where a row of a block is kept."""
+
+LANE_PARTITION = 0
+"""What positions call a derived feed: its numbers are the offsets of this one partition."""
+
+_BEHIND_ALL = (1 << 63) - 1
+
+READ_SEQUENCE_SQL = """
+SELECT sequence, sequence_rows, partition, base_offset, payload FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence >= (
+    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
+)
+ORDER BY sequence, partition
+"""
+"""Batches of the blocks that meet ``[start, end)``; put them together with ``join_block``."""
+
+BLOCKS_SQL = """
+SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint, max(head_ms) FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence >= (
+    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
+)
+GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
+"""
+"""The next blocks from the one that holds ``start`` or lies before it: number of the first row, rows, bytes as stored, head at the end."""
+
+_OPEN_SQL = """
+SELECT name, id, partitions, next_sequence, reached_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
+ORDER BY id FOR NO KEY UPDATE
+"""
+_FLOOR_SQL = "SELECT max(max_ts) FROM log.batch WHERE feed_id = %s"
+_ADD_HEADS_SQL = (
+    "INSERT INTO log.head (feed_id, partition) SELECT %s, generate_series(%s::int, %s::int - 1) ON CONFLICT DO NOTHING"
+)
+_TRIM_SQL = """
+UPDATE log.feed SET start_sequence = greatest(start_sequence, least(coalesce((
+    SELECT min(sequence) FROM (
+        SELECT sequence, appended_at FROM log.batch WHERE feed_id = %(feed)s AND sequence IS NOT NULL
+        ORDER BY sequence LIMIT %(step)s + 1
+    ) oldest WHERE appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
+), next_sequence), coalesce((
+    SELECT max(sequence) FROM log.batch
+    WHERE feed_id = %(feed)s AND sequence <= %(keep_from)s::bigint AND sequence_rows > %(keep_from)s::bigint - sequence
+), %(keep_from)s::bigint), (
+    SELECT sequence FROM log.batch WHERE feed_id = %(feed)s AND sequence IS NOT NULL ORDER BY sequence OFFSET %(step)s LIMIT 1
+)))
+WHERE id = %(feed)s
+RETURNING start_sequence
+"""
+_TRIM_DELETE_SQL = "DELETE FROM log.batch WHERE feed_id = %s AND sequence < %s"
+_TRIM_HEADS_SQL = """
+UPDATE log.head h SET start_offset = coalesce((
+    SELECT min(b.base_offset) FROM log.batch b WHERE b.feed_id = h.feed_id AND b.partition = h.partition
+), next_offset) WHERE h.feed_id = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SequencedFeed:
+    """A derived feed as its producer's transaction has it.
+
+    Attributes:
+        next_sequence: number of the next row.
+        reached_ms: how far the merge of the producer's inputs has come; None before the first record.
+    """
+
+    id: int
+    partitions: int
+    next_sequence: int
+    reached_ms: int | None
+
+
+class Advance(NamedTuple):
+    """How far a producer has come with its feed.
+
+    Attributes:
+        feed: its id.
+        next_sequence: number of the next row.
+        reached_ms: see ``SequencedFeed``.
+        producer: the query that writes the feed.
+        partitions: which it has at least.
+    """
+
+    feed: int
+    next_sequence: int
+    reached_ms: int | None
+    producer: UUID | None
+    partitions: int
+
+
+def open_sequences(connection: Connection, names: Collection[str]) -> dict[str, SequencedFeed]:
+    """Lock derived feeds for their producers' transaction, in the order of their ids; those that are not there are left out."""
+    feeds = {}
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        for name, feed_id, partitions, next_sequence, reached_ms in cursor.execute(_OPEN_SQL, (list(names),)).fetchall():
+            floor_ms = reached_ms
+            if reached_ms is None and next_sequence:
+                found = cursor.execute(_FLOOR_SQL, (feed_id,)).fetchone()
+                floor_ms = None if found is None else found[0]
+            feeds[name] = SequencedFeed(feed_id, partitions, next_sequence, floor_ms)
+    return feeds
+
+
+def add_partitions(connection: Connection, feed: SequencedFeed, partitions: int) -> None:
+    """Give a feed the partitions that it lacks, in its producer's transaction."""
+    if partitions > feed.partitions:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD_HEADS_SQL, (feed.id, feed.partitions, partitions))
+
+
+def blocks_of(feed: SequencedFeed, tasks: Sequence[pl.DataFrame], numbers: Numbered, now_ms: int) -> Iterator[tuple[int, Batch]]:
+    """Cut a batch's rows into blocks, and give the batches of these with the partitions that they go to, each task's to its own.
+
+    Args:
+        feed: as ``open_sequences`` found it.
+        tasks: each task's rows in the order of emission, by ordinal.
+        numbers: of these rows.
+        now_ms: the batch's wall clock.
+    """
+    if any(frame.height for frame in tasks):
+        yield from _batches(tasks, numbers, feed.next_sequence, now_ms)
+
+
+def _batches(tasks: Sequence[pl.DataFrame], numbers: Numbered, first: int, now_ms: int) -> Iterator[tuple[int, Batch]]:
+    for start, end in pairwise([0, *_block_ends(tasks, numbers)]):
+        size = end - start
+        parts: list[tuple[int, pl.DataFrame, int]] = []
+        for ordinal, (frame, sequences, heads) in enumerate(zip(tasks, numbers.sequences, numbers.heads, strict=True)):
+            low, high = np.searchsorted(sequences, (start, start + size))
+            if low == high:
+                continue
+            part = with_series(frame.slice(int(low), int(high - low)), pl.Series(HEAD, heads[low:high]))
+            if part.height < size:
+                part = with_series(part, pl.Series(SEQUENCE, (sequences[low:high] - start).astype(np.int32)))
+            parts.append((ordinal, part, int(heads[high - 1])))
+        head_ms = max(head for _, _, head in parts)
+        for ordinal, part, _ in parts:
+            batch = encode_batch(part, now_ms)
+            yield ordinal, replace(batch, marks=None, sequence=first + start, sequence_rows=size, head_ms=head_ms)
+
+
+def _block_ends(tasks: Sequence[pl.DataFrame], numbers: Numbered) -> list[int]:
+    """Return at which numbers blocks end: a block, which is read whole, has the rows and the bytes of one batch."""
+    rows = sum(frame.height for frame in tasks)
+    if sum(frame.estimated_size() for frame in tasks) <= BATCH_BYTES:
+        return [*range(BATCH_ROWS, rows, BATCH_ROWS), rows]
+    sizes = np.zeros(rows, np.int64)
+    for frame, sequences in zip(tasks, numbers.sequences, strict=True):
+        sizes[sequences] = RowBytes(frame.schema).of(frame)
+    return ends_within(sizes, BATCH_ROWS, BATCH_BYTES)
+
+
+def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int) -> pl.DataFrame:
+    """Put the batches of a block together in the order of their numbers.
+
+    Args:
+        parts: partition, base offset and payload of each batch.
+        sequence: the block's first number.
+        rows: how many it has.
+
+    Returns:
+        The columns that were appended, with ``_offset`` (the row's number), ``_head``, ``_partition`` and ``_partition_offset``.
+    """
+    frames = []
+    for partition, base, payload in parts:
+        frame = decode_frame(payload)
+        count = frame.height
+        own = frame.get_column(SEQUENCE).to_numpy() if SEQUENCE in frame.columns else np.arange(count)
+        if HEAD not in frame.columns:
+            frame = with_series(frame, frame.get_column("_ts").cum_max().alias(HEAD))
+        frames.append(
+            with_series(
+                without(frame, SEQUENCE),
+                pl.Series("_offset", own.astype(np.int64) + sequence),
+                pl.Series(PLACE_COLUMNS[0], np.full(count, partition, np.int32)),
+                pl.Series(PLACE_COLUMNS[1], np.arange(base, base + count, dtype=np.int64)),
+            )
+        )
+    if len(frames) == 1:
+        return frames[0]
+    joined = pl.concat(frames)
+    places = joined.get_column("_offset").to_numpy() - sequence
+    if len(places) > rows:
+        raise InvariantBroken(f"a block of {rows} rows has {len(places)}")
+    return joined[np.argsort(places, kind="stable")]
+
+
+def read_sequence(connection: Connection, feed_id: int, start: int, end: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows numbered ``[start, end)`` in their order, a frame per block (``join_block``)."""
+    params = {"feed_id": feed_id, "start": start, "end": end}
+    with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+        yield from blocks(cursor.stream(READ_SEQUENCE_SQL, params), start, end)
+
+
+def blocks(rows: Iterator[tuple[Any, ...]], start: int, end: int) -> Iterator[pl.DataFrame]:
+    """Put what ``READ_SEQUENCE_SQL`` gives together, cut to ``[start, end)``."""
+    parts: list[tuple[int, int, bytes]] = []
+    block: tuple[int, int] | None = None
+    for sequence, count, partition, base, payload in rows:
+        if block is not None and block != (sequence, count):
+            yield from _cut(join_block(parts, *block), start, end)
+            parts = []
+        block = (sequence, count)
+        parts.append((partition, base, payload))
+    if block is not None:
+        yield from _cut(join_block(parts, *block), start, end)
+
+
+def _cut(frame: pl.DataFrame, start: int, end: int) -> Iterator[pl.DataFrame]:
+    low, high = np.searchsorted(frame.get_column("_offset").to_numpy(), (start, end))
+    if low < high:
+        yield frame if high - low == frame.height else frame.slice(int(low), int(high - low))
+
+
+def make_result_feed(
+    connection: Connection, name: str, tasks: int, producer: UUID | None, retention_ms: int | None = None
+) -> FeedRow:
+    """Create the feed of a derived relation, with a partition for each task of its producer (P1). What one that is there holds stays.
+
+    Args:
+        connection: in the transaction that creates the relation.
+        name: of the feed.
+        tasks: of the producer.
+        producer: the query that will write it.
+        retention_ms: how long its rows are kept; None: for ever, or as changes are (``app.store.change_retention``).
+    """
+    feed = ensure_feed(connection, name, tasks, retention_ms)
+    start, following = feed.start_sequence or 0, feed.next_sequence or 0
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE log.feed SET start_sequence = %s, next_sequence = %s, producer = %s WHERE id = %s",
+            (start, following, producer, feed.id),
+        )
+    return replace(feed, start_sequence=start, next_sequence=following)
+
+
+def leave_orphaned(connection: Connection, producer: UUID) -> None:
+    """Note that nothing writes a query's feeds any more: they are kept, and nobody waits for more."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE log.feed SET producer = NULL WHERE producer = %s", (producer,))
+
+
+def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_from: int | None = None) -> int:
+    """Remove the oldest of a derived feed's blocks that are older than the retention, in the caller's transaction.
+
+    Returns:
+        The number of batches removed; 0: there are none any more.
+
+    Args:
+        connection: in a transaction.
+        feed_id: the feed.
+        retention_ms: age of what is removed.
+        keep_from: keep the row of this number and those behind it, however old; None: no row.
+    """
+    params = {"feed": feed_id, "retention_ms": retention_ms, "keep_from": _BEHIND_ALL if keep_from is None else keep_from}
+    params["step"] = TRIM_STEP_BATCHES
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        # Waits for a commit under way: the next statement's snapshot must see the batches it brings.
+        cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR NO KEY UPDATE", (feed_id,))
+        row = cursor.execute(_TRIM_SQL, params).fetchone()
+        removed = 0 if row is None else cursor.execute(_TRIM_DELETE_SQL, (feed_id, row[0])).rowcount
+        if removed:
+            cursor.execute(_TRIM_HEADS_SQL, (feed_id,))
+    return removed

@@ -1,0 +1,1 @@
+"""Aggregates as mergeable partials: one file for each family."""

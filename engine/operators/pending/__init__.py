@@ -1,0 +1,1 @@
+"""How long records wait: histograms of what buffers hold."""

@@ -1,0 +1,140 @@
+"""A whole query in one process: every task of every stage, and the exchanges between them.
+
+What Spark does with packets, without Spark: tests and the conformance corpora run definitions through it. Everything a stage emits
+for the next goes to the task of its key's hash, as ``engine.spark`` sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.errors import EngineError
+from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
+from engine.operators.operators import Emission
+from engine.operators.tasks.lateness import Counted, summed
+from engine.operators.tasks.order import UPSTREAM, Slice, with_heads
+from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.task import build_task
+from engine.plan.model import Plan
+from engine.state.segments.ports import SegmentStore
+
+
+class Step:
+    """What one batch made of a whole query.
+
+    Attributes:
+        changes: ``_ts``, ``_op`` and the output columns: the tasks' emissions one task after the other.
+        causes: like ``changes``: where each row stands (``Emission.causes``).
+        opened: like ``changes``, apart from them: what open windows have now (``Emission.opened``).
+        late: rows that must be kept for reading.
+        counters: over all tasks.
+        wakes_at_ms: the earliest wall clock at which a task has something to do without input.
+        failure: why the query must fail after this batch.
+        lateness: gauge → histogram, over all tasks.
+        clocks: operator → the smallest stream time of its tasks, None where one of them has none.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[pl.DataFrame] = []
+        self.causes: list[pl.DataFrame] = []
+        self.opened: list[pl.DataFrame] = []
+        self.late: pl.DataFrame = empty_late()
+        self.counters: Counters = {}
+        self.wakes_at_ms: int | None = None
+        self.failure: EngineError | None = None
+        self.lateness: dict[str, Counted] = {}
+        self.clocks: dict[str, int | None] = {}
+
+    def add(self, emission: Emission) -> None:
+        """Take over what a task made, but for its changes: the last stage's alone are the query's."""
+        if emission.late.height:
+            self.late = pl.concat([self.late, emission.late])
+        merge_counters(self.counters, emission.counters)
+        self.failure = self.failure or emission.failure
+        self.lateness = summed(self.lateness, emission.lateness)
+        known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
+        self.wakes_at_ms = min(known, default=None)
+        for name, clock in emission.clocks.items():
+            other = self.clocks.setdefault(name, clock)
+            self.clocks[name] = None if clock is None or other is None else min(clock, other)
+
+
+class Pipeline:
+    """Runs a plan.
+
+    Args:
+        plan: what to run, with as many tasks as it says.
+        state: what ``snapshot`` returned, or None.
+        store: gives each task's place for segments: (stage, task) → store.
+    """
+
+    def __init__(self, plan: Plan, state: list[list[Any]] | None, store: Callable[[int, int], SegmentStore]) -> None:
+        self._plan = plan
+        self._stages = [
+            [
+                build_task(stage, plan, None if state is None else state[stage.index][task], store(stage.index, task))
+                for task in range(plan.tasks)
+            ]
+            for stage in plan.stages
+        ]
+
+    def snapshot(self) -> list[list[Any]]:
+        """Return every task's state, JSON-able."""
+        return [[task.snapshot() for task in tasks] for tasks in self._stages]
+
+    def process(
+        self,
+        slices: Iterable[Slice],
+        now_ms: int = 0,
+        readings: Sequence[Reading] = (),
+        awake_ms: int | None = None,
+        *,
+        is_release: bool = False,
+    ) -> Step:
+        """Handle one batch.
+
+        Args:
+            slices: records of the plan's inputs, of all tasks together.
+            now_ms: the wall clock.
+            readings: see ``Task.process``.
+            awake_ms: see ``Task.process``.
+            is_release: see ``Task.process``.
+        """
+        raw = list(slices) if self._plan.tasks == 1 else with_heads(list(slices))
+        step = Step()
+        emitted: list[Emission] = []
+        stages = {item.index: item.stage for item in self._plan.inputs}
+        is_active = any(stages[item.input_index] > 0 for item in raw if item.frame.height)
+        for stage in self._plan.stages:
+            own = {item.index for item in self._plan.inputs if item.stage == stage.index}
+            given = [item for item in raw if item.input_index in own]
+            given += [Slice(UPSTREAM, "", ordinal, each.changes) for ordinal, each in enumerate(emitted) if each.changes.height]
+            is_active = is_active or any(each.is_active for each in emitted)
+            emitted = []
+            for ordinal, task in enumerate(self._stages[stage.index]):
+                share = _share(given, ordinal, self._plan.tasks)
+                emitted.append(
+                    task.process(share, now_ms, readings, awake_ms, is_upstream_active=is_active, is_release=is_release)
+                )
+                step.add(emitted[-1])
+        step.changes = [each.changes for each in emitted if each.changes.height]
+        step.causes = [each.causes for each in emitted if each.causes.height]
+        step.opened = [each.opened for each in emitted if each.opened.height]
+        return step
+
+
+def _share(slices: Iterable[Slice], ordinal: int, tasks: int) -> list[Slice]:
+    """Return the rows of one task; rows without a key belong to task 0."""
+    if tasks == 1:
+        return list(slices)
+    shares = []
+    for item in slices:
+        hashes = item.frame.get_column(KEY_HASH).fill_null(0).to_numpy()
+        rows = np.flatnonzero(hashes % np.uint64(tasks) == ordinal)
+        if len(rows):
+            shares.append(Slice(item.input_index, item.feed_name, item.partition, item.frame[rows]))
+    return shares

@@ -1,0 +1,433 @@
+"""Tumbling and hopping window aggregation (W1, W2, W5–W8, S6, T6, T8, T10, STRICT 3, 4, 15–17, 20).
+
+Vectorised over a batch, equal to handling record after record: a record is judged by the stream time that includes itself; a
+window closes at the first position whose stream time reaches its end plus grace, found by one binary search on the running
+stream time. Partials are exact and merge in any order (``aggregate``), so nothing depends on where batches were cut (T3).
+
+``final`` merges a window's partials when it closes and reads nothing before. ``changes`` reads the partials of the touched
+(window, group) pairs and runs the aggregates over the batch's records on top of them. ``corrections`` are its changes, marked and
+held back by ``corrections``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.expressions.types.types import TIMESTAMP, Schema
+from engine.frames.clocks import running_clock
+from engine.frames.frames import (
+    KEY_HASH,
+    OFFSET,
+    OP,
+    POS,
+    TS,
+    Counters,
+    add_counter,
+    constant,
+    empty_frame,
+    empty_late,
+    frame_of,
+    is_value,
+    late_rows,
+    only,
+    values_taken,
+    with_series,
+    without,
+)
+from engine.operators.aggregation.accumulators.marks import Marks
+from engine.operators.aggregation.aggregate import Aggregates
+from engine.operators.aggregation.group_results import Grouping
+from engine.operators.aggregation.having import Having
+from engine.operators.aggregation.last_changes import LATEST, MESSAGE, LastChanges
+from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.pending.spans import Span, counted
+from engine.operators.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
+from engine.operators.windows.window_grid import OUT_OF_RANGE, WindowGrid, expand, node_windows
+from engine.operators.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
+from engine.plan.operators.windows import WindowAggregation
+from engine.state.segments.ports import SegmentStore
+from engine.state.sorted.running import Groups
+from engine.state.sorted.segment_list import taken
+
+Int64s = NDArray[np.int64]
+
+_FIRST: Final = FIRST
+"""Arrival of a partial's earliest-arrived record, as a count of all records before it: the tie-breaker of W6."""
+
+_LOW, _HIGH = "_low", "_high"
+
+_MAX_EXPANSION: Final = 1 << 20
+"""Rows made at once when records or partials are spread over their windows: bounds memory at thousands of windows per record."""
+
+_US_PER_MS: Final = 1000
+
+_NO_RECORD: Final = -1
+"""Offset of a row that no record caused: time alone did (T10)."""
+
+_NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
+_NO_MOMENT: Final = Moment()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The records that were not dropped, in processing order.
+
+    Attributes:
+        frame: their rows.
+        hashes: hash of each one's group.
+        arrivals: how many records arrived before each.
+        clock: stream time with each record.
+        first: first window of each that still takes it.
+        last: last window of each; a record with first > last is taken by none.
+        refused: how many windows refused each: they had closed.
+        beyond: how many windows of each would end too late to be (T8).
+    """
+
+    frame: pl.DataFrame
+    hashes: pl.Series
+    arrivals: pl.Series
+    clock: Int64s
+    first: Int64s
+    last: Int64s
+    refused: Int64s
+    beyond: Int64s
+
+
+class WindowAggregator(Operator):
+    """Aggregates one stream by group and window.
+
+    Args:
+        spec: what to do.
+        schema_in: the columns of the frames to come.
+        state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
+            window that has closed stays closed, one that is closed under the new grace closes at the next record.
+        store: where partial results live.
+        is_hashed: see ``Grouping``.
+    """
+
+    def __init__(
+        self,
+        spec: WindowAggregation,
+        schema_in: Schema,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_hashed: bool = False,
+    ) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._grid = WindowGrid(spec.size_ms, spec.advance_ms, spec.grace_ms)
+        self._aggregates = Aggregates(spec.aggregates, schema_in)
+        group = tuple((name, schema_in[source]) for name, source in spec.group)
+        bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
+        self.schema = Schema(group + bounds + self._aggregates.schema)
+        self._nothing, self._no_late = empty_frame(self.schema), empty_late()
+        self._no_record = empty_frame(schema_in).clear(1)
+        values = [name for name, _ in self._aggregates.schema]
+        self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
+        self._grouping = Grouping.of(spec.group, schema_in, store.hashing, is_hashed=is_hashed)
+        self._group = [f"g{i}" for i in range(len(spec.group))]
+        state = state or {}
+        by_window = [NODE, HASH, *self._group]
+        self._last = LastChanges(self._aggregates, self._having, self._merge_nodes, by_window, self._keys)
+        self._stream_time: int | None = state.get("stream_time")
+        self._first_open: int = state.get("first_open", 0)
+        self._arrivals: int = state.get("arrivals", 0)
+        self._store = WindowStore(store, self._merge_nodes, self._grid.levels, state.get("segments"))
+        self._corrections: Corrections | None = None
+        if spec.emit == "corrections":
+            key = tuple(name for name, _ in spec.group)
+            self._corrections = Corrections(self.schema, key, spec.grace_ms, state.get("corrections"), store)
+            self._nothing = self._nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
+            self.schema = self._corrections.schema
+
+    @property
+    def stream_time(self) -> int | None:
+        """T1, absent before the first record."""
+        return self._stream_time
+
+    @property
+    def clocks(self) -> dict[str, int | None]:
+        """Stream time."""
+        return {self._spec.name: self._stream_time}
+
+    @property
+    def buffered_rows(self) -> int:
+        """Partial results held for windows that have not closed."""
+        return self._store.rows
+
+    @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Open windows by their ends; exact."""
+        size, advance = self._grid.size_ms, self._grid.advance_ms
+        lows, highs = self._store.open_windows(self._first_open)
+        return {self._spec.name: counted(lows * advance + size, highs * advance + size, highs - lows + 1)}
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """By how much stream time must rise until a window is shown or closes; with ``changes`` nothing waits for it."""
+        if self._corrections is not None:
+            return self._corrections.due_in_ms
+        if self._stream_time is None or self._spec.emit == "changes":
+            return None
+        window = self._store.earliest(self._first_open)
+        return None if window is None else max(int(self._grid.closing_times(np.array([window]))[0]) - self._stream_time, 0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        state = {
+            "stream_time": self._stream_time,
+            "first_open": self._first_open,
+            "arrivals": self._arrivals,
+            "segments": self._store.snapshot(),
+        }
+        return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
+
+    def process(
+        self,
+        frame: pl.DataFrame,
+        inputs: Mapping[int, pl.DataFrame] = _NO_INPUTS,  # noqa: ARG002 - windows read no table
+        moment: Moment = _NO_MOMENT,
+    ) -> OperatorOutput:
+        """Handle the next records in processing order, then the advance of an idle task's time (T10).
+
+        Args:
+            frame: columns of ``schema_in`` and the service columns.
+            inputs: not read.
+            moment: when.
+
+        Returns:
+            ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the
+            position and offset of the closing record. ``changes``: one row per (record, window), or only the last one
+            per window where they are folded. A deleted row keeps its key,
+            its aggregates are null. ``corrections``: see there. ``late`` has each record once for each reason why some window refused it;
+            the counters ``window_closed`` and ``window_out_of_range`` (T8) count (record, window) pairs.
+        """
+        counters: Counters = {}
+        late: list[pl.DataFrame] = []
+        batches: list[_Batch] = []
+        outputs: list[pl.DataFrame] = []
+        for batch in self._batches(frame, moment, counters):
+            late += self._late(batch, counters)
+            outputs.append(self._advance(batch, counters))
+            batches.append(batch)
+        emitted = pl.concat(outputs) if outputs else self._nothing
+        if self._corrections is not None:
+            emitted = self._corrected(self._corrections, emitted, batches)
+        return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
+
+    def _batches(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> Iterator[_Batch]:
+        """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. A step of time is the last."""
+        rows = frame.height
+        if self._spec.emit != "final":
+            rows = max(1, _MAX_EXPANSION // self._grid.windows_per_record)
+        for part in frame.iter_slices(rows) if not frame.is_empty() else ():
+            batch = self._admit(part, counters)
+            if not batch.frame.is_empty():
+                yield batch
+        if moment.step_ms is not None and self._stream_time is not None:
+            service = pl.lit(moment.position, pl.Int64).alias(POS), pl.lit(_NO_RECORD, pl.Int64).alias(OFFSET)
+            nothing = np.zeros(1, np.int64)
+            hashes, arrivals = pl.Series([0], dtype=pl.UInt64), pl.Series([self._arrivals])
+            clock = np.array([self._stream_time + moment.step_ms])
+            bounds = nothing, nothing - 1, nothing, nothing
+            yield _Batch(self._no_record.with_columns(service), hashes, arrivals, clock, *bounds)
+
+    @staticmethod
+    def _corrected(corrections: Corrections, changes: pl.DataFrame, batches: list[_Batch]) -> pl.DataFrame:
+        if not batches:
+            return corrections.process(changes, *[np.zeros(0, np.int64)] * 3)
+        positions, offsets = (np.concatenate([batch.frame[name].to_numpy() for batch in batches]) for name in (POS, OFFSET))
+        return corrections.process(changes, positions, offsets, np.concatenate([batch.clock for batch in batches]))
+
+    def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
+        """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
+        frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
+        self._aggregates.count_gaps(frame, self._spec.name, counters)
+        arrivals = pl.Series(np.arange(self._arrivals, self._arrivals + frame.height))
+        self._arrivals += frame.height
+        times = frame[TS].to_numpy()
+        _, clock = running_clock(self._stream_time, times)
+        wanted, behind = self._grid.windows_of(times)
+        last = np.minimum(behind, self._grid.last_window)
+        first = np.maximum(wanted, np.maximum(self._grid.first_open(clock), self._first_open))
+        refused = np.maximum(np.minimum(first, last + 1) - wanted, 0)
+        return _Batch(frame, hashes, arrivals, clock, first, last, refused, np.minimum(behind - last, behind - wanted + 1))
+
+    def _late(self, batch: _Batch, counters: Counters) -> list[pl.DataFrame]:
+        """Count (record, window) pairs that fail, by reason; give each record once for each reason."""
+        late = []
+        for reason, pairs in (("window_closed", batch.refused), (OUT_OF_RANGE, batch.beyond)):
+            if pairs.any():
+                add_counter(counters, self._spec.name, reason, int(pairs.sum()))
+                is_late = pl.Series(pairs > 0)
+                clocks = pl.Series(batch.clock).filter(is_late)
+                late.append(late_rows(batch.frame.filter(is_late), self._spec.name, reason, clocks))
+        return late
+
+    def _advance(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        """Take the records in, emit, forget what closed."""
+        self._stream_time = int(batch.clock[-1])
+        first_open = max(int(self._grid.first_open(batch.clock[-1:])[0]), self._first_open)
+        if self._spec.emit == "final":
+            run = self._partials(batch)
+            emitted = self._finals(run, batch, first_open, counters)
+        else:
+            run, emitted = self._changes(batch, counters)
+        self._store.append(run, first_open)
+        self._first_open = first_open
+        return emitted
+
+    # Partials
+
+    def _lifted(self, batch: _Batch) -> tuple[pl.DataFrame, Int64s]:
+        """One partial per record that some window takes, and the records' indexes."""
+        rows = np.flatnonzero(batch.first <= batch.last)
+        is_whole = len(rows) == batch.frame.height
+        frame, hashes, arrivals = batch.frame, batch.hashes, batch.arrivals
+        if not is_whole:
+            frame, hashes, arrivals = frame[rows], hashes[rows], arrivals[rows]
+        group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
+        own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(LATEST)]
+        return frame_of([*own, *self._aggregates.lift(frame, arrivals)]), rows
+
+    def _partials(self, batch: _Batch) -> pl.DataFrame:
+        """The batch as a sorted run of partials per (node, group)."""
+        lifted, rows = self._lifted(batch)
+        first, last = batch.first[rows], batch.last[rows]
+        if self._grid.levels == 1:
+            return sorted_run(self._merge_nodes(with_series(lifted, pl.Series(NODE, first))))
+        ranges = self._merge(with_series(lifted, pl.Series(_LOW, first), pl.Series(_HIGH, last)), [_LOW, _HIGH])
+        runs, nodes = self._grid.nodes(ranges[_LOW].to_numpy(), ranges[_HIGH].to_numpy())
+        return sorted_run(self._merge_nodes(with_series(taken(without(ranges, _LOW, _HIGH), runs), pl.Series(NODE, nodes))))
+
+    def _merge_nodes(self, partials: pl.DataFrame) -> pl.DataFrame:
+        return self._merge(partials, [NODE])
+
+    def _merge(self, partials: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Merge partials with equal ``keys`` and group; the hash alone could collide."""
+        if partials.height < 2:
+            return partials
+        if self._aggregates.are_merged(partials, HASH):
+            return self._aggregates.settle(partials)
+        grouped = partials.group_by(*keys, HASH, *self._group)
+        own = [
+            pl.col(_FIRST).min(),
+            pl.col(LATEST).max(),
+            *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns),
+        ]
+        merged = grouped.agg(*own, *self._aggregates.merge(partials.columns))
+        return self._aggregates.settle(merged)
+
+    # EMIT FINAL
+
+    def _finals(self, run: pl.DataFrame, batch: _Batch, first_open: int, counters: Counters) -> pl.DataFrame:
+        begin = self._first_open
+        if first_open <= begin:
+            return self._nothing
+        parts = [*self._store.covering(begin, first_open), *covering(run, begin, first_open, self._grid.levels)]
+        if not parts:
+            return self._nothing
+        partials = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
+        outputs = [self._final_rows(windows, batch, counters) for windows in self._windows(partials, begin, first_open)]
+        return pl.concat(outputs)
+
+    def _windows(self, partials: pl.DataFrame, begin: int, end: int) -> list[pl.DataFrame]:
+        """Merge node partials into window partials (``NODE`` = window), in bounded steps, ascending windows."""
+        first, last = node_windows(partials[NODE].to_numpy())
+        first, last = np.maximum(first, begin), np.minimum(last, end - 1)
+        total = int((last - first + 1).sum())
+        low, high = int(first.min()), int(last.max())
+        if total > max(_MAX_EXPANSION, 2 * partials.height) and high > low:
+            middle = (low + high + 1) // 2
+            earlier, later = partials.filter(pl.Series(first < middle)), partials.filter(pl.Series(last >= middle))
+            return [*self._windows(earlier, low, middle), *self._windows(later, middle, high + 1)]
+        rows, windows = expand(first, last)
+        spread = partials if len(rows) == partials.height else partials[rows]
+        merged = self._merge_nodes(with_series(spread, pl.Series(NODE, windows)))
+        return [taken(merged, np.lexsort((merged[_FIRST].to_numpy(), merged[NODE].to_numpy())))]
+
+    def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        values, marks = self._aggregates.results(partials)
+        marks.count(self._spec.name, counters)
+        closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
+        service = [
+            values_taken(batch.frame[POS], closing),
+            partials[LATEST].alias(TS),
+            constant(0, partials.height, OP, np.int8),
+            values_taken(batch.frame[OFFSET], closing),
+        ]
+        rows = only(frame_of([*service, *self._keys(partials), *values]), *self._nothing.columns)
+        return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
+
+    # EMIT CHANGES
+
+    def _changes(self, batch: _Batch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """One change per (record, window), or only the last one per window.
+
+        Returns:
+            The batch as a sorted run of partials per (window, group), and the changes in record order, ascending start.
+        """
+        lifted, rows = self._lifted(batch)
+        records, windows = expand(batch.first[rows], batch.last[rows])
+        pairs = lifted if len(records) == lifted.height else taken(lifted, records)
+        pairs = with_series(pairs, pl.Series(NODE, windows), pl.Series(MESSAGE, np.arange(len(records))))
+        if pairs.is_empty():
+            return without(pairs, MESSAGE), self._nothing
+        held = self._store.matching(windows, pairs[HASH].to_numpy())
+        if self._spec.is_folded:
+            run, changes, marks = self._last.of(pairs, held)
+        else:
+            changes, marks = self._every_change(pairs, held)
+            run = self._merge_nodes(pairs)
+        marks.count(self._spec.name, counters)
+        service = taken(only(batch.frame, POS, OFFSET), rows[records[changes[MESSAGE].to_numpy()]])
+        emitted = only(with_series(changes, *service.get_columns()), *self._nothing.columns)
+        return sorted_run(without(run, MESSAGE)), emitted
+
+    def _every_change(self, pairs: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, Marks]:
+        """Show what each (record, window) makes of the window, by ``MESSAGE``, and say what is to be counted."""
+        chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
+        chain, groups = self._grouped(chain)
+        is_change = is_value(chain[MESSAGE])
+        values, marks = self._aggregates.running(chain, groups)
+        result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
+        firsts = values_taken(chain[_FIRST], groups.firsts)
+        op = constant(0, chain.height, OP, np.int8)
+        outputs = frame_of([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts, op])
+        if self._having is not None:
+            outputs = self._having.with_deletes(outputs, groups)
+        in_order = np.empty(pairs.height, dtype=np.int64)
+        changed = np.flatnonzero(is_change)
+        in_order[chain[MESSAGE].to_numpy()[changed].astype(np.int64)] = changed
+        outputs = taken(outputs, in_order)
+        if self._having is not None:
+            outputs = outputs.filter(pl.col(OP).is_not_null())
+        return outputs, marks.among(is_change)
+
+    def _grouped(self, chain: pl.DataFrame) -> tuple[pl.DataFrame, Groups]:
+        """Bring the rows of each (window, group) together, in the order of arrival, in which they stand."""
+        found = sorted_run(chain)
+        pairs = [found.get_column(name) for name in (NODE, HASH)]
+        groups = Groups.of_columns([*pairs, *(found.get_column(name) for name in self._group)])
+        if groups.ids[-1] != Groups.of_columns(pairs).ids[-1]:
+            found = chain.sort(NODE, HASH, *self._group, _FIRST)
+            groups = Groups.of(found.select(NODE, HASH, *self._group))
+        return found, groups
+
+    # Output columns
+
+    def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
+        """The group's hash and columns, and the bounds of the window in ``NODE``."""
+        group = [partials[own].alias(name) for own, (name, _) in zip(self._group, self._spec.group, strict=True)]
+        start = partials[NODE].to_numpy() * self._grid.advance_ms
+        bounds = ((WINDOW_START, start), (WINDOW_END, start + self._grid.size_ms))
+        hashes = partials[HASH].alias(KEY_HASH)
+        return [hashes, *group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]

@@ -1,0 +1,1 @@
+"""The steps from a checked definition to a plan."""

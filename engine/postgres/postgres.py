@@ -1,0 +1,111 @@
+"""One connection per process, database and purpose: of readers, in Spark's workers too, and of launches.
+
+Workers are processes that come and go and serve many queries; a pool each would be many connections for little.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from engine.errors import SourceUnavailable
+from engine.postgres.links import LinkedConnection, is_usable
+
+Connection = psycopg.Connection[Any]
+
+CONNECT_TIMEOUT_SECONDS = 10
+
+IDLE_SECONDS = 60
+"""For those who hold locks that queries wait for, see ``connect``."""
+
+PATIENCE_SECONDS = 10.0
+"""After this time without an answer the database is asked whether it still works on it. A batch that is given up is repeated as a whole,
+so there is no haste."""
+
+READER: Final = "slackwater-reader"
+LAUNCHES: Final = "slackwater-launch"
+
+ENDED_BY_POSTGRES: Final = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
+"""Postgres ended the transaction, and with it the connection, for its age. psycopg does not count these as operational errors."""
+
+DATABASE_AWAY: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    *ENDED_BY_POSTGRES,
+)
+"""What a database that is away, starts again, or takes no writes for now is known by. It comes back by itself."""
+
+_IDLE: dict[tuple[int, str, str], Connection] = {}
+"""By process id too: a forked worker must not speak on its parent's socket. Then by database and name."""
+
+
+def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Connection:
+    """Open a connection in autocommit mode, named for ``pg_stat_activity``; see ``engine.postgres.links``.
+
+    Args:
+        dsn: the database.
+        application_name: its name.
+        idle_s: after so many seconds without a statement Postgres ends a transaction, with its locks: this process, or the way to it, may be
+            gone without a word. None: never.
+    """
+    options = {} if idle_s is None else {"options": f"-c idle_in_transaction_session_timeout={idle_s * 1000}"}
+    return LinkedConnection.connect(
+        dsn,
+        **options,
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        application_name=application_name,
+        patience_s=PATIENCE_SECONDS,
+    )
+
+
+@contextmanager
+def lent_connection(dsn: str, application_name: str) -> Iterator[Connection]:
+    """Lend this process's connection of that name, in autocommit mode; who asks while it is lent gets one that is closed afterwards."""
+    key = (os.getpid(), dsn, application_name)
+    connection = _IDLE.pop(key, None)
+    try:
+        if connection is not None and not is_usable(connection):
+            connection.close()
+            connection = None
+        if connection is None:
+            connection = connect(dsn, application_name)
+        yield connection
+    finally:
+        if connection is not None:
+            _take_back(key, connection)
+
+
+@contextmanager
+def shared_connection(dsn: str) -> Iterator[Connection]:
+    """Lend this process's connection for reading. The thread that looks ahead may have it: see ``lent_connection``.
+
+    Raises:
+        SourceUnavailable: the database cannot be reached, or went away.
+    """
+    try:
+        with lent_connection(dsn, READER) as connection:
+            yield connection
+    except DATABASE_AWAY as error:
+        raise SourceUnavailable(f"the database cannot be read: {error}") from error
+
+
+@atexit.register
+def close_shared_connections() -> None:
+    """Close this process's shared connections; the next reader opens another."""
+    for key in [key for key in _IDLE if key[0] == os.getpid()]:
+        _IDLE.pop(key).close()
+
+
+def _take_back(key: tuple[int, str, str], connection: Connection) -> None:
+    """Keep a connection, unless it is broken, in the middle of something, or one is kept already."""
+    is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+    if not is_idle or _IDLE.setdefault(key, connection) is not connection:
+        connection.close()

@@ -1,0 +1,1 @@
+"""A query at work: planning of batches, worker tasks, limits."""

@@ -1,0 +1,130 @@
+"""Carrying our errors through Spark.
+
+An exception in a Python worker reaches the driver as text inside text: a traceback inside a Java exception inside another traceback. So
+errors are marked where they leave our code (``marked``) and found again by the mark (``decoded``).
+
+What Spark is told is kept short on both ways. A query that is being stopped looks in the text of a failed batch for an interruption, by a
+regular expression that recurses once for every character: of the 17 kB of a lost worker the stream's thread died with a
+``StackOverflowError``, and the query ended without any error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError, SourceUnavailable
+from engine.postgres.postgres import DATABASE_AWAY
+
+_MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
+
+_LOST_WORKER = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|EOFException|"
+    r"terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)"
+)
+"""How Spark says that a process was killed: by hand, by the system for want of memory, with its host. Of the one that plans it says nothing, for
+the cause, the end of what it would have answered, has no message."""
+
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(File too large\)")
+
+_NAMED_ERROR = re.compile(r"(?:Caused by: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)")
+
+_INTERRUPTION = re.compile(
+    r"java\.lang\.InterruptedException|java\.io\.InterruptedIOException|java\.nio\.channels\.ClosedByInterruptException"
+)
+"""What Spark takes for the consequence of a stop when it stands behind ``_INTERRUPTED``."""
+
+_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling it: "
+
+_MESSAGE_CHARS = 2_000
+
+_TRACE_CHARS = 6_000
+
+
+class _Marked(Exception):
+    """An error on its way through Spark: its mark if it is one of ours, where it came from, its message; all of bounded length."""
+
+
+class BatchFailed(Exception):
+    """What Spark is told of a batch that failed; who called ``told_to_spark`` knows more."""
+
+
+class WorkerLost(ExternalError):
+    """A worker process died; the batch is repeated by the next launch."""
+
+    code = "worker_lost"
+
+
+@contextmanager
+def marked() -> Iterator[None]:
+    """Mark errors of ours that leave the block, and cut what is long; others pass unchanged."""
+    try:
+        yield
+    except (EngineError, *DATABASE_AWAY) as caught:
+        error = _named(caught)
+        mark = json.dumps({"code": error.code, "message": str(error)[:_MESSAGE_CHARS]})
+        raise _Marked(f"<<slackwater {mark} slackwater>>\n{_trace(caught)}") from None
+    except Exception as error:
+        if sum(map(len, traceback.format_exception(error))) <= _TRACE_CHARS:
+            raise
+        raise _Marked(f"{_trace(error)}{type(error).__name__}: {str(error)[:_MESSAGE_CHARS]}") from None
+
+
+def told_to_spark(error: BaseException) -> BatchFailed:
+    """Return what to raise ``from None`` in Spark's callback for a batch that failed with ``error``."""
+    text = str(error)
+    if interruption := _INTERRUPTION.search(text):
+        return BatchFailed(f"{_INTERRUPTED}{interruption[0]}")
+    return BatchFailed(str(decoded(error)))
+
+
+def decoded(error: BaseException) -> EngineError:
+    """Return the error of ours that an exception of Spark carries.
+
+    What carries none is ``SourceUnavailable`` where the database was away, ``DiskFull`` where there was no space, ``WorkerLost`` where a
+    process died, else ``InternalError`` with the last line that names an error. All of these are retryable.
+    """
+    if isinstance(error, (EngineError, *DATABASE_AWAY)):
+        return _named(error)
+    text = str(error)
+    marks = _MARK.findall(text)
+    if marks:
+        mark = json.loads(marks[-1])
+        return _class_of(mark["code"])(mark["message"])
+    if full := _NO_SPACE.search(text):
+        return DiskFull(f"the checkpoint cannot be written: {full[0]}. Free space: the next attempt goes on from the last commit")
+    if _LOST_WORKER.search(text):
+        return WorkerLost("a worker process died in the middle of a batch")
+    return InternalError((_last_error(text) or f"{type(error).__name__}: {text}")[:_MESSAGE_CHARS])
+
+
+def _named(error: BaseException) -> EngineError:
+    """Return an error of ours as it is, and one of the database's as an error of ours."""
+    return error if isinstance(error, EngineError) else SourceUnavailable(f"the database gives no answer: {error}")
+
+
+def _last_error(text: str) -> str | None:
+    """Return the last line that names an error; of a line only as much as a message holds is looked at."""
+    for line in reversed(text.splitlines()):
+        if named := _NAMED_ERROR.match(line[:_MESSAGE_CHARS]):
+            return named[1]
+    return None
+
+
+def _trace(error: BaseException) -> str:
+    """Return where an error came from; the innermost calls where that is long."""
+    return "".join(traceback.format_tb(error.__traceback__))[-_TRACE_CHARS:]
+
+
+def _class_of(code: str) -> type[EngineError]:
+    """Find the class with this code; ``DefinitionInvalid`` is built from problems and never crosses Spark."""
+    waiting: list[type[EngineError]] = [EngineError]
+    while waiting:
+        candidate = waiting.pop()
+        if candidate.code == code and candidate is not DefinitionInvalid:
+            return candidate
+        waiting.extend(candidate.__subclasses__())
+    return InternalError

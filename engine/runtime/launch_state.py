@@ -1,0 +1,174 @@
+"""What a launch goes on from: committed state, that of an older version, that of another number of tasks, or none yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import structlog
+
+from engine.commit.history.segment_names import names_of
+from engine.commit.removed_records import as_unread
+from engine.commit.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
+from engine.errors import STATE_CURE, StateCorrupt
+from engine.plan.model import Plan
+from engine.postgres.postgres import Connection
+from engine.runtime.planning.cursors import Positions, new_cursor, require_readable
+from engine.runtime.repartition import shared_out
+from engine.spark.old_checkpoints import remove_old, take_over
+from engine.state.segments.directories import Directories
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import StateStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_TOLD: Final = 20
+"""Missing segments that an error names."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchState:
+    """What is committed as the launch begins.
+
+    Attributes:
+        first_batch: number of its first batch.
+        cursor: where that begins.
+        layout: of the state, for the plan's number of tasks.
+    """
+
+    first_batch: int
+    cursor: Cursor
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Which launch it is, and where its query keeps what.
+
+    Attributes:
+        query_id: the query.
+        checkpoint_id: names its state; another one is another beginning.
+        epoch: the launch; it holds the fence (``claim_epoch``).
+        directory: of the checkpoint, on this host.
+        elsewhere: where the segments of the checkpoint are; None: in that directory.
+    """
+
+    query_id: UUID
+    checkpoint_id: UUID
+    epoch: int
+    directory: Path
+    elsewhere: Objects | None = None
+
+    @property
+    def segments(self) -> StateStore:
+        """Where the segments of the checkpoint are."""
+        return Directories(self.directory) if self.elsewhere is None else self.elsewhere
+
+
+def open_state(
+    spark: SparkSession,
+    connection: Connection,
+    plan: Plan,
+    launch: Launch,
+    start: Callable[[], Positions],
+    retain: Callable[[], None],
+    tell: Callable[[], None] | None,
+) -> LaunchState:
+    """Return what a launch goes on from, after making it fit the plan.
+
+    Args:
+        spark: the driver's session; reads what versions before kept in Spark's state store.
+        connection: in autocommit mode.
+        plan: of the query.
+        launch: which one.
+        start: asked where reading begins, if the query has never begun.
+        retain: called where something is committed, before anything of it is changed.
+        tell: see ``shared_out``.
+
+    Raises:
+        StateCorrupt: it is damaged or lacks segments.
+        StateNewer: a newer version wrote it.
+        RepartitionPremature: the number of tasks was changed too early.
+        EpochFenced: a newer launch has begun.
+        ExternalError: the segments cannot be reached now.
+    """
+    launch.directory.mkdir(parents=True, exist_ok=True)
+    kept = load_kept(connection, launch.query_id, launch.checkpoint_id)
+    first_batch = 0 if kept.batch_id is None else kept.batch_id + 1
+    if first_batch:
+        retain()
+    states: Mapping[Place, TaskState]
+    if kept.layout is not None and kept.cursor is not None:
+        layout, cursor, is_begun = kept.layout, kept.cursor, True
+        states = load_states(connection, launch.query_id)
+    elif old := take_over(spark, plan, launch.directory, kept.batch_id):
+        layout, cursor, states, is_begun = old.layout, old.cursor, old.states, False
+        log.info("old_checkpoint_taken_over", query=plan.query, tasks=layout.tasks)
+    else:
+        layout, states, is_begun = new_layout(plan.tasks), {}, False
+        cursor = as_unread(new_cursor(start(), plan.release, layout.generation))
+    require_readable(cursor)
+    if launch.elsewhere is not None:
+        bring_over(Directories(launch.directory), launch.elsewhere, layout, states)
+    require_segments(launch.segments, layout, states)
+    if plan.tasks != layout.tasks:
+        before, is_begun = layout.tasks, False
+        layout, states = shared_out(plan, launch.segments, layout, states, launch.epoch, tell)
+        log.info("tasks_changed", query=plan.query, before=before, after=layout.tasks)
+    if not is_begun:
+        begin_state(connection, launch.query_id, launch.epoch, layout, cursor, states)
+    remove_old(launch.directory)
+    return LaunchState(first_batch, cursor, layout)
+
+
+def bring_over(local: Directories, target: Objects, layout: Layout, states: Mapping[Place, TaskState]) -> None:
+    """Upload what a service kept in files before it was given an object store; a launch that is cut off here goes on with what is missing.
+
+    Args:
+        local: the checkpoint's directory.
+        target: the same in the store.
+        layout: of the state.
+        states: of all tasks.
+
+    Raises:
+        StateUnavailable: the store cannot be reached now.
+    """
+    here = {found.name for found in local.listed()}
+    wanted = _named(layout, states) & here
+    if not wanted or not (missing := wanted - {found.name for found in target.listed()}):
+        return
+    for name in sorted(missing):
+        target.put(name, (local.root / name).read_bytes())
+    log.info("segments_uploaded", number=len(missing), target=str(target))
+
+
+def _named(layout: Layout, states: Mapping[Place, TaskState]) -> set[str]:
+    return {*names_of(layout.segments, {place: json.loads(state.manifest) for place, state in states.items()})}
+
+
+def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place, TaskState]) -> None:
+    """Refuse state that names segments which are not there, before anything is done with it.
+
+    Args:
+        segments: of the checkpoint.
+        layout: of the state.
+        states: of all tasks.
+
+    Raises:
+        StateCorrupt: says which are missing.
+        ExternalError: the segments cannot be reached now.
+    """
+    named = _named(layout, states)
+    if not named or not (missing := sorted(named - {found.name for found in segments.listed()})):
+        return
+    told = ", ".join(missing[:MOST_TOLD]) + (f" and {len(missing) - MOST_TOLD} more" if len(missing) > MOST_TOLD else "")
+    raise StateCorrupt(
+        f"of the {len(named)} segments that the state names {len(missing)} are missing in {segments}: {told}. {STATE_CURE}"
+    )

@@ -1,0 +1,352 @@
+"""Where a query's batches end.
+
+One planner per query sees the positions of every input, so it can let them advance together in event time
+(``engine.runtime.planning.admission``). What ``next_cursor`` returns, positions and the wall clock of the batch (T5) among it, is the query's
+*cursor*: it travels with the batch, the sink commits it, and the next launch begins there. ``is_full`` in it says that the bound of the batch
+left records unread, which makes a query heavy (``engine.runtime.limits.weight``). Who calls this is ``engine.spark.streams.rounds``; what a
+batch holds is read by ``engine.runtime.source``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from engine.commit.commit_row import earliest_wake
+from engine.commit.removed_records import Gap, gaps_between, noted
+from engine.commit.task_states import Cursor
+from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.log.backlogs import LogPlace, Looked
+from engine.plan.model import Input
+from engine.postgres.postgres import shared_connection
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.admission import Admitted, Backlog, admit
+from engine.runtime.planning.admitted_groups import admit_groups
+from engine.runtime.planning.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
+from engine.runtime.planning.source_spec import Held, SourceSpec, SplitGroup
+from engine.runtime.planning.split_groups import Weighed, grouped
+from engine.runtime.planning.unread import UnreadRecords, is_table
+from engine.runtime.planning.upstream import Reached, reached
+from engine.runtime.planning.wall_clock import WallClock
+from engine.sources.feeds import Limit
+
+LOOK_GAP_MS = 2_000
+"""Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
+
+FIRST_ROWS = 125_000
+"""Bound of a launch's first batch: where event times lie in records, all of them are read before a worker begins."""
+
+RAMP = 10
+"""Each of so many batches may be twice as large as the one before."""
+
+Upstream = Callable[[Sequence[str]], Mapping[str, Reached]]
+"""Names of derived log feeds → how far what stands behind each has come."""
+
+
+class BatchPlanner:
+    """Plans a query's batches, in the planning process of its carrier.
+
+    Args:
+        spec: what is read, and how much at once.
+        feeds: a reader for each feed, with the inputs that read it.
+        clock: of the batches.
+        upstream: says how far what stands behind derived feeds has come; None: the database does.
+    """
+
+    def __init__(
+        self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None, upstream: Upstream | None = None
+    ) -> None:
+        self._spec = spec
+        self._upstream = upstream or partial(_reached_in, spec.dsn)
+        self._clock = clock or WallClock()
+        self._feeds = feeds
+        self._targets: Mapping[str, Mapping[int, int]] | None = None
+        self._unread = UnreadRecords(spec.start, feeds)
+        self._looked_ms: int | None = None
+        self._planned = 0
+        self._awake_ms = 0
+        self._behind: dict[str, Reached] = {}
+        self._sources: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, spec: SourceSpec) -> BatchPlanner:
+        """Return the planner of what a query reads, its replays included."""
+        return cls(spec, feeds_of(spec))
+
+    @property
+    def start(self) -> Cursor:
+        """Where the first batch of the launch begins."""
+        return self._spec.start
+
+    @property
+    def watched(self) -> frozenset[str] | None:
+        """The feeds in ``log.feed`` whose ends there tell whether a look would find something; None: only a look tells, or time decides."""
+        if self._spec.clock is not None or not all(reader.is_announced for reader, _ in self._feeds):
+            return None
+        return frozenset(reader.feed.log_feed for reader, _ in self._feeds)
+
+    def has_read(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether a cursor is at the ends of all feeds. That of replays, which no input reads, need not exist.
+
+        Args:
+            cursor: of the query.
+            ends: of ``watched``, from ``feed_ends``.
+        """
+        for reader, inputs in self._feeds:
+            own = ends.get(reader.feed.log_feed)
+            if own is None and inputs:
+                return False
+            position = cursor["feeds"].get(reader.feed.name, {})
+            if any(position.get(partition, 0) != end for partition, end in (own or {}).items()):
+                return False
+        return True
+
+    def prepare(self) -> None:
+        """Read no further than what is there now."""
+        self._targets = self._ends_now(None)
+
+    def unread(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> list[LogPlace]:
+        """Say what a look from a cursor on will ask of logs. Nothing where it asks for more than that: what stands behind derived feeds, files.
+
+        Args:
+            cursor: of the query.
+            ends: see ``has_read``.
+        """
+        is_asked_together = all(reader.is_asked_together for reader, inputs in self._feeds if inputs)
+        if not is_asked_together or any(reader.feed.log_feed not in ends for reader, inputs in self._feeds if inputs):
+            return []
+        return [
+            LogPlace(reader.feed.log_feed, int(partition), position)
+            for reader, inputs in self._feeds
+            if inputs
+            for partition, end in ends.get(reader.feed.log_feed, {}).items()
+            if (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
+        ]
+
+    def next_cursor(self, start: Cursor, looked: Looked | None = None) -> Cursor:
+        """Return where the next batch ends; ``start`` itself when nothing is new.
+
+        Args:
+            start: where it begins.
+            looked: what was found for the places of ``unread``, by one look at all feeds; None: nothing was asked.
+        """
+        found = self._look(start, looked)
+        self._planned += found is not start
+        return found
+
+    def _look(self, start: Cursor, looked: Looked | None) -> Cursor:
+        targets = self._ends_now(looked) if self._targets is None else self._targets
+        is_merged = lanes(self._feeds, targets) > 1
+        behind = self._behind
+        backlogs, gaps = self._unread.look(start, targets, looked, self._ahead(self._planned), is_merged=is_merged)
+        self._check_epochs(start)
+        horizon_ms = self._horizon_ms(behind) if is_merged else None
+        limit = self._bound(self._planned)
+        if is_merged:
+            admitted = admit_groups(backlogs, limit, self._unread.first_at, horizon_ms, partial(self._unread.further, targets))
+        else:
+            admitted = admit(backlogs, limit, None)
+        now_ms = self._clock.now_ms(start["now_ms"])
+        self._note_look(backlogs, admitted, now_ms)
+        reach = self._reach_of_held(behind)
+        if not gaps and all(
+            start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
+        ):
+            is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
+            told = reach, noted(start, start["feeds"], [])
+            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *told) if is_due else start
+        if horizon_ms is None:
+            self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
+        # What is left behind a horizon waits for somebody else; what is left without one, the batch's bound has left.
+        read = {reader.feed.name for reader, inputs in self._feeds if inputs}
+        is_full = horizon_ms is None and not all(_is_read(backlog, admitted) for backlog in backlogs if backlog.feed in read)
+        feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
+        for gap in gaps:
+            feeds.setdefault(gap.feed, {})[gap.partition] = gap.stop
+        for (feed, partition), end in admitted.ends.items():
+            feeds.setdefault(feed, {})[str(partition)] = end
+        found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, noted(start, feeds, gaps))
+        return {**found, "is_full": True} if is_full else found
+
+    def _bound(self, planned: int) -> BatchLimit:
+        """Return the bound of the batch that comes after so many: workers wait while the first one is planned, so the first ones are smaller."""
+        limit = self._spec.limit
+        return replace(limit, max_rows=min(FIRST_ROWS << min(planned, RAMP), limit.max_rows))
+
+    def _ahead(self, planned: int) -> Limit:
+        bound = self._bound(planned)
+        return Limit(bound.max_rows, bound.max_bytes)
+
+    def _cursor(
+        self,
+        feeds: Positions,
+        now_ms: int,
+        awake_ms: int,
+        heads: Positions | None = None,
+        reach: Reach | None = None,
+        unread: Mapping[str, Any] | None = None,
+    ) -> Cursor:
+        told = {**(unread or {})} | ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
+        epochs = {reader.feed.name: found for reader, _ in self._feeds if (found := reader.epochs())}
+        told |= (
+            {"epochs": {feed: {str(part): epoch for part, epoch in found.items()} for feed, found in epochs.items()}}
+            if epochs
+            else {}
+        )
+        begun = new_cursor(feeds, self._spec.release, self._spec.generation)
+        return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **told}
+
+    def _check_epochs(self, start: Cursor) -> None:
+        """Make sure that the feeds still hold what was read of them."""
+        for reader, _ in self._feeds:
+            name = reader.feed.name
+            if name in start.get("epochs", {}):
+                parts = start["feeds"].get(name, {}), start["epochs"][name], self._spec.start["feeds"].get(name, {})
+                reader.check_epochs(*({int(partition): each for partition, each in part.items()} for part in parts))
+
+    def _has_news(self, start: Cursor) -> bool:
+        """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.
+
+        The batch that does is told from its cursors.
+        """
+        return bool(start.get("release", 0) != self._spec.release or start.get("generation", 0) != self._spec.generation)
+
+    def groups(self, start: Cursor, end: Cursor) -> list[SplitGroup]:
+        """Cut what a batch reads into groups of splits, about equally heavy; one of everything beside other queries."""
+        weighed: list[Weighed] = []
+        is_merged = lanes(self._feeds, end["feeds"]) > 1
+        gaps = gaps_between(start, end)
+        begins = {(gap.feed, gap.partition): gap.stop for gap in gaps}
+        for index, (reader, _) in enumerate(self._feeds):
+            before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
+            for partition, last in end["feeds"].get(reader.feed.name, {}).items():
+                first = begins.get((reader.feed.name, partition), before.get(partition, 0))
+                if first < last:
+                    head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
+                    weighed += [(split.weight_bytes, index, split) for split in reader.splits(int(partition), first, last, head)]
+        held = self._held(end)
+        groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
+        is_release = start.get("release", 0) != end.get("release", 0)
+        is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
+        has_ticks = self._spec.clock is not None or is_release or is_shared_anew
+        groups = groups or [[]]
+        awake_ms, cuts, lost = end.get("awake_ms", 0), self._cuts(start, end), self._lost(gaps)
+        return [
+            SplitGroup(
+                tuple(group),
+                end["now_ms"],
+                held,
+                has_ticks and place == 0,
+                awake_ms,
+                is_release,
+                () if place else cuts,
+                None if place else end,
+                len(groups) == 1,
+                () if place else lost,
+            )
+            for place, group in enumerate(groups)
+        ]
+
+    def _cuts(self, start: Cursor, end: Cursor) -> tuple[Input, ...]:
+        """Return an input of each partition that a batch cuts inside one event time."""
+        positions = end["feeds"], start["feeds"]
+        return tuple(
+            inputs[0]
+            for reader, inputs in self._feeds
+            for partition in end.get("heads", {}).get(reader.feed.name, {})
+            if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
+        )
+
+    def _lost(self, gaps: Sequence[Gap]) -> tuple[tuple[Input, Gap], ...]:
+        """Return what is gone, with an input that would have read it."""
+        inputs = {reader.feed.name: found[0] for reader, found in self._feeds if found}
+        return tuple((inputs[gap.feed], gap) for gap in gaps if gap.feed in inputs)
+
+    def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
+        """Follow since when nothing that came has been left unread."""
+        is_late_look = self._looked_ms is None or now_ms - self._looked_ms > LOOK_GAP_MS
+        is_read = all(_is_read(backlog, admitted) for backlog in backlogs)
+        # A derived feed is silent when the sources behind it are (P5): while records are on their way, or were, it is not.
+        sources = tuple(source for each in self._behind.values() for source in each.sources)
+        is_on_its_way = any(not each.is_at_end for each in self._behind.values()) or sources != self._sources
+        if self._looked_ms is None or is_on_its_way or (backlogs and (is_late_look or not is_read)):
+            self._awake_ms = now_ms
+        self._looked_ms, self._sources = now_ms, sources
+
+    def _horizon_ms(self, behind: Mapping[str, Reached]) -> int | None:
+        """Return how far feeds may be read together: not beyond what is on its way to one of them (P4).
+
+        A join that holds for a table waits for it by itself, and no longer than it was told to (J9).
+        """
+        held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
+        late = [each.merged_to_ms for name, each in behind.items() if not each.is_at_end and name not in held]
+        return min((-1 if ms is None else ms for ms in late), default=None)
+
+    def _reach_of_held(self, behind: Mapping[str, Reached]) -> Reach:
+        """Return how far what stands behind the derived feeds that are held for has been read, and whether that is all."""
+        held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
+        return {name: [each.read_to_ms, each.is_at_end] for name, each in behind.items() if name in held}
+
+    def _held(self, end: Cursor) -> dict[tuple[int, int], Held]:
+        """Say of each partition that is held for how far the batch reads it."""
+        names = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
+        held = {}
+        for index, (reader, _) in enumerate(self._feeds):
+            if reader.feed.name not in names:
+                continue
+            read_to_ms, is_all = end.get("reach", {}).get(reader.feed.name, (None, not reader.feed.is_derived))
+            for partition, last in reader.ends().items():
+                is_read = end["feeds"].get(reader.feed.name, {}).get(str(partition), 0) >= last
+                held[index, partition] = Held(is_read and is_all, read_to_ms if is_read else None)
+        return held
+
+    def _is_due(self, start: Cursor, now_ms: int, reach: Reach) -> bool:
+        """Whether some task asked to be woken by now, or holds for a table of which more is known.
+
+        A launch wakes all: the definition may have been edited in place.
+        """
+        last_ms = start["now_ms"]
+        if self._spec.clock is None or now_ms <= last_ms:
+            return False
+        if not self._planned and last_ms > 0:
+            return True
+        with shared_connection(self._spec.dsn) as connection:
+            wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
+        return wakes_at_ms is not None and (wakes_at_ms <= now_ms or reach != start.get("reach", {}))
+
+    def _ends_now(self, looked: Looked | None) -> dict[str, Mapping[int, int]]:
+        """Return how far each feed reaches.
+
+        Tables are asked last: what was there before a record of a stream is read with it, also where this process stands still in between.
+        What stands behind derived feeds is asked before them, and behind the sources: what is at its end then has written all that comes of
+        what the sources had.
+        """
+        ends: dict[str, Mapping[int, int]] = {}
+        self._behind = {}
+        if looked is not None:  # at one moment, so tables are not behind streams
+            names = {reader.feed.name: reader.feed.log_feed for reader, _ in self._feeds}
+            return {
+                name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items()}
+                for name, feed in names.items()
+            }
+        for of_tables in (False, True):
+            feeds = [reader for reader, inputs in self._feeds if is_table(inputs) == of_tables]
+            ends |= {reader.feed.name: reader.ends() for reader in feeds if not reader.feed.is_derived}
+            derived = [reader for reader in feeds if reader.feed.is_derived]
+            if derived and (len(self._feeds) > 1 or self._spec.clock is not None):
+                found = self._upstream([reader.feed.log_feed for reader in derived])
+                self._behind |= {each.feed.name: found[each.feed.log_feed] for each in derived if each.feed.log_feed in found}
+            ends |= {reader.feed.name: reader.ends() for reader in derived}
+        return ends
+
+
+def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:
+    with shared_connection(dsn) as connection:
+        return reached(connection, feeds)
+
+
+def _is_read(backlog: Backlog, admitted: Admitted) -> bool:
+    """Whether a batch reads all that a partition has to offer."""
+    return backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset

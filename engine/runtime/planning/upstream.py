@@ -1,0 +1,154 @@
+"""What stands behind a derived feed: how far its producer, and the producers before that, have read their sources (P3, P4, P5).
+
+A reader of a derived feed asks three things. Will rows come that belong before what it could read now? Then its other feeds wait at one
+event time. How far has the feed been read, in event time? As far as its producer's sources. Is it silent? When the sources are. A producer
+that is paused or stopped with records unread is behind, not silent: what it has still to write is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import tuple_row
+
+from engine.definition.sources.connector import LOG_PREFIX
+from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.log.sequences import LANE_PARTITION
+from engine.postgres.postgres import Connection
+from engine.sources.connector_kinds import OWN_ENDS_SQL
+
+_FACTS_SQL = f"""
+SELECT f.name, f.producer, f.next_sequence, f.reached_ms, c.position, c.detail -> 'read_to',
+    coalesce({OWN_ENDS_SQL}, (SELECT jsonb_object_agg(h.partition::text, h.next_offset) FROM log.head h WHERE h.feed_id = f.id))
+FROM log.feed f LEFT JOIN log.commit c ON c.query_id = f.producer WHERE f.name = ANY(%(names)s)
+"""  # noqa: S608 - made of constants
+_REPLAYS = "replay:"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far what stands behind a derived feed has come.
+
+    Attributes:
+        is_at_end: every producer behind it has read all that there was: nothing is on its way.
+        merged_to_ms: no row will come whose head is smaller; None before the producer's first record.
+        read_to_ms: smallest, over the partitions of all sources, of the greatest event time read; None where a partition has none.
+        sources: where the logs of the sources end; another value says that there is something new.
+    """
+
+    is_at_end: bool
+    merged_to_ms: int | None
+    read_to_ms: int | None
+    sources: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A feed, and what its producer has committed.
+
+    Attributes:
+        producer: the query that writes it; None for a source, and for a result that was left behind.
+        next_sequence: of a derived feed; None for a source's.
+        reached_ms: how far the merge of the producer's inputs has come.
+        position: of the producer: feed → partition → next offset.
+        read_to: of the producer: feed → partition → greatest event time read.
+        ends: partition → next offset of the feed itself.
+    """
+
+    producer: UUID | None
+    next_sequence: int | None
+    reached_ms: int | None
+    position: Mapping[str, Mapping[str, int]]
+    read_to: Mapping[str, Mapping[str, int]]
+    ends: Mapping[str, int]
+
+
+def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
+    """Return how far what stands behind derived feeds has come.
+
+    Facts of producers are read before the ends of what they read, so that "at its end" is never said too early.
+
+    Args:
+        connection: in no transaction; every statement sees what is committed.
+        feeds: names of log feeds.
+    """
+    facts: dict[str, Fact] = {}
+    wanted = list(feeds)
+    while wanted:
+        found = _load(connection, wanted)
+        facts |= found
+        read = {log_feed_of(name) for fact in found.values() for name in fact.position}
+        wanted = sorted(read - facts.keys())
+    known: dict[str, Reached] = {}
+    return {name: walk(name, facts, known) for name in feeds if name in facts}
+
+
+def _load(connection: Connection, names: Sequence[str]) -> dict[str, Fact]:
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names)}).fetchall()
+    return {
+        name: Fact(producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends))
+        for name, producer, following, reached_ms, position, read_to, ends in rows
+    }
+
+
+def _ends(next_sequence: int | None, ends: Mapping[str, int] | None) -> Mapping[str, int]:
+    """Return partition → next offset, as positions have it."""
+    return (ends or {}) if next_sequence is None else {str(LANE_PARTITION): next_sequence}
+
+
+def log_feed_of(feed: str) -> str:
+    """Return the name in ``log.feed`` of a feed that a position names."""
+    return feed.removeprefix(LOG_PREFIX)
+
+
+def walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached] | None = None) -> Reached:
+    """Return how far what stands behind a derived feed has come.
+
+    Args:
+        name: of the log feed.
+        facts: of it and of everything behind it, by the names of log feeds.
+        known: what was found of feeds already, and is found of further ones: one that several queries read is looked at once.
+    """
+    known = {} if known is None else known
+    if name not in known:
+        known[name] = _walk(name, facts, known)
+    return known[name]
+
+
+def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
+    fact = facts[name]
+    if fact.producer is None:
+        ends = tuple((f"{name}/{partition}", end) for partition, end in sorted(fact.ends.items()))
+        return Reached(is_at_end=True, merged_to_ms=fact.reached_ms, read_to_ms=fact.reached_ms, sources=ends)
+    # Late records that are replayed are no part of a source's time.
+    parts = [_read(feed, fact, facts, known) for feed in sorted(fact.position) if not feed.startswith(_REPLAYS)]
+    times = [part.read_to_ms for part in parts]
+    return Reached(
+        is_at_end=bool(parts) and all(part.is_at_end for part in parts),
+        merged_to_ms=fact.reached_ms,
+        read_to_ms=None if None in times else min((ms for ms in times if ms is not None), default=None),
+        sources=tuple(sorted({source for part in parts for source in part.sources})),
+    )
+
+
+def _read(feed: str, fact: Fact, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
+    """Return how far a producer has come with one of its feeds."""
+    position, own = fact.position[feed], fact.read_to.get(feed, {})
+    read = facts.get(log_feed_of(feed))
+    if read is None:  # the feed was dropped: nothing comes of it any more
+        return Reached(is_at_end=True, merged_to_ms=None, read_to_ms=None, sources=())
+    is_read = all(position.get(partition, 0) >= end for partition, end in read.ends.items())
+    if read.next_sequence is None:
+        times = [own.get(partition) for partition in read.ends]
+        ends = tuple((f"{feed}/{partition}", end) for partition, end in sorted(read.ends.items()))
+        least = None if None in times else min((ms for ms in times if ms is not None), default=None)
+        return Reached(is_at_end=is_read, merged_to_ms=None, read_to_ms=least, sources=ends)
+    behind = walk(log_feed_of(feed), facts, known)
+    read_to_ms = behind.read_to_ms
+    if not is_read and read_to_ms is not None:
+        read_to_ms = min(read_to_ms, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))
+    return Reached(is_read and behind.is_at_end, None, read_to_ms, behind.sources)

@@ -1,0 +1,76 @@
+"""How a launched query runs, and what is told of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
+from engine.runtime.limits.watch import USUAL, WorkBounds
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch whose results are visible.
+
+    Attributes:
+        query: its name.
+        epoch: the launch.
+        batch_id: counted from 0 in each checkpoint, over all launches.
+        rows: input records.
+        began_ns: when its commit began, by the wall clock.
+        ended_ns: when its results were committed.
+    """
+
+    query: str
+    epoch: int
+    batch_id: int
+    rows: int
+    began_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a query runs; none of it changes results.
+
+    Attributes:
+        trigger_ms: least time between the starts of two batches; 0: as fast as it goes.
+        is_available_now: end when everything that is there at the start has been read.
+        max_rows: bound of one batch.
+        max_bytes: bound of one batch, as stored in the feeds.
+        bounds: what it may take of the processes that it shares with others.
+        retaining: which of its commits are retained, so that one can go back to them.
+        on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
+        on_first_commit: told once, in the same way.
+        on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
+    """
+
+    trigger_ms: int = 0
+    is_available_now: bool = False
+    max_rows: int = 1_000_000
+    max_bytes: int = 256 * 1024 * 1024
+    bounds: WorkBounds = USUAL
+    retaining: Retaining = NOTHING_RETAINED
+    on_commit: Callable[[CommittedBatch], None] | None = None
+    on_first_commit: Callable[[], None] | None = None
+    on_restoring: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """The newest batch.
+
+    Attributes:
+        batch_id: counted from 0 in each checkpoint, over all launches.
+        rows: input records.
+        duration_ms: how long its commit took, and of the round before everything else.
+    """
+
+    batch_id: int
+    rows: int
+    duration_ms: int
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows * 1000 / max(self.duration_ms, 1)

@@ -1,0 +1,137 @@
+"""What a query reads: the packets of a batch's splits, in workers. Where batches end says ``engine.runtime.planning.batch_planner``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from uuid import UUID
+
+from engine.commit.removed_records import Gap, removed_since_the_look
+from engine.log.fetched import Fetched, LogSplit
+from engine.plan.model import Input
+from engine.runtime.limits.watch import each_at_work, watch
+from engine.runtime.planning.cursors import FeedInputs, feeds_of
+from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
+from engine.sources.feeds import ReadRequest
+from engine.sources.packets import BATCH_ID, BEFORE_ALL_STAGES, Packet, encode_json
+
+
+class PacketReader:
+    """Reads splits, and does all stages of a batch that is read in one part.
+
+    Args:
+        spec: what is read, and what is done with it.
+        feeds: a reader for each feed, with the inputs that read it.
+    """
+
+    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs]) -> None:
+        self._spec = spec
+        self._feeds = feeds
+
+    @classmethod
+    def of(cls, spec: SourceSpec) -> PacketReader:
+        """Return the reader of what a query reads, its replays included."""
+        return cls(spec, feeds_of(spec))
+
+    def at_work(self, batch_id: int) -> AbstractContextManager[None]:
+        """Say that what is done in a block is done for this query (``engine.runtime.limits.watch``)."""
+        return watch().at_work(self._spec.bounds, self._spec.run, batch_id)
+
+    @property
+    def query_id(self) -> UUID | None:
+        """Whose batches it reads; None where nothing is done with them right here."""
+        return self._spec.stages[0].query_id if self._spec.stages else None
+
+    @property
+    def dsn(self) -> str:
+        """Database of the log."""
+        return self._spec.dsn
+
+    def fetchable(self, group: SplitGroup) -> list[LogSplit]:
+        """Say what of a batch can be asked for beforehand."""
+        readers = ((self._feeds[index][0], split) for index, split in group.splits)
+        return [found for reader, split in readers if (found := reader.fetchable(split)) is not None]
+
+    def done(self, group: SplitGroup, batch_id: int, fetched: Fetched | None = None) -> Iterator[Packet]:
+        """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker.
+
+        Args:
+            group: the splits.
+            batch_id: counted per checkpoint, over all launches.
+            fetched: asked of the database behind the batch before; None: nothing.
+        """
+        if self._spec.surroundings is not None:
+            self._spec.surroundings.require()
+        packets = self.read(group, fetched, batch_id)
+        if group.is_whole:
+            for stage in self._spec.stages:
+                packets = stage.of_batch(batch_id, fetched).done(packets)
+        elif self._spec.aside is not None:
+            packets = map(self._spec.aside.lay_aside, packets)
+        return each_at_work(packets, self._spec.bounds, self._spec.run, batch_id)
+
+    def read(self, group: SplitGroup, fetched: Fetched | None = None, batch_id: int | None = None) -> Iterator[Packet]:
+        """Yield the packets of a group of splits. See ``done``."""
+        if group.end is not None:
+            end = group.end if batch_id is None else {**group.end, BATCH_ID: batch_id}
+            yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(end))
+        if group.has_tick:
+            readings = [
+                (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)
+                for (index, number), held in group.held.items()
+            ]
+            yield from self._ticks(readings, group, is_release=group.is_release)
+        if group.cuts:
+            yield self._counted("cut_inside_time", [(source, 1) for source in group.cuts], group)
+        for source, gap in group.lost:
+            yield self._counted("records_lost", [(source, gap.stop - gap.first)], group)
+            yield self._passed(gap, group)
+        for index, split in group.splits:
+            reader, inputs = self._feeds[index]
+            packets = reader.read(split, self._request(inputs, group, fetched))
+            with removed_since_the_look():
+                yield from self._told(packets, group, index)
+
+    def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
+        stages = self._spec.stages if group.is_whole else ()
+        is_hashed_anew = bool(stages) and all(stage.is_hashed_anew for stage in stages)
+        return ReadRequest(inputs, group.now_ms, self._spec.tasks, fetched, bool(stages), is_hashed_anew)
+
+    @staticmethod
+    def _counted(reason: str, numbers: Sequence[tuple[Input, int]], group: SplitGroup) -> Packet:
+        """Return the packet that counts what concerns a batch as a whole: its cuts inside one event time (P2), records that it leaves out."""
+        counters = [[source.alias, reason, number] for source, number in numbers]
+        stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
+        return Packet(0, "stats", numbers[0][0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
+
+    @staticmethod
+    def _passed(gap: Gap, group: SplitGroup) -> Packet:
+        """Return the packet that brings a query's position behind records that are gone."""
+        progress = {
+            "feed": gap.feed, "partition": int(gap.partition), "start_offset": gap.first, "end_offset": gap.stop,
+            "rows": 0, "accepted": 0, "max_ts": None, "head": None,
+        }  # fmt: skip
+        return Packet(0, "progress", 0, int(gap.partition), gap.first, 0, None, None, group.now_ms, encode_json(progress))
+
+    def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
+        """Pass a split's packets on; tell every task how far a feed is read that is held for, and of records that it does not see."""
+        is_told = self._spec.clock is None
+        for packet in packets:
+            yield packet
+            if not is_told and packet.kind == "data" and self._spec.inputs[packet.input].stage > 0:
+                is_told = True  # T10: the tasks before that stage are not silent
+                for task in range(self._spec.tasks):
+                    yield Packet(task, "active", BEFORE_ALL_STAGES, 0, 0, 0, None, None, group.now_ms, b"")
+            held = group.held.get((index, packet.partition)) if packet.kind == "progress" else None
+            if held is not None and held.read_to_ms is None:
+                feed, progress = self._feeds[index][0].feed, json.loads(packet.blob)
+                max_ts = progress["head" if feed.is_derived else "max_ts"]
+                yield from self._ticks([(feed.name, packet.partition, max_ts, held.is_at_end)], group)
+
+    def _ticks(
+        self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
+    ) -> Iterator[Packet]:
+        blob = encode_json({"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release})
+        for task in range(self._spec.tasks):
+            yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)

@@ -1,0 +1,354 @@
+"""One stage of a query: gives its tasks their packets, lets them work, hands their state on to the sink.
+
+State is committed by the sink alone, with the results of the batch (``engine.commit.task_states``). A worker keeps the tasks it built,
+for it often gets the same ones again, and asks the database once per batch whether they are at the committed state: what a failed batch,
+another worker's turn or a restart has made of them is thrown away. A part that Spark repeats writes segments that nobody names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+import pyarrow as pa
+
+from engine.commit.task_states import TaskState, await_batch, load_changed
+from engine.errors import EngineError
+from engine.frames.arrow_frames import encode_frame
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.frames.slicing import slices
+from engine.log.fetched import Fetched
+from engine.operators.emission import Emitted, emitting_at_most
+from engine.operators.operators import Emission
+from engine.operators.tasks.order import UPSTREAM, Slice
+from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.task import Replays, build_task
+from engine.plan.model import Plan
+from engine.postgres.postgres import shared_connection
+from engine.runtime.blob_files import BlobFolder
+from engine.runtime.failures import marked
+from engine.runtime.kept_tasks import Built, Kept, TaskPlace, kept_tasks
+from engine.runtime.limits.watch import USUAL, WorkBounds, each_at_work
+from engine.runtime.surroundings import Surroundings
+from engine.sources.packets import (
+    PACKET_BYTES,
+    Packet,
+    PacketKind,
+    Route,
+    blob_of,
+    data_packets,
+    emitted_by,
+    encode_json,
+    frame_in,
+    packet_batches,
+    packets_in,
+)
+from engine.state.segments.in_manifest import ManifestSegmentStore
+from engine.state.segments.ports import StateStore, task_folder
+
+PACKET_ROWS = 262_144
+"""Rows of a result per packet."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlace:
+    """Where a query's state is.
+
+    Attributes:
+        dsn: database of the manifests.
+        query_id: whose.
+        epoch: the launch.
+        segments: of its checkpoint.
+        folder: of the layout.
+        is_overlapped: the batch before may still be on its way to be committed.
+    """
+
+    dsn: str
+    query_id: UUID
+    epoch: int
+    segments: StateStore
+    folder: str
+    is_overlapped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkPlace:
+    """Where a query's work is done, and within which bounds.
+
+    Attributes:
+        surroundings: what a worker on a cluster compares itself with before it works.
+        aside: where large blobs go; None: through Spark.
+        run: the launch's scratch directory; None: nothing is noted there.
+        bounds: what it may take of the processes that it shares.
+    """
+
+    surroundings: Surroundings | None = None
+    aside: BlobFolder | None = None
+    run: Path | None = None
+    bounds: WorkBounds = USUAL
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A task's part of one batch."""
+
+    slices: list[Slice]
+    readings: list[Reading]
+    now_ms: int | None = None
+    awake_ms: int | None = None
+    is_upstream_active: bool = False
+    is_release: bool = False
+    replayed_records: list[pl.DataFrame] = field(default_factory=list)
+    replayed_slices: list[Slice] = field(default_factory=list)
+
+    @property
+    def replays(self) -> Replays | None:
+        is_none = not self.replayed_records and not self.replayed_slices
+        return None if is_none else Replays(self.replayed_records, self.replayed_slices)
+
+
+class StageWork:
+    """What Spark's workers do for one stage of a plan; of one batch (``of_batch``) it is a function for ``mapInArrow``.
+
+    Args:
+        plan: the query's plan.
+        stage_index: which stage.
+        place: where its state is.
+        at: where it is done.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        stage_index: int,
+        place: StatePlace,
+        at: WorkPlace | None = None,
+    ) -> None:
+        self._plan = plan
+        self._stage = plan.stages[stage_index]
+        self._place = place
+        self._at = at or WorkPlace()
+        self._batch_id = 0
+        self._fetched: Fetched | None = None
+        self._emitted = Emitted()
+
+    @property
+    def query_id(self) -> UUID:
+        """Whose stage it is."""
+        return self._place.query_id
+
+    @property
+    def is_hashed_anew(self) -> bool:
+        """Whether one task does it all, by hashes of its own."""
+        return self._plan.tasks == 1 and KeyHash(self._plan.hash_seed) != UNSEEDED
+
+    def of_batch(self, batch_id: int, fetched: Fetched | None = None) -> StageWork:
+        """Return the work for one batch.
+
+        Args:
+            batch_id: counted per checkpoint, over all launches.
+            fetched: asked of the database behind the batch before; None: nothing.
+        """
+        work = copy(self)
+        work._batch_id, work._fetched = batch_id, fetched  # noqa: SLF001 - its own
+        return work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Handle a partition's packets of one batch; those of other stages and those for the sink pass untouched."""
+        with marked():
+            found = self.done(packet for batch in batches for packet in packets_in(batch))
+            yield from packet_batches(each_at_work(found, self._at.bounds, self._at.run, self._batch_id))
+
+    def done(self, packets: Iterator[Packet]) -> Iterator[Packet]:
+        """Do the stage's work for the tasks that packets are for; yield what comes of it, and what is not this stage's."""
+        tasks: dict[int, _Batch] = {}
+        for packet in packets:
+            if not self._is_own(packet):
+                yield packet
+                continue
+            self._take(tasks.setdefault(packet.task, _Batch([], [])), packet)
+            if packet.kind == "tick":
+                yield packet
+        due = {ordinal: batch for ordinal, batch in sorted(tasks.items()) if batch.now_ms is not None}
+        if not due:
+            return
+        if self._at.surroundings is not None:
+            self._at.surroundings.require()
+        with emitting_at_most(self._at.bounds.emitted_bytes):
+            self._emitted = Emitted()
+        for ordinal, built in self._at_state(list(due)).items():
+            with emitting_at_most(self._at.bounds.emitted_bytes):
+                made = self._work(ordinal, built, due[ordinal])
+            for packet in made:
+                yield packet if self._at.aside is None else self._at.aside.lay_aside(packet)
+
+    def _is_own(self, packet: Packet) -> bool:
+        match packet.kind:
+            case "tick":
+                return True
+            case "active":
+                return packet.input == emitted_by(self._stage.index - 1)
+            case "data" | "replayed":
+                return self._reads(packet.input)
+            case "replay":
+                return packet.input == self._stage.index
+            case _:
+                return False
+
+    def _take(self, batch: _Batch, packet: Packet) -> None:
+        match packet.kind:
+            case "active":
+                batch.is_upstream_active = True
+            case "tick":
+                tick = json.loads(blob_of(packet))
+                batch.awake_ms = tick["awake_ms"]
+                batch.is_release = batch.is_release or tick.get("is_release", False)
+                batch.readings += [Reading(*item) for item in tick["readings"]]
+            case "data":
+                batch.slices.append(self._slice(packet))
+            case "replay":
+                batch.replayed_records.append(frame_in(packet))
+            case _:
+                batch.replayed_slices.append(self._slice(packet))
+        batch.now_ms = max(batch.now_ms or 0, packet.now_ms)
+
+    def _reads(self, source: int) -> bool:
+        """Whether this stage reads what a packet of this input holds."""
+        if source < 0:
+            return source == emitted_by(self._stage.index - 1)
+        return self._plan.inputs[source].stage == self._stage.index
+
+    def _slice(self, packet: Packet) -> Slice:
+        if packet.input < 0:
+            return Slice(UPSTREAM, "", packet.partition, frame_in(packet))
+        return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, frame_in(packet))
+
+    def _work(self, ordinal: int, built: Built, batch: _Batch) -> list[Packet]:
+        assert batch.now_ms is not None  # noqa: S101 - only such batches are due
+        begun, cpu_begun = perf_counter(), process_time()
+        emission = built.task.process(
+            batch.slices,
+            batch.now_ms,
+            batch.readings,
+            batch.awake_ms,
+            is_upstream_active=batch.is_upstream_active,
+            is_release=batch.is_release,
+            replays=batch.replays,
+        )
+        state = TaskState.of(built.store.completed(built.task.snapshot()))
+        memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
+        kept_tasks.put(self._key(ordinal), Kept(state.token, self._place.dsn, built, memory_bytes))
+        work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
+        packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
+        packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
+        return packets
+
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, Built]:
+        """Return tasks at their committed state: kept ones, or built anew."""
+        kept = {ordinal: kept_tasks.take(self._key(ordinal)) for ordinal in ordinals}
+        changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
+        tasks = {}
+        for ordinal, found in kept.items():
+            if found is None or ordinal in changed:
+                tasks[ordinal] = self._built(ordinal, changed.get(ordinal))
+            else:
+                tasks[ordinal] = found.built
+        return tasks
+
+    def _changed(self, known: Mapping[int, str | None]) -> Mapping[int, TaskState | None]:
+        """Return the committed state of those tasks of which this process does not know it, by its token."""
+        fetched = self._fetched
+        # What was asked before the batch was read may come before the commit that this one begins with.
+        if fetched is not None and self.query_id in fetched.queries and not self._place.is_overlapped:
+            committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal)) for ordinal in known}
+            known = {ordinal: token for ordinal, token in known.items() if token is None or token != committed[ordinal]}
+        if not known:
+            return {}
+        with shared_connection(self._place.dsn) as connection:
+            if self._place.is_overlapped:
+                await_batch(connection, self.query_id, self._place.epoch, self._batch_id - 1)
+            return load_changed(connection, self.query_id, self._stage.index, known)
+
+    def _key(self, ordinal: int) -> TaskPlace:
+        return TaskPlace(self._place.query_id, self._place.epoch, self._stage.index, ordinal)
+
+    def _built(self, ordinal: int, kept: TaskState | None) -> Built:
+        kept_tasks.forget_older(self._place.query_id, self._place.epoch)
+        state = None if kept is None else json.loads(kept.manifest)
+        folder = task_folder(self._place.folder, self._stage.index, ordinal)
+        behind = self._place.segments.task(folder, KeyHash(self._plan.hash_seed))
+        store = ManifestSegmentStore(behind, state)
+        return Built(build_task(self._stage, self._plan, state, store), store, behind)
+
+    def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
+        is_last = self._stage.index + 1 == len(self._plan.stages)
+        packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
+        aside: list[tuple[PacketKind, pl.DataFrame]] = [("replayed", emission.replayed), ("opened", emission.opened)]
+        for kind, frame in aside:
+            if frame.height:
+                packets += [replace(packet, kind=kind) for packet in self._changes(ordinal, frame, now_ms)]
+        if emission.is_active and self._plan.idle_after_ms is not None and not is_last:
+            # T10: a task of the next stage is silent only while all tasks of this one are.
+            source = emitted_by(self._stage.index)
+            packets += [
+                Packet(task, "active", source, ordinal, 0, 0, None, None, now_ms, b"") for task in range(self._plan.tasks)
+            ]
+        if emission.late.height:
+            packets += self._numbered("late", list(slices(emission.late, PACKET_ROWS, PACKET_BYTES)), ordinal, now_ms)
+        counters = [[name, reason, count] for (name, reason), count in sorted(emission.counters.items())]
+        stats = {
+            "stage": self._stage.index,
+            "task": ordinal,
+            "clocks": emission.clocks,
+            "buffered": emission.buffered,
+            "buffered_bytes": emission.buffered_bytes,
+            "oldest_ms": emission.oldest_ms,
+            "counters": counters,
+            "wakes_at_ms": emission.wakes_at_ms,
+            "work_ms": work_ms,
+            "cpu_ms": cpu_ms,
+            "lateness": emission.lateness,
+            "waiting": emission.waiting,
+            "failure": _failure(emission.failure),
+        }
+        packets.append(self._packet("stats", ordinal, now_ms, encode_json(stats)))
+        return packets
+
+    def _changes(self, ordinal: int, changes: pl.DataFrame, now_ms: int) -> list[Packet]:
+        """Pack what the task emitted: for the next stage by the next key's task, for the sink as it is."""
+        parts = [part for part in slices(changes, PACKET_ROWS, PACKET_BYTES) if part.height]
+        if self._stage.index + 1 < len(self._plan.stages):
+            route = Route(emitted_by(self._stage.index), ordinal, now_ms)
+            return [self._counted(packet) for part in parts for packet in data_packets(part, self._plan.tasks, route)]
+        return self._numbered("data", parts, ordinal, now_ms)
+
+    def _numbered(self, kind: PacketKind, parts: Sequence[pl.DataFrame], ordinal: int, now_ms: int) -> list[Packet]:
+        """Pack parts of a frame for the sink, which puts them together by the numbers of their first rows."""
+        firsts = accumulate((part.height for part in parts), initial=0)
+        return [
+            self._counted(self._packet(kind, ordinal, now_ms, encode_frame(part), part.height, first))
+            for first, part in zip(firsts, parts, strict=False)
+        ]
+
+    def _counted(self, packet: Packet) -> Packet:
+        """Count what is emitted, one packet after the other: those that are too much are not made."""
+        self._emitted.add(len(packet.blob))
+        return packet
+
+    def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:
+        return Packet(ordinal, kind, emitted_by(self._stage.index), ordinal, first, rows, None, None, now_ms, blob)
+
+
+def _failure(failure: EngineError | None) -> dict[str, Any] | None:
+    """Describe why a query must fail once the batch is committed."""
+    if failure is None:
+        return None
+    return {"detail": str(failure), "position": getattr(failure, "position", 0)}

@@ -1,0 +1,1 @@
+"""Where records come from: the port, and one folder for each connector."""

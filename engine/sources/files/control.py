@@ -1,0 +1,52 @@
+"""Directories as a connector of sources: the database holds which files were found, nothing of what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from engine.definition.sources.files import FilesConnector
+from engine.log.dropped_feeds import drop_feed
+from engine.log.storage import Head, ensure_feed
+from engine.plan.model import Feed, RelationSchema
+from engine.postgres.postgres import Connection
+from engine.records.inferred import Inferred
+from engine.sources.control import Clash, Site
+from engine.sources.files.inferring import infer
+from engine.sources.files.registry import place_of
+from engine.sources.files.root import check_directory
+
+PARTITIONS = 1
+
+
+class FilesControl:
+    """A ``Control`` of directories."""
+
+    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:  # noqa: ARG002 - the port's
+        """See ``Control``. What was below the root may be a link by now, or the root another."""
+        check_directory(place_of(feed).path, site.files_root)
+
+    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+        """See ``Control``: the newest file is looked at."""
+        place = place_of(feed)
+        check_directory(place.path, site.files_root)
+        return infer(place, key)
+
+    def register(self, connection: Connection, feed: Feed, model: FilesConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
+        """See ``Control``."""
+        ensure_feed(connection, feed.log_feed, PARTITIONS)
+        return None
+
+    def change(self, connection: Connection, feed: Feed, model: FilesConnector) -> None:
+        """See ``Control``: nothing of it is noted."""
+
+    def is_empty(self, connection: Connection, feed: Feed) -> bool:  # noqa: ARG002 - the port's
+        """See ``Control``: only a driver looks into the directory."""
+        return False
+
+    def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:  # noqa: ARG002 - the port's
+        """See ``Control``: positions in files are no numbers of records."""
+        return {}
+
+    def delete(self, connection: Connection, feed: Feed) -> None:
+        """See ``Control``."""
+        drop_feed(connection, feed.log_feed)

@@ -1,0 +1,360 @@
+"""Reading a directory of ndjson, csv or parquet files for a query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.errors import SourceUnavailable
+from engine.log import storage as log
+from engine.plan.model import Feed, RelationSchema
+from engine.postgres.postgres import Connection, shared_connection
+from engine.records.canonical import MAX_RECORD_BYTES, TEXT_FILE, TYPED_FILE
+from engine.sources.chunks import NO_TS, Chunk
+from engine.sources.dating import Dated, dating_relations
+from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.files import parquet_files
+from engine.sources.files.dating import date_text
+from engine.sources.files.growing_files import GrowingFiles
+from engine.sources.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
+from engine.sources.files.registry import PLACE_BITS, REFUSED_AT, Stretch, end_position, is_compressed, place_of, stretches
+from engine.sources.files.text_files import (
+    Header,
+    Run,
+    bounds_of,
+    cut,
+    parse_text,
+    read_header,
+    read_range,
+    refuse_too_long,
+    runs,
+    sample,
+)
+from engine.sources.files.watch import DirectoryWatch
+from engine.sources.packets import Packet
+from engine.sources.shaping import Piece, shape
+
+CHUNK_BYTES = 1 << 20
+"""The grain in which admission lets event times advance together."""
+
+SPLIT_BYTES = 8 << 20
+"""What one task reads at once, about 100,000 records."""
+
+PARQUET_ROWS = 65_536
+"""The same grain where rows are counted."""
+
+KEPT_DATES = 100_000
+"""Chunks whose greatest event time is remembered: 100 GB of files that wait."""
+
+PARQUET_ROW_BYTES = 100
+"""What admission takes for the size of a row; row groups know only their own."""
+
+LOOK_AHEAD_STRETCHES = 1_000
+PARTITION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How finely files are cut. What becomes of a record depends on ``record_bytes`` alone.
+
+    Attributes:
+        chunk_bytes: in what steps admission lets event times advance together.
+        split_bytes: what one task reads at once.
+        record_bytes: what is longer is no record.
+    """
+
+    chunk_bytes: int = CHUNK_BYTES
+    split_bytes: int = SPLIT_BYTES
+    record_bytes: int = MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit(Split):
+    """A part of one file.
+
+    Attributes:
+        file: its name.
+        file_start: first byte (ndjson, csv) or row (parquet) inside the file.
+        file_end: the one behind the last.
+    """
+
+    file: str = ""
+    file_start: int = 0
+    file_end: int = 0
+
+    @property
+    def weight_bytes(self) -> int:
+        """See ``Split``."""
+        return self.file_end - self.file_start
+
+
+_Part = tuple[int, str, int, int]
+"""Where the numbers of a file begin, its name, and the bytes or rows of a part of it."""
+
+
+@dataclass(slots=True)
+class FileReader(UsualAnswers):
+    """A ``FeedReader`` over a directory; it has one partition.
+
+    Attributes:
+        relations: what dates the chunks.
+        grain: how files are cut.
+        clock: gives seconds since 1970.
+    """
+
+    dsn: str
+    feed: Feed
+    relations: tuple[RelationSchema, ...]
+    grain: Grain = Grain()
+    clock: Callable[[], float] = time.time
+    _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
+    _greatest: dict[int, int | None] = field(default_factory=dict)
+    _watch: DirectoryWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watch = DirectoryWatch(place_of(self.feed), GrowingFiles(self._is_csv, self.grain.record_bytes), self.clock)
+
+    def starts(self, start: Start) -> Mapping[int, int]:
+        """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
+        return self.ends() if start == "latest" else {PARTITION: 0}
+
+    def ends(self) -> Mapping[int, int]:
+        """See ``FeedReader``. Lists the directory and registers what is new."""
+        listing = self._watch.listing()
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            self._watch.register(connection, feed.id, listing)
+            return {PARTITION: end_position(connection, feed.id)}
+
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
+        """See ``FeedReader``. Rows of text files are estimated from samples; where they are dated, every event time is read."""
+        found: list[Chunk] = []
+        rows = size = 0
+        try:
+            for part in self._chunk_parts(start):
+                found.append(self._chunk(part, is_dated=is_dated))
+                rows, size = rows + found[-1].rows, size + found[-1].size_bytes
+                if rows > limit.max_rows or size > limit.max_bytes:
+                    break
+        except SourceUnavailable:
+            # What is before the file that is gone may be all that is asked for.
+            if not found:
+                raise
+        return found
+
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
+        """See ``FeedReader``. Records without an event time of their own are of the time at which they are read: later than any bound."""
+        if not dating_relations(self.relations):
+            return start
+        for part in self._chunk_parts(start, end):
+            found = self._dated(part).first_at(bound_ms)
+            if found is not None:
+                return found
+        return end
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:  # noqa: ARG002 - there is one partition
+        """See ``FeedReader``."""
+        if head is not None:
+            return self._dated_splits(start, end, head)
+        splits: list[FileSplit] = []
+        for stretch in self._stretches(start, end):
+            base = stretch.seq << PLACE_BITS
+            for first, last in self._parts(stretch):
+                splits.append(FileSplit(PARTITION, base + first, base + last, None, stretch.name, first, last))
+        return splits
+
+    def _dated_splits(self, start: int, end: int, head: int) -> list[FileSplit]:
+        """Cut where chunks end, whose greatest event times tell the head of what is behind them."""
+        splits: list[FileSplit] = []
+        for base, name, first, last in self._chunk_parts(start, end):
+            known = splits[-1] if splits else None
+            is_near = known is not None and known.file == name and last - known.file_start <= self._split_size
+            if known is not None and is_near:
+                splits[-1] = replace(known, end=base + last, file_end=last)
+            else:
+                splits.append(FileSplit(PARTITION, base + first, base + last, head, name, first, last))
+            # The head behind the last split is nobody's.
+            if base + last < end and dating_relations(self.relations):
+                head = max(head, NO_TS if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
+        return splits
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        """See ``FeedReader``."""
+        assert isinstance(split, FileSplit)  # noqa: S101 - of ``splits``
+        if self._is_parquet:
+            relations = [one.relation for one in request.inputs]
+            pieces = self._row_pieces(split.file, split.file_start, split.file_end, split.start - split.file_start, relations)
+            yield from shape(pieces, split, self.feed, request, TYPED_FILE)
+            return
+        yield from shape(self._text_pieces(split), split, self.feed, request, TEXT_FILE if self._is_csv else TYPED_FILE)
+
+    @property
+    def _is_csv(self) -> bool:
+        return place_of(self.feed).format == "csv"
+
+    @property
+    def _is_parquet(self) -> bool:
+        return place_of(self.feed).format == "parquet"
+
+    @property
+    def _directory(self) -> Path:
+        return Path(place_of(self.feed).path)
+
+    def _refusal(self, name: str, start: int) -> Refusal | None:
+        """Return why a whole file is refused; None: its records are read.
+
+        Args:
+            name: of the file.
+            start: a place in it.
+        """
+        if self._is_parquet:
+            return NO_PARQUET if start == REFUSED_AT else None
+        return COMPRESSED_TEXT if is_compressed(name) else None
+
+    def _find(self, connection: Connection) -> log.FeedRow:
+        return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
+
+    def _stretches(self, start: int, end: int | None = None) -> Iterator[Stretch]:
+        """Yield what lies in ``[start, end)``; the first and the last are cut to it."""
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            found = stretches(connection, feed.id, start, LOOK_AHEAD_STRETCHES)
+            while end is not None and len(found) % LOOK_AHEAD_STRETCHES == 0 and found and found[-1].end_offset < end:
+                more = stretches(connection, feed.id, (found[-1].seq + 1) << PLACE_BITS, LOOK_AHEAD_STRETCHES)
+                if not more:
+                    break
+                found += more
+        for stretch in found:
+            base = stretch.seq << PLACE_BITS
+            last = stretch.end if end is None else min(stretch.end, end - base)
+            if stretch.start < last:
+                yield Stretch(stretch.seq, stretch.name, stretch.start, last)
+
+    @property
+    def _split_size(self) -> int:
+        return self.grain.split_bytes if not self._is_parquet else 8 * PARQUET_ROWS
+
+    def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
+        path, step = self._directory / stretch.name, self.grain.split_bytes
+        if self._refusal(stretch.name, stretch.start) is not None:
+            yield stretch.start, stretch.end
+            return
+        if self._is_parquet:
+            yield from parquet_files.parts(path, stretch.start, stretch.end, step)
+            return
+        begin = self._begin(stretch)
+        if begin == stretch.end:
+            yield stretch.start, stretch.end
+        for first, last in cut(path, begin, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
+            yield stretch.start if first == begin else first, last
+
+    def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
+        """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
+        for stretch in self._stretches(start, end):
+            base = stretch.seq << PLACE_BITS
+            if self._refusal(stretch.name, stretch.start) is not None:
+                yield base, stretch.name, stretch.start, stretch.end
+                continue
+            if self._is_parquet:
+                parquet_files.open_parquet(self._directory / stretch.name)
+                low, high = stretch.start, stretch.end
+                stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
+                yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
+                continue
+            first, begin = stretch.start, self._begin(stretch)
+            while first < stretch.end:
+                last = self._chunk_end(stretch, max(first, begin), (first // self.grain.chunk_bytes + 1) * self.grain.chunk_bytes)
+                yield base, stretch.name, first, last
+                first = last
+
+    def _chunk_end(self, stretch: Stretch, start: int, near: int) -> int:
+        """Return where the first record ends that reaches ``near``, the stretch's end where there is none."""
+        path, step = self._directory / stretch.name, max(1, near - start)
+        parts = cut(path, start, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return next((last for _, last in parts), stretch.end)
+
+    def _begin(self, stretch: Stretch) -> int:
+        """Return where the first record begins: behind a CSV file's header."""
+        if not self._is_csv or stretch.start > 0:
+            return stretch.start
+        return min(self._header(stretch.name, stretch.end)[1], stretch.end)
+
+    def _chunk(self, part: _Part, *, is_dated: bool) -> Chunk:
+        base, _, first, last = part
+        is_parquet = self._is_parquet
+        rows = last - first if is_parquet else self._estimated_rows(part)
+        greatest = self._max_ts(part) if is_dated else None
+        size = (last - first) * (PARQUET_ROW_BYTES if is_parquet else 1)
+        return Chunk(base + last, rows, size, greatest)
+
+    def _max_ts(self, part: _Part) -> int | None:
+        """Return the greatest event time of a chunk; None where no relation has one. Where its beginning was read before: see ``LogReader``."""
+        end = part[0] + part[3]
+        if end not in self._greatest:
+            if len(self._greatest) >= KEPT_DATES:
+                self._greatest.clear()
+            greatest = self._dated(part).max_ts
+            # Where relations have event times and none of these records has a good one, they wait for nobody.
+            self._greatest[end] = NO_TS if greatest is None and dating_relations(self.relations) else greatest
+        return self._greatest[end]
+
+    def _dated(self, part: _Part) -> Dated:
+        """Read the event times of a chunk."""
+        base, name, first, last = part
+        if not dating_relations(self.relations):
+            return Dated.joined([])
+        split = FileSplit(PARTITION, base + first, base + last, None, name, first, last)
+        is_parquet = self._is_parquet
+        pieces = self._row_pieces(name, first, last, base, ()) if is_parquet else self._text_pieces(split)
+        return Dated.joined([Dated(*piece.times()) for piece in pieces])
+
+    def _estimated_rows(self, part: _Part) -> int:
+        """Return about how many records a part of a text file holds."""
+        base, name, first, last = part
+        if self._refusal(name, first) is not None:
+            return 1
+        begin = self._begin(Stretch(base >> PLACE_BITS, name, first, last))
+        if begin == last:
+            return 0
+        head = sample(self._directory / name, begin, last, is_csv=self._is_csv)
+        count = len(bounds_of(head, is_csv=self._is_csv)[0]) if head else 0
+        return max(1, round((last - begin) * count / max(1, len(head))))
+
+    def _header(self, name: str, end: int) -> tuple[Header, int]:
+        """Return the column names of a CSV file, and the byte behind them."""
+        if name not in self._headers:
+            self._headers[name] = read_header(self._directory / name, end)
+        return self._headers[name]
+
+    def _text_pieces(self, split: FileSplit) -> Iterator[Piece]:
+        name = split.file
+        path, bound = self._directory / name, self.grain.record_bytes
+        if (refusal := self._refusal(name, split.file_start)) is not None:
+            if split.file_start == 0:
+                yield refusal.piece(path, split.start)
+            return
+        header = self._header(name, split.file_end)[0] if self._is_csv else None
+        offset = split.start - split.file_start
+        begin = self._begin(Stretch(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
+        for run in runs(path, begin, split.file_end, is_csv=self._is_csv, bound=bound):
+            yield self._refused(path, run, offset) if run.is_too_long else self._text_piece(path, run, header, offset)
+
+    def _text_piece(self, path: Path, run: Run, header: Header | None, offset: int) -> Piece:
+        data, base = read_range(path, run.start, run.end), offset + run.start
+        bounds = bounds_of(data, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return Piece(
+            len(bounds[0]),
+            lambda relation, member: parse_text(data, header, relation, member, base, bounds),
+            lambda: date_text(data, header, base, self.relations, time.time_ns() // 1_000_000, bounds),
+        )
+
+    def _refused(self, path: Path, run: Run, offset: int) -> Piece:
+        return only_rejects(refuse_too_long(path, run, offset + run.start, self.grain.record_bytes))
+
+    def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
+        path = self._directory / name
+        if (refusal := self._refusal(name, start)) is not None:
+            return iter([refusal.piece(path, start + offset)])
+        return parquet_files.pieces(path, (start, end), offset, relations, dating_relations(self.relations))

@@ -1,0 +1,64 @@
+"""The newest records of a topic as they are: for trying a format, and for proposing columns."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from engine.definition.sources.kafka import KafkaPlace
+from engine.sources.kafka.brokers.client import asking, taking
+from engine.sources.kafka.brokers.fetching.port import Fetched, Wanted
+from engine.sources.kafka.brokers.taking import Taker
+from engine.sources.kafka.brokers.troubles import OffsetOutOfRange
+
+LOOKED_AT: Final = 100
+"""Offsets that are looked back per record that is wanted: compaction and transactions leave gaps."""
+
+ALL: Final = Wanted(has_headers=True)
+
+
+def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0) -> Fetched:
+    """Return up to so many of the newest records, of all partitions, those of each in their order.
+
+    Args:
+        dsn: of the database with the connections.
+        place: the topic (``KafkaConnector.location(…).place``).
+        count: how many.
+        most_s: after this time what was found so far is returned.
+
+    Raises:
+        TopicMissing, TopicDenied: the broker has no such topic, or does not let it be read.
+        SourceUnavailable: the broker cannot be asked now.
+    """
+    end_at = time.monotonic() + most_s
+    with asking(dsn, place) as client:
+        partitions = client.partitions()
+        lows, ends = client.lows(partitions), client.ends(partitions)
+    holding = [each for each in partitions if ends[each] > lows[each]]
+    if not count or not holding:
+        return Fetched.nothing(ALL)
+    found = []
+    for partition in holding:
+        with taking(dsn, place, ALL, partition, lows[partition]) as taker:
+            found.append(_newest_of(taker, partition, lows[partition], ends[partition], -(-count // len(holding)), end_at))
+    newest = Fetched.joined(found)
+    return newest.part(max(0, len(newest) - count), len(newest))
+
+
+def _newest_of(taker: Taker, partition: int, low: int, end: int, wanted: int, end_at: float) -> Fetched:
+    back = wanted
+    while time.monotonic() < end_at:
+        start = position = max(low, end - back)
+        found = [Fetched.nothing(ALL)]
+        while position < end and time.monotonic() < end_at:
+            try:
+                taken = taker.take(partition, position, end, end - position)
+            except OffsetOutOfRange:
+                break  # retention was quicker
+            found.append(taken.records)
+            position = taken.position
+        records = Fetched.joined(found)
+        if len(records) >= wanted or start == low or back >= wanted * LOOKED_AT:
+            return records.part(max(0, len(records) - wanted), len(records))
+        back *= 10
+    return Fetched.nothing(ALL)

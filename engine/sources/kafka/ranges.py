@@ -1,0 +1,145 @@
+"""All that lies between two offsets of a partition, in pieces; and what to do where the broker has it no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from engine.definition.sources.kafka import KafkaPlace
+from engine.errors import RecordsRemoved, SourceUnavailable
+from engine.sources.kafka.brokers.client import asking, taking
+from engine.sources.kafka.brokers.fetching.port import Fetched, Wanted
+from engine.sources.kafka.brokers.topic_client import TopicClient
+from engine.sources.kafka.brokers.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
+
+PIECE_RECORDS: Final = 65_536
+PIECE_BYTES: Final = 16 << 20
+"""A piece is what is decoded and judged at once."""
+
+
+class RangePart(NamedTuple):
+    """What a piece of a range holds.
+
+    Attributes:
+        start: it is all that lies in ``[start, stop)``.
+        stop: see there.
+        records: in the order of their offsets.
+    """
+
+    start: int
+    stop: int
+    records: Fetched
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as one process reads it.
+
+    Attributes:
+        dsn: of the database with the connections.
+        place: which topic.
+        wanted: what of its records.
+        stopping: names of the relations for which records must not be left out that are gone.
+    """
+
+    dsn: str
+    place: KafkaPlace
+    wanted: Wanted
+    stopping: tuple[str, ...]
+
+    @contextmanager
+    def asked(self) -> Iterator[TopicClient]:
+        """Lend what asks about it.
+
+        Raises:
+            SourceUnavailable: it cannot be read now.
+        """
+        with self.told(), asking(self.dsn, self.place) as client:
+            yield client
+
+    def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[RangePart]:
+        """Yield what lies in ``[start, end)``; notes how many offsets are gone.
+
+        Raises:
+            RecordsRemoved: what is gone may not be left out.
+            SourceUnavailable: it cannot be read now.
+        """
+        while start < end:
+            found: list[Fetched] = []
+            position, count, size = start, 0, 0
+            is_overtaken = False
+            with self.told(), taking(self.dsn, self.place, self.wanted, partition, start) as taker:
+                while position < end and count < PIECE_RECORDS and size < PIECE_BYTES:
+                    try:
+                        taken = taker.take(partition, position, end, PIECE_RECORDS - count)
+                    except OffsetOutOfRange:
+                        is_overtaken = True
+                        break
+                    found.append(taken.records)
+                    position, count, size = taken.position, count + len(taken.records), size + taken.records.size_bytes
+            if position > start:
+                yield RangePart(start, position, Fetched.joined(found))
+            start = position
+            if is_overtaken:
+                start = self._overtaken(partition, position, end, lost)
+
+    def _overtaken(self, partition: int, start: int, end: int, lost: list[int]) -> int:
+        """Return where reading goes on behind records that are gone.
+
+        Raises:
+            RecordsRemoved: it does not.
+            SourceUnavailable: the partition is shorter than it was.
+        """
+        with self.asked() as client:
+            low = client.lows([partition])[partition]
+        name = self.place.topic
+        if low <= start:
+            raise SourceUnavailable(
+                f"topic {name!r}, partition {partition}: the broker has not what lies at {start}, and its log begins at {low}; "
+                "where it ends is asked again"
+            )
+        self.require_kept(partition, start, low)
+        stop = min(low, end)
+        lost.append(stop - start)
+        return stop
+
+    def require_kept(self, partition: int, start: int, low: int) -> None:
+        """Refuse to go on behind records that are gone and may not be left out.
+
+        Args:
+            partition: which.
+            start: where reading goes on.
+            low: where the partition begins.
+
+        Raises:
+            RecordsRemoved: see there.
+        """
+        if start >= low or not self.stopping:
+            return
+        sources = " and ".join(self.stopping)
+        raise RecordsRemoved(
+            f"topic {self.place.topic!r}, partition {partition}: records {start} to {low - 1} were removed by its retention before "
+            f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
+            "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state",
+            low,
+        )
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Say in an error what the broker's refusals mean to a query.
+
+        Raises:
+            SourceUnavailable: see there.
+        """
+        try:
+            yield
+        except TopicMissing as error:
+            raise SourceUnavailable(
+                f"there is no topic {self.place.topic!r} on the broker; create it, or delete the source"
+            ) from error
+        except TopicDenied as error:
+            raise SourceUnavailable(
+                f"the broker does not let this service read topic {self.place.topic!r}: {error}; allow it, or correct the connection"
+            ) from error

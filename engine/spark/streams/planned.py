@@ -1,0 +1,116 @@
+"""A member as the planning process of its carrier knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.commit.task_states import Cursor
+from engine.errors import SourceUnavailable
+from engine.log.backlogs import LogPlace, Looked, unread_behind
+from engine.postgres.postgres import shared_connection
+from engine.runtime.checkpoint import note_planned
+from engine.runtime.planning.batch_planner import BatchPlanner
+from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
+
+Ends = Mapping[str, Mapping[str, int]]
+"""Feed → partition → next offset, from ``feed_ends``."""
+
+
+@dataclass(slots=True)
+class Planned:
+    """A member in the planning process.
+
+    Attributes:
+        written: its spec, as read from its file.
+        spec: what that says; None: it cannot be read.
+        planner: None: its feeds cannot be opened.
+        start: where its next batch begins.
+        end: where that ends, until it is done in a round.
+        groups: what it reads; None: that is not found out.
+        next_batch: its number.
+        failure: why no further batch is planned.
+        watched: see ``BatchPlanner.watched``.
+    """
+
+    written: bytes
+    spec: SourceSpec | None = None
+    planner: BatchPlanner | None = None
+    start: Cursor | None = None
+    end: Cursor | None = None
+    groups: Sequence[SplitGroup] | None = None
+    next_batch: int = 0
+    failure: str = ""
+    is_told: bool = False
+    is_looked_at: bool = False
+    watched: frozenset[str] | None = None
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether its next batch was put off, for those before it had emitted as much as a round may."""
+        return self.spec is not None and self.spec.is_put_off and self.next_batch == self.spec.next_batch
+
+    @property
+    def place(self) -> tuple[BatchPlanner, Cursor] | None:
+        """With what and from where it reads on; None: only a look of its own tells whether there is something new."""
+        if not self.is_looked_at or not self.watched or self.planner is None or self.start is None:
+            return None
+        return self.planner, self.start
+
+    def cut(self) -> None:
+        """Find out what the batch reads that is planned."""
+        if self.groups is None and self.planner is not None and self.start is not None and self.end is not None:
+            self.groups = self.planner.groups(self.start, self.end)
+
+    def plan_anew(self) -> None:
+        """Let the next look say where the batch ends that a round has left over: more may be there by now.
+
+        What is cut stays, for that is large. So does what has no records: why a launch has a batch without any is told once
+        (``BatchPlanner``), while one with records says the same anyway.
+        """
+        has_records = self.start is not None and self.end is not None and self.end["feeds"] != self.start["feeds"]
+        if self.groups is None and has_records:
+            self.end = None
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much that is; what failed reads nothing."""
+        return sum(split.weight_bytes for group in self.groups or () for _, split in group.splits)
+
+    def note(self) -> None:
+        """Write down which batch is planned, before anything of it is done."""
+        if self.spec is not None and self.spec.run is not None:
+            note_planned(self.spec.run, self.next_batch)
+
+    def go_on(self) -> None:
+        """Begin the next batch where this one ends."""
+        if self.end is not None:
+            self.start, self.end, self.groups, self.next_batch = self.end, None, None, self.next_batch + 1
+
+    def rests(self, ends: Ends) -> bool:
+        """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""
+        if (place := self.place) is None:
+            return False
+        planner, start = place
+        return planner.has_read(start, ends)
+
+    def unread(self, ends: Ends) -> list[LogPlace]:
+        """Say what a look at it will ask of logs, where that can be asked beforehand."""
+        if (place := self.place) is None:
+            return []
+        planner, start = place
+        return planner.unread(start, ends)
+
+
+def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:
+    """Ask at once for what several members will ask of logs; those that are left out find out by themselves."""
+    places = {number: own for number, planned in awake.items() if (own := planned.unread(ends))}
+    if not places:
+        return {}
+    dsn = next(planned.spec.dsn for planned in awake.values() if planned.spec is not None)
+    try:
+        with shared_connection(dsn) as connection:
+            looked = Looked(ends, unread_behind(connection, [place for own in places.values() for place in own]))
+    except SourceUnavailable:
+        return {}
+    return dict.fromkeys(places, looked)

@@ -1,0 +1,1 @@
+"""Reads expressions: one class for each level, from types to operators."""

@@ -1,0 +1,1 @@
+"""From trees back to their text."""

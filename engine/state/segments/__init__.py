@@ -1,0 +1,1 @@
+"""Where segments are stored: in memory, in files, in an object store."""

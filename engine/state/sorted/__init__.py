@@ -1,0 +1,1 @@
+"""Structures made of immutable sorted segments: versions by key and time, latest rows, queues; and searching them."""

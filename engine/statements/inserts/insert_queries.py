@@ -1,0 +1,93 @@
+"""INSERT INTO ... SELECT: a query whose records are records of another stream, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.expressions.syntax import parse, render
+from engine.expressions.types.types import ColumnType, Schema
+from engine.sql.statement_tree import InsertQuery
+from engine.sql.tree import Cast, Negative, Number
+from engine.statements.actions import Action, InsertInto
+from engine.statements.context.faults import StatementRefused
+from engine.statements.context.properties import Properties
+from engine.statements.context.session import Session, SqlRelation
+from engine.statements.context.type_names import shown, type_name
+from engine.statements.inserts.inserting import writable
+from engine.statements.queries.planning import columns_of, event_time_of, free_name, planned, query_name, selected_of
+from engine.statements.queries.selecting import Selected
+
+_RANKS = ("int", "bigint", "decimal", "double")
+"""Numbers, each of which is cast to those behind it without being asked for."""
+
+
+def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
+    """Bind INSERT INTO ... SELECT."""
+    target = writable(statement.name, session)
+    if target.kind != "stream":
+        raise StatementRefused(
+            "wrong_kind",
+            f"{target.name} is a table, and INSERT INTO … SELECT writes to streams: use CREATE TABLE … AS SELECT",
+            statement.name,
+        )
+    properties = Properties(statement.properties)
+    with properties.gathered():
+        return _inserting(statement, session, target, properties)
+
+
+def _inserting(statement: InsertQuery, session: Session, target: SqlRelation, properties: Properties) -> InsertInto:
+    selected = selected_of(statement, session, properties, target.name)
+    if selected.kind != "stream":
+        raise StatementRefused(
+            "wrong_kind",
+            "this SELECT makes a table, and INSERT INTO takes streams: use CREATE TABLE … AS SELECT",
+            statement.query,
+        )
+    name = query_name(properties, free_name(f"insert_{target.definition_name}"[:60], session), session)
+    into: dict[str, Any] = {"stream": name, **event_time_of(target.topic, properties)}
+    definition, plan = planned(selected, name, into, properties, session, statement)
+    columns = columns_of(selected, definition, plan)
+    _check_fits(columns, selected, target, statement)
+    _cast(columns, selected, target)
+    into["append_to"] = target.definition_name
+    definition, plan = planned(selected, name, into, properties, session, statement)
+    properties.check_all_read()
+    return InsertInto(target, definition, plan, selected.notes)
+
+
+def _check_fits(columns: Schema, selected: Selected, target: SqlRelation, statement: InsertQuery) -> None:
+    """Check that what is inserted has the columns of the stream."""
+    wanted, texts = target.columns, selected.body.get("select", {})
+    fits = columns.names == wanted.names and len(selected.key) == len(target.key)
+    if not fits or not all(_fits(columns[name], kind, texts.get(name, "")) for name, kind in wanted.items()):
+        mine = ", ".join(f"`{name}` {shown(kind)}{' KEY' if name in selected.key else ''}" for name, kind in columns.items())
+        theirs = ", ".join(f"`{name}` {shown(kind)}{' KEY' if name in target.key else ''}" for name, kind in wanted.items())
+        raise StatementRefused(
+            "schema_mismatch",
+            f"the SELECT gives {mine}, and the stream has {theirs}: give the same columns in the same order",
+            statement.query,
+        )
+
+
+def _fits(mine: ColumnType, theirs: ColumnType, text: str) -> bool:
+    """Whether values of one type become another's without being asked for; a number that is written out becomes any number."""
+    if mine == theirs:
+        return True
+    if mine.kind not in _RANKS or theirs.kind not in _RANKS:
+        return False
+    return _is_number(text) or _RANKS.index(mine.kind) <= _RANKS.index(theirs.kind)
+
+
+def _is_number(text: str) -> bool:
+    if not text:
+        return False
+    tree = parse(text).bare
+    return isinstance(tree.operand.bare if isinstance(tree, Negative) else tree, Number)
+
+
+def _cast(columns: Schema, selected: Selected, target: SqlRelation) -> None:
+    """Give each column the type of the stream's."""
+    chosen: dict[str, str] = selected.body.get("select", {})
+    for name, kind in target.columns.items():
+        if name in chosen and columns[name] != kind:
+            chosen[name] = render(Cast(parse(chosen[name]), type_name(kind)))

@@ -1,0 +1,1 @@
+"""Queries as statements: CREATE ... AS SELECT, and what all SELECTs share."""

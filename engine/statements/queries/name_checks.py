@@ -1,0 +1,90 @@
+"""Names of a query that nothing is called: all of them are reported together, before the query is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES, ENTRIES, KSQLDB_AGGREGATES
+from engine.expressions.library.function_list import ELSEWHERE, FUNCTIONS, KSQLDB, function_of
+from engine.expressions.suggestions import meant
+from engine.expressions.values.operands import ExpressionInvalid
+from engine.sql.statement_tree import Select
+from engine.sql.tree import Call, Column, Identifier, Node, Star
+from engine.statements.context.faults import StatementFault, StatementRefused, raise_all
+from engine.statements.context.naming import WINDOW_BOUNDS_OF_SQL
+from engine.statements.context.scope import Sources, Translator
+from engine.statements.context.session import Session
+
+_AGGREGATES: Final = frozenset({*AGGREGATE_NAMES, *ENTRIES, *map(str.lower, KSQLDB_AGGREGATES)})
+_KNOWN: Final = frozenset(
+    {*FUNCTIONS, *map(str.lower, KSQLDB), *_AGGREGATES, "as_value", "count_distinct", "explode", "cube_explode"}
+)
+"""What a call may name; whether it may stand where it stands is for those who bind it."""
+
+_OF_NAMES: Final = frozenset({"unknown_column", "ambiguous_column", "unknown_relation", "unknown_type", "unknown_function"})
+"""Codes of what is reported here; other faults are judged behind the rules of the language."""
+
+
+def check_names(select: Select, sources: Sources, session: Session, own: Collection[str] = (), *, is_free: bool = False) -> None:
+    """Refuse names of columns, inputs, types and functions that mean nothing.
+
+    Args:
+        select: the query.
+        sources: its inputs.
+        session: with types and functions.
+        own: names that the query gives itself.
+        is_free: see ``Translator``.
+
+    Raises:
+        StatementRefused: the first; the others are its ``others``.
+    """
+    faults: list[StatementFault] = []
+    bounds = WINDOW_BOUNDS_OF_SQL if select.window is not None else ()
+    synthetic = {name: Column(Identifier(name, is_quoted=True)) for name in (*own, *bounds, *_row_keys(select))}
+    translate = Translator(sources, session.types, dict(synthetic), is_free=is_free, faults=faults)
+    for expression in _expressions(select):
+        if isinstance(expression, Star):
+            _check_star(expression, sources, faults)
+            continue
+        translate(expression)
+        faults.extend(_unknown_functions(expression, session))
+    raise_all([fault for fault in faults if fault.code in _OF_NAMES])
+
+
+def _expressions(select: Select) -> Iterator[Node]:
+    yield from (item.value for item in select.items)
+    yield from (join.on for join in select.joins if join.on is not None)
+    yield from (each for each in (select.where, select.having) if each is not None)
+    yield from (*select.group_by, *select.partition_by)
+
+
+def _row_keys(select: Select) -> list[str]:
+    """Return what the key of a join may be called that no column shows."""
+    return ["ROWKEY", *(f"ROWKEY_{number}" for number in range(1, 10))] if select.joins else []
+
+
+def _check_star(star: Star, sources: Sources, faults: list[StatementFault]) -> None:
+    try:
+        if star.table is not None:
+            sources.find(star.table)
+    except StatementRefused as fault:
+        faults.append(fault)
+
+
+def _unknown_functions(tree: Node, session: Session) -> Iterator[StatementRefused]:
+    for call in (node for node in tree.walk() if isinstance(node, Call)):
+        name = call.name.text.lower()
+        if name not in _KNOWN and name not in session.functions:
+            yield StatementRefused("unknown_function", _no_function(call.name.text, session), call)
+
+
+def _no_function(name: str, session: Session) -> str:
+    near = None if name.lower() in ELSEWHERE else meant(name, [*_KNOWN, *session.functions])
+    if near is not None:
+        return f"there is no function {name[:60]!r}; did you mean {near}?"
+    try:
+        function_of(name)
+    except ExpressionInvalid as error:
+        return error.detail
+    raise AssertionError(f"{name} is a function")

@@ -1,0 +1,1 @@
+"""SELECTs that read: pull queries, and push queries."""

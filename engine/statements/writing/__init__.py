@@ -1,0 +1,1 @@
+"""Definitions as statements that mean the same."""
