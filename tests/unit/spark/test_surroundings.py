@@ -52,7 +52,7 @@ def test_the_archive_holds_the_code_of_the_driver(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [archive]
     command = [sys.executable, "-c", IMPORT, archive]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
-    assert done.stdout.split() == [f"{archive}/engine/spark/stages.pyc", code_fingerprint()]
+    assert done.stdout.split() == [f"{archive}/engine/runtime/stages.pyc", code_fingerprint()]
 
 
 def test_what_is_not_set_for_a_cluster_is_left_to_spark() -> None:
