@@ -1,4 +1,4 @@
-"""The data plane's tables as far as the service reads them. They belong to ``engine.connectors``, which writes them."""
+"""The data plane's tables as far as the service reads them. They belong to the engine, which writes them."""
 
 from __future__ import annotations
 

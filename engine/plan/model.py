@@ -1,6 +1,6 @@
 """The plan: what one query does, stage by stage, as frozen values.
 
-Made from a definition and a catalog by ``engine.plan.build``; read by ``engine.core`` (to build tasks), by the connectors (what
+Made from a definition and a catalog by ``engine.plan.build``; read by ``engine.operators`` (to build tasks), by the connectors (what
 to read, how to key it) and by the sink (what to write). Pure data: it pickles, and ``state_fingerprint`` says whether kept state
 fits it.
 

@@ -17,7 +17,7 @@ from engine.formats.avro.container import read_container
 from engine.formats.bodies.posted import POSTED
 from engine.formats.json.json_records import BodyMalformed
 from engine.formats.registry.wire import header_of
-from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
+from tests.unit.formats.registry_server import FakeRegistry, serving
 
 COLUMNS = {"id": "bigint", "name": "string", "price": "double"}
 STREAM = {"key": ["id"], "columns": COLUMNS, "connector": {"type": "log", "partitions": 1}}

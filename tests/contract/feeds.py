@@ -24,7 +24,7 @@ from engine.sources.connector_kinds import KINDS, open_feed
 from engine.sources.feeds import FeedReader
 from tests.derived_log import append_rows, open_sequence
 from tests.kafka.topics import Sent, mock_cluster
-from tests.unit.connectors.relations import NOW_MS, relation
+from tests.unit.records.relations import NOW_MS, relation
 
 COLUMNS = {"t": "bigint", "v": "bigint"}
 RECORDS = relation(COLUMNS, event_time="t")

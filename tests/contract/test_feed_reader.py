@@ -27,7 +27,7 @@ from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.sources.kafka.brokers import taking
 from engine.sources.packets import Packet
 from tests.contract.feeds import SAMPLES, Sample
-from tests.unit.connectors.relations import NOW_MS
+from tests.unit.records.relations import NOW_MS
 
 ALL = Limit(10**9, 10**12)
 _CHANCE = random.Random(7)

@@ -19,8 +19,8 @@ from engine.formats.protobuf.writer import derived_proto
 from engine.formats.registry.client import Registry
 from engine.formats.registry.settings import RegistrySettings
 from engine.records.canonical import canonicalise
-from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
-from tests.unit.connectors.relations import NOW_MS, relation
+from tests.unit.formats.registry_server import FakeRegistry, serving
+from tests.unit.records.relations import NOW_MS, relation
 
 FLAT = {
     "flag": "boolean", "small": "int", "big": "bigint", "real": "double", "text": "string", "raw": "bytes", "day": "date",

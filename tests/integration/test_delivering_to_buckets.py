@@ -25,7 +25,7 @@ from engine.deliveries.delta.delivery import DELTA_DELIVERY
 from engine.errors import DefinitionInvalid
 from tests.integration.delivering import definition, forking, make, processes
 from tests.object_store import BUCKET, CREDENTIALS, ObjectServer, Trouble, object_server
-from tests.unit.connectors.deliveries.results import result, rows
+from tests.unit.deliveries.results import result, rows
 
 KEY = "k" * 32
 SECRET = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]

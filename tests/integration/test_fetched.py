@@ -18,7 +18,7 @@ from engine.sources.feeds import ReadRequest, Split
 from engine.sources.log.reader import LogReader
 from engine.sources.packets import Packet
 from tests.integration.test_log import FEED, input_of, post
-from tests.unit.connectors.relations import NOW_MS
+from tests.unit.records.relations import NOW_MS
 
 Connection = psycopg.Connection[Any]
 

@@ -30,7 +30,7 @@ from engine.sources.files import text_files
 from engine.sources.files.reader import FileReader, Grain
 from engine.sources.files.registry import PLACE_BITS
 from engine.sources.packets import Packet
-from tests.unit.connectors.relations import NOW_MS, relation
+from tests.unit.records.relations import NOW_MS, relation
 
 EVENTS = relation({"k": "string", "t": "timestamp", "v": "bigint"}, key=("k",), event_time="t")
 ALL = Limit(10**9, 10**12)

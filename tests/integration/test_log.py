@@ -22,7 +22,7 @@ from engine.records.canonical import canonicalise
 from engine.sources.connector_kinds import open_feed
 from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.sources.packets import Packet
-from tests.unit.connectors.relations import NOW_MS, relation
+from tests.unit.records.relations import NOW_MS, relation
 
 EVENTS = relation({"k": "string", "t": "bigint", "v": "bigint"}, key=("k",), event_time="t")
 FEED = Feed("log:events", "log", "events")

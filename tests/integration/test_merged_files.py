@@ -22,7 +22,7 @@ from engine.sources.connector_kinds import open_feed
 from engine.sources.feeds import Limit
 from engine.sources.files.registry import PLACE_BITS
 from tests.integration.batches import Backlog, merged
-from tests.unit.connectors.relations import relation
+from tests.unit.records.relations import relation
 
 Format = Literal["ndjson", "csv", "parquet"]
 Line = tuple[str, int | None, int | None]

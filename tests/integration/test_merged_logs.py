@@ -19,7 +19,7 @@ from engine.runtime.planning.batch_planner import FIRST_ROWS
 from engine.sources.connector_kinds import open_feed
 from engine.sources.feeds import Limit
 from tests.integration.batches import Backlog, merged
-from tests.unit.connectors.relations import relation
+from tests.unit.records.relations import relation
 
 EVENTS = relation({"k": "string", "t": "bigint"}, key=("k",), event_time="t")
 ALL = Limit(10**9, 10**12)

@@ -18,7 +18,7 @@ from engine.plan.model import Feed, Input
 from tests.derived_log import append_rows, open_sequence
 from tests.integration.batches import Backlog, merged
 from tests.integration.test_merged_logs import input_of, post, some_times
-from tests.unit.connectors.relations import relation
+from tests.unit.records.relations import relation
 
 MADE = relation({"k": "string", "t": "bigint"}, key=("k",), name="made", event_time=None)
 FEED = Feed("log:made", "log", "made", is_derived=True)

@@ -18,7 +18,7 @@ from engine.formats.registry.client import Registry
 from engine.formats.registry.settings import RegistrySettings
 from engine.postgres.postgres import Connection
 from engine.sources.kafka.sides import forget
-from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
+from tests.unit.formats.registry_server import FakeRegistry, serving
 
 _STORE = """
     INSERT INTO slackwater.connection (name, type, definition, secrets) VALUES (%(name)s, 'registry', %(definition)s, '{}')

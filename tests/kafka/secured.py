@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # the package 
 
 from tests.kafka.broker import Broker, free_ports, running
 from tests.kafka.topics import WAIT_S, Cluster
-from tests.unit.connectors.certificates import Issued, issue
+from tests.unit.connections.certificates import Issued, issue
 
 USER = "reader"
 _SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}

@@ -23,7 +23,7 @@ from engine.formats.port import NO_REGISTRY
 from tests.faults.service import until
 from tests.kafka.broker import running, why_not
 from tests.kafka.topics import WAIT_S, Cluster, Sent
-from tests.unit.connectors.deliveries.results import result, rows
+from tests.unit.deliveries.results import result, rows
 
 
 def delivery(cluster: Cluster, topic: str, *, is_table: bool = False, **fields: Any) -> KafkaDeliverer:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from tests.unit.connectors.certificates import Issued
+from tests.unit.connections.certificates import Issued
 
 ISSUER: Final = "https://issuer.tests"
 AUDIENCE: Final = "brokers"

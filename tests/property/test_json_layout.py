@@ -14,7 +14,7 @@ from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import FEW_ALIKE, line_bounds, parse_lines, parse_objects
 from engine.plan.model import RelationSchema
 from engine.records.canonical import TYPED_FILE, canonicalise
-from tests.unit.connectors.relations import NOW_MS, relation
+from tests.unit.records.relations import NOW_MS, relation
 
 COLUMNS = {
     "i": "int", "b": "bigint", "t": "timestamp", "s": "string", "ä": "string", "d": "double", "x": "decimal(9,3)", "f": "boolean",

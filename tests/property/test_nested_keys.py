@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.unit.core.running import query, run, stream, table
+from tests.unit.operators.running import query, run, stream, table
 
 NESTED = {
     "array<string>": [[], ["a"], ["a", None], [None, "a"], ["b", "a"]],

@@ -1,6 +1,6 @@
 """What every connector of sources says about itself before anything is read: the base of its model, and what others go by.
 
-Who is not in a connector's folder asks these questions instead of the connector's name (``engine.connectors`` has the recipe).
+Who is not in a connector's folder asks these questions instead of the connector's name (the README of the engine has the recipe).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The columns of a table-table join's rows, and which of them are their key. Pure.
 
-The plan needs them to lay out stages, ``engine.core`` to make rows. The columns of an absent side are null, those of its key among
+The plan needs them to lay out stages, ``engine.operators`` to make rows. The columns of an absent side are null, those of its key among
 them; so the key of a row is in the left side's key columns of an inner and a left join, in the right side's of a right join. Of an
 outer join neither side's would do: such a join makes columns of its own, which hold the key of whichever side there is.
 """

@@ -1,6 +1,6 @@
 """What the three steps of a foreign-key join send each other: names and types of the messages' columns. Pure.
 
-The plan needs them to lay out stages, ``engine.core`` to make and to read the messages.
+The plan needs them to lay out stages, ``engine.operators`` to make and to read the messages.
 
 A *subscription* goes from the left row's task to the foreign key's task: the left columns, the foreign key, the generation of the
 left row (it rises with every change that counts) and what to do. An *answer* goes back to the left row's task: the left columns,

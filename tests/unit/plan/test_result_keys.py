@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.errors import DefinitionInvalid
-from tests.unit.core.running import bench_of, query, run, stream, table
+from tests.unit.operators.running import bench_of, query, run, stream, table
 
 SOURCES = {
     "orders": stream(["id"], id="string", item="string", n="int", tags="map<string,int>"),

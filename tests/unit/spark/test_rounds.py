@@ -28,7 +28,7 @@ from engine.sources.packets import BATCH_ID, Packet, packets_in
 from engine.spark.streams.round_work import RoundPart
 from engine.spark.streams.rounds import LOOKED, RoundReader
 from engine.spark.streams.silence import Silence
-from tests.unit.spark.test_source import FakeFeed, a_feed, an_input
+from tests.unit.runtime.test_source import FakeFeed, a_feed, an_input
 
 
 class Damaged(FakeFeed):
