@@ -24,7 +24,8 @@ COPY client client
 COPY app app
 COPY engine engine
 COPY migrations migrations
-RUN PYTHONPATH=/build:/build/client python -m app.guide
+COPY tools tools
+RUN PYTHONPATH=/build:/build/client python -m tools.guide
 
 FROM base AS wheel
 WORKDIR /build

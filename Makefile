@@ -32,9 +32,9 @@ $(VENV)/classes-ok: $(VENV)/dev-ok engine/spark/jars/slackwater.jar
 
 # What the guide is made of; the reference is made of the code.
 GUIDE := app/guide/site/index.html
-$(GUIDE): $(VENV)/demo-ok mkdocs.yml $(shell find docs app engine client -name '*.md' -o -name '*.py' -o -path 'docs/*.svg')
+$(GUIDE): $(VENV)/demo-ok mkdocs.yml $(shell find docs app engine client tools/guide -name '*.md' -o -name '*.py' -o -path 'docs/*.svg')
 	@echo "Building the guide ..."
-	@$(BIN)/python -m app.guide
+	@$(BIN)/python -m tools.guide
 
 guide: $(GUIDE) ## build the documentation that the service shows at /guide
 	@:
@@ -47,7 +47,7 @@ guide-fill: $(VENV)/classes-ok ## the same, and write the answers into the page 
 
 demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real flights and weather, show the results
 	@$(MAKE) --no-print-directory guide || echo "The service shows no guide; everything else works."
-	@$(BIN)/python -m app.demo $(ARGS)
+	@$(BIN)/python -m examples.flights $(ARGS)
 
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
 	@$(MAKE) --no-print-directory guide || echo "The service shows no guide; everything else works."
@@ -100,10 +100,10 @@ deploy-check: $(VENV)/dev-ok ## check rules, dashboard and chart, with those too
 	@$(BIN)/python -m pytest -n 0 -m '' tests/deploy $(ARGS)
 
 client: $(VENV)/dev-ok ## generate the blocking half of the Python client, and its answers
-	@$(BIN)/python client/generate.py
+	@$(BIN)/python tools/generate_client.py
 
 console: $(VENV)/dev-ok ## build the web pages of app/console (needs Node 20 or newer); what it makes is kept in git
-	@$(BIN)/python .ci/openapi.py > app/console/openapi.json
+	@$(BIN)/python tools/openapi.py > app/console/openapi.json
 	@cd app/console && npm ci --no-progress && npm run --silent types && npm run --silent check && npm run --silent build
 
 console-test: $(VENV)/dev-ok ## drive the web pages with a browser (Chromium; SLACKWATER_CHROMIUM names another one)

@@ -184,8 +184,8 @@ def move(files: dict[str, str], rooms: dict[str, str]) -> None:
         if init.parent.is_dir():
             init.write_text(f'"""{text}"""\n')
             subprocess.run(["git", "add", str(init)], cwd=ROOT, check=True)
-    for new in {str(Path(each).parent) for each in files.values() if each.endswith(".py")}:
-        for folder in (Path(new), *Path(new).parents):
+    for parent in {Path(each).parent for each in files.values() if each.endswith(".py")}:
+        for folder in (parent, *parent.parents):
             if str(folder) in (".", "client", "tests", "tools", "examples"):
                 break
             init = ROOT / folder / "__init__.py"

@@ -1,4 +1,4 @@
-"""Moves classes, functions and constants from one module to another, with the imports that they need: ``python tools/take.py LIST``.
+"""Moves classes, functions and constants from one module to another, with the imports that they need: ``python -m tools.take LIST``.
 
 A line of the list: ``old.module new.module Name1,Name2 The docstring where the new module is made.``
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from move import ROOT, tracked
+from tools.move import ROOT, tracked
 
 
 def path_of(module: str) -> Path:

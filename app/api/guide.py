@@ -1,4 +1,4 @@
-"""The guide at `/guide`: files of the site that `make guide` builds (``app.guide``), or a page that says how to build it."""
+"""The guide at `/guide`: files of the site that `make guide` builds (``tools.guide``), or a page that says how to build it."""
 
 from __future__ import annotations
 

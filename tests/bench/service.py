@@ -18,8 +18,8 @@ import httpx
 import psutil
 from slackwater import Client
 
-from app.demo.service import running_service
 from app.store.embedded_postgres import EmbeddedPostgres
+from examples.flights.service import running_service
 
 START_S = 180.0
 POLL_S = 0.1

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from slackwater import Client
 
-from app.demo.data import load
-from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.testing.service import service
+from examples.flights.data import load
+from examples.flights.queries import JOIN, RELATIONS, WINDOWS
 from tests.conftest import ROOT
 from tests.console.conftest import Look
 from tests.console.harbour import Harbour

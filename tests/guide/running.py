@@ -178,7 +178,7 @@ class Page:
         if fence.text == _DEMO:
             # The demo feeds the service that runs at its port, and leaves it running.
             environment["SLACKWATER_PORT"] = str(urlsplit(self._url).port)
-            command = "python -m app.demo --once"
+            command = "python -m examples.flights --once"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=self._folder, env=environment, capture_output=True, text=True, timeout=BLOCK_S, check=False,

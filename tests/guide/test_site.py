@@ -10,7 +10,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 
 from app.api.guide import SITE
-from app.guide.building import build
+from tools.guide.building import build
 
 pytestmark = pytest.mark.timeout(300)
 OF_THE_SERVICE = ("/docs", "/console", "/openapi.json", "/v1/", "/metrics", "/guide")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from slackwater import Client
 
-from app.demo.data import load
-from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.testing.service import service
+from examples.flights.data import load
+from examples.flights.queries import JOIN, RELATIONS, WINDOWS
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -39,7 +39,7 @@ def page(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def words() -> set[str]:
     """Every word of the code."""
-    sources = [path for folder in ("app", "engine", "client/slackwater") for path in (ROOT / folder).rglob("*.py")]
+    sources = [path for folder in ("app", "engine", "client/slackwater", "examples") for path in (ROOT / folder).rglob("*.py")]
     return set().union(*(re.findall(r"[a-z]+(?:_[a-z]+)+", path.read_text()) for path in sources))
 
 

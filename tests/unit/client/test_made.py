@@ -5,22 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from importlib.util import module_from_spec, spec_from_file_location
 
 import slackwater
 
 from app import __version__
 from tests.conftest import ROOT
+from tools import generate_client
 
 
 def test_the_blocking_half_and_the_answers_are_made_of_what_is_there_now() -> None:
     """In this process, which has imported the service already."""
-    found = spec_from_file_location("generate", ROOT / "client" / "generate.py")
-    assert found is not None
-    assert found.loader is not None
-    generate = module_from_spec(found)
-    found.loader.exec_module(generate)
-    made = generate.made()
+    made = generate_client.made()
     assert {path for path, text in made.items() if path.read_text() != text} == set(), "run `make client`"
     assert {*(ROOT / "client" / "slackwater" / "blocking").glob("*.py")} <= made.keys()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from app.demo.data import Input, load, sent_before
-from app.demo.queries import expected_join, expected_windows
+from examples.flights.data import Input, load, sent_before
+from examples.flights.queries import expected_join, expected_windows
 
 
 @pytest.fixture(scope="module")

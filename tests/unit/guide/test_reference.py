@@ -13,14 +13,6 @@ from slackwater.cli.program import cli as program
 
 from app.cli.listing import COMMANDS
 from app.error_list import ERRORS
-from app.guide.reference import reference
-from app.guide.reference.client import described_names
-from app.guide.reference.commands import panels
-from app.guide.reference.definitions import KINDS
-from app.guide.reference.errors import kinds
-from app.guide.reference.http import document, operations
-from app.guide.reference.settings import groups, meanings, own_fields, variable
-from app.guide.reference.statements import nodes
 from app.metric_list import METRICS
 from engine.expressions.aggregates.aggregates import AGGREGATES
 from engine.expressions.library.function_list import FUNCTIONS
@@ -28,6 +20,14 @@ from engine.expressions.library.operator_list import OPERATORS
 from engine.expressions.library.table_functions import TABLE_FUNCTIONS
 from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
 from engine.expressions.types.type_list import TYPES
+from tools.guide.reference import reference
+from tools.guide.reference.client import described_names
+from tools.guide.reference.commands import panels
+from tools.guide.reference.definitions import KINDS
+from tools.guide.reference.errors import kinds
+from tools.guide.reference.http import document, operations
+from tools.guide.reference.settings import groups, meanings, own_fields, variable
+from tools.guide.reference.statements import nodes
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.guide.building import without_inline_scripts
-from app.guide.gathering import barred, relinked
-from app.guide.markdown import anchor, code, table
+from tools.guide.building import without_inline_scripts
+from tools.guide.gathering import barred, relinked
+from tools.guide.markdown import anchor, code, table
 
 
 def test_scripts_of_a_page_become_files_in_their_place_and_data_stays(tmp_path: Path) -> None:

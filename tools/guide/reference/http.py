@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from app.guide.markdown import block, code, link, page, table
-from app.guide.reference.definitions import KINDS, type_of
 from app.main import create_app
 from app.settings import Settings
+from tools.guide.markdown import block, code, link, page, table
+from tools.guide.reference.definitions import KINDS, type_of
 
 Json = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from slackwater.cli.program import EPILOG, OF_SERVICE
 from slackwater.cli.program import cli as program
 
 from app.cli.commands import cli as service
-from app.guide.markdown import anchor, block, code, page, prose, table
+from tools.guide.markdown import anchor, block, code, page, prose, table
 
 NAME: Final = "slackwater"
 _HEAD: Final = """# Command line

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 from slackwater import Client
 
-from app.demo.data import Input
-from app.demo.queries import BATCH_COLUMNS, expected_join, expected_windows
+from examples.flights.data import Input
+from examples.flights.queries import BATCH_COLUMNS, expected_join, expected_windows
 
 FLIGHT = ["origin", "carrier", "flight", "dest", "departed_ms"]
 # Both sides sum whole minutes; the batch side divides in its own order.

@@ -1,10 +1,8 @@
-"""``python client/generate.py [--check]``: write what of the client is made of something else.
+"""``python tools/generate_client.py [--check]``: write what of the client is made of something else.
 
 - ``slackwater/blocking`` of ``slackwater/asynchronous``: the same without ``async`` and ``await``. So there is one text for both.
 - ``slackwater/answer_list.py`` of the service's OpenAPI document.
 """
-
-# ruff: noqa: INP001 - a script, in no package
 
 from __future__ import annotations
 
@@ -16,7 +14,8 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "client"
 SOURCE, TARGET = HERE / "slackwater" / "asynchronous", HERE / "slackwater" / "blocking"
 ANSWERS = HERE / "slackwater" / "answer_list.py"
 
@@ -186,7 +185,7 @@ def _kind(part: Mapping[str, Any], objects: Set[str]) -> tuple[str, str]:
 
 def made() -> dict[Path, str]:
     """Return every file that is made, with its text."""
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(ROOT))
     from pydantic import SecretStr
 
     from app.main import create_app

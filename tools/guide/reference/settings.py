@@ -9,9 +9,9 @@ from griffe import Docstring, DocstringSectionAttributes
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
-from app.guide.markdown import code, page, prose, table
-from app.guide.reference.definitions import type_of
 from app.settings import ENV_PREFIX, NESTING, Settings
+from tools.guide.markdown import code, page, prose, table
+from tools.guide.reference.definitions import type_of
 
 _HEAD: Final = """# Settings
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from app.guide.markdown import page, table
 from engine.sql import statement_tree
 from engine.sql.statement_tree import Refused, Statement
 from engine.sql.tree import Node
+from tools.guide.markdown import page, table
 
 _OURS: Final = "Ours: "
 _HEAD: Final = """# Statements

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import griffe
 
-from app.guide.markdown import block, code, page, prose, table
+from tools.guide.markdown import block, code, page, prose, table
 
 PACKAGE: Final = "slackwater"
 _HEAD: Final = """# Python client

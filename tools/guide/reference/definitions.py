@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from app.guide.markdown import code as code_of
-from app.guide.markdown import link, page, table, value
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from tools.guide.markdown import code as code_of
+from tools.guide.markdown import link, page, table, value
 
 _HEAD: Final = """# Definitions
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from slackwater import Json
 
-from app.demo.compare import Agreement
+from examples.flights.compare import Agreement
 
 
 def windows_table(rows: list[Json]) -> Table:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.guide.markdown import code, page, table
 from app.metric_list import DATABASE_UP, OF_FACTS, OF_PROCESS, Metric
+from tools.guide.markdown import code, page, table
 
 
 def metrics() -> str:

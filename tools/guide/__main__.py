@@ -1,11 +1,11 @@
-"""`python -m app.guide`: build the guide that the service shows at `/guide`."""
+"""`python -m tools.guide`: build the guide that the service shows at `/guide`."""
 
 from __future__ import annotations
 
 import sys
 
 from app.api.guide import SITE
-from app.guide.building import NotBuilt, build
+from tools.guide.building import NotBuilt, build
 
 
 def main() -> int:

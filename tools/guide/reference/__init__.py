@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.guide.reference.client import client
-from app.guide.reference.commands import commands
-from app.guide.reference.definitions import definitions
-from app.guide.reference.errors import errors
-from app.guide.reference.functions import functions, types
-from app.guide.reference.http import document, http
-from app.guide.reference.metrics import metrics
-from app.guide.reference.settings import settings
-from app.guide.reference.statements import statements
+from tools.guide.reference.client import client
+from tools.guide.reference.commands import commands
+from tools.guide.reference.definitions import definitions
+from tools.guide.reference.errors import errors
+from tools.guide.reference.functions import functions, types
+from tools.guide.reference.http import document, http
+from tools.guide.reference.metrics import metrics
+from tools.guide.reference.settings import settings
+from tools.guide.reference.statements import statements
 
 
 def reference() -> Mapping[str, str]:

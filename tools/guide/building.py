@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from app.api.guide import SITE
-from app.guide.gathering import PAGES, ROOT, gather
 from engine.processes.python_processes import python_command
+from tools.guide.gathering import PAGES, ROOT, gather
 
 CONFIG: Final = ROOT / "mkdocs.yml"
 SCRIPTS: Final = "assets/inline"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from app.guide.markdown import code, page, table, value
 from engine.expressions.aggregates.aggregates import AGGREGATES
 from engine.expressions.documented import Example
 from engine.expressions.library.function_list import FUNCTIONS
@@ -13,6 +12,7 @@ from engine.expressions.library.operator_list import OPERATORS
 from engine.expressions.library.table_functions import TABLE_FUNCTIONS
 from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
 from engine.expressions.types.type_list import TYPES
+from tools.guide.markdown import code, page, table, value
 
 _HEAD: Final = """# Functions
 

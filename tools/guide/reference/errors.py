@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.error_list import ERRORS, ErrorEntry
-from app.guide.markdown import page
+from tools.guide.markdown import page
 
 _HEAD: Final = """# Errors
 

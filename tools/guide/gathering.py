@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from app.guide.markdown import anchor, block, page
-from app.guide.reference import reference
+from tools.guide.markdown import anchor, block, page
+from tools.guide.reference import reference
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from app.demo.data import Input, Kind
+from examples.flights.data import Input, Kind
 
 HOUR_MS = 3_600_000
 JOIN_GRACE_HOURS = 3  # the slowest weather report comes 174 minutes after its hour

@@ -1,6 +1,4 @@
-"""``python .ci/openapi.py``: print the OpenAPI document of this version, from which the types of app/console are generated."""
-
-# ruff: noqa: INP001 - a script, in no package
+"""``python tools/openapi.py``: print the OpenAPI document of this version, from which the types of app/console are generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m app.demo [--full] [--once]`: start the service, feed it, show what came out, keep serving."""
+"""`python -m examples.flights [--full] [--once]`: start the service, feed it, show what came out, keep serving."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from slackwater import Client, Json, NotReached, QueryFailed, Status
 
-from app.demo.compare import compare_join, compare_windows
-from app.demo.data import Chunk, Kind, load, sent_before
-from app.demo.queries import JOIN, RELATIONS, WINDOWS
-from app.demo.service import ServiceDidNotStart, running_service
-from app.demo.show import invitations, joined_table, verdict, windows_table
 from app.effective_settings import load_settings
 from app.settings import Settings
+from examples.flights.compare import compare_join, compare_windows
+from examples.flights.data import Chunk, Kind, load, sent_before
+from examples.flights.queries import JOIN, RELATIONS, WINDOWS
+from examples.flights.service import ServiceDidNotStart, running_service
+from examples.flights.show import invitations, joined_table, verdict, windows_table
 
 SETTLE_SECONDS = 300.0  # until both queries have read everything; seconds in practice
 PLAIN_WIDTH = 130  # columns, where the output is no terminal
@@ -36,7 +36,7 @@ def main() -> int:
         0, or 1 where the service did not start or an answer differs from the batch computation.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m app.demo", description="Real flights, real weather, late records, right answers."
+        prog="python -m examples.flights", description="Real flights, real weather, late records, right answers."
     )
     parser.add_argument("--full", action="store_true", help="feed all of 2013 (336,776 flights) instead of January")
     parser.add_argument("--once", action="store_true", help="stop after the comparison instead of serving until Ctrl-C")
