@@ -58,7 +58,7 @@ def _migrate(connection: sa.Connection) -> None:
 def _note_support(connection: sa.Connection) -> None:
     """Write down which code may work on the schema: the newest of what the applied migrations say in ``oldest_code``.
 
-    One that says nothing supports no older code; nor does one that does not know what users have stored (``app.store.older_code``).
+    One that says nothing supports no older code; nor does one that does not know what users have stored (``app.catalog.stored.older_code``).
     """
     if not connection.execute(sa.text("SELECT to_regclass('slackwater.schema_support') IS NOT NULL")).scalar():
         return

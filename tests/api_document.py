@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 
 
 @cache

@@ -20,7 +20,7 @@ from alembic.config import Config
 from hypothesis import HealthCheck, settings
 from psycopg import conninfo, sql
 
-from app.store.database import engine_for
+from app.db.database import engine_for
 from engine.postgres.links import LinkedConnection
 from engine.postgres.schemas import Schemas
 

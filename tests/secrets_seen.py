@@ -12,7 +12,7 @@ import httpx
 import psutil
 import psycopg
 
-from app.testing.service import command_of
+from app.testing.machines.service import command_of
 
 PATHS = (
     "/v1/connections", "/v1/streams", "/v1/tables", "/v1/queries", "/v1/audit?limit=1000", "/openapi.json", "/metrics", "/v1/errors",

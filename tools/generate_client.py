@@ -188,8 +188,8 @@ def made() -> dict[Path, str]:
     sys.path.insert(0, str(ROOT))
     from pydantic import SecretStr
 
-    from app.main import create_app
-    from app.settings import Settings
+    from app.main.main import create_app
+    from app.settings.settings import Settings
 
     document = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
     document = json.loads(json.dumps(document))

@@ -191,9 +191,9 @@ def move(files: dict[str, str], rooms: dict[str, str]) -> None:
             init = ROOT / folder / "__init__.py"
             if not init.exists() and str(folder).split("/")[0] in ("engine", "app"):
                 raise SystemExit(f"{folder} has no @room line")
-    for init in sorted(tracked("engine/**/__init__.py", "app/**/__init__.py", "client/**/__init__.py"), key=len, reverse=True):
-        if not [each for each in tracked(str(Path(init).parent) + "/*") if each != init]:
-            subprocess.run(["git", "rm", "-qf", init], cwd=ROOT, check=True)
+    for package in sorted(tracked("engine/**/__init__.py", "app/**/__init__.py", "client/**/__init__.py"), key=len, reverse=True):
+        if not [each for each in tracked(str(Path(package).parent) + "/*") if each != package]:
+            subprocess.run(["git", "rm", "-qf", package], cwd=ROOT, check=True)
 
 
 def imports_of(path: str, known: set[str]) -> set[str]:

@@ -7,8 +7,8 @@ import sys
 
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 
 
 def main() -> None:

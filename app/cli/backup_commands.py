@@ -14,13 +14,13 @@ import typer
 from slackwater.cli.failing import CommandFailed
 from slackwater.cli.opened import opened
 
+from app.catalog.stored.state_places import state_store_of
 from app.cli.keys import as_command
 from app.cli.opening import only_service, open_database, read_settings
-from app.errors import AppError
-from app.store.backups import BackupFailed, Contents, back_up, held_deliveries, put_back, require_absent
-from app.store.schema_version import SchemaTooNew
-from app.store.state_places import state_store_of
-from app.telemetry import configure_logging
+from app.db.schema_version import SchemaTooNew
+from app.errors.app_errors import AppError
+from app.telemetry.setup import configure_logging
+from app.upkeep.backups import BackupFailed, Contents, back_up, held_deliveries, put_back, require_absent
 from engine.errors import EngineError
 
 

@@ -21,11 +21,11 @@ from app.cli.finding import Finding
 from app.cli.keys import keys, say_who_may
 from app.cli.opening import make_current, only_service, open_database, read_settings, require_tracing
 from app.cli.test_command import run_tests
-from app.effective_settings import effective
-from app.main import create_app
-from app.serving.ports import server_config
-from app.serving.server import run
-from app.telemetry import configure_logging
+from app.http.servers.ports import server_config
+from app.http.servers.server import run
+from app.main.main import create_app
+from app.settings.effective_settings import effective
+from app.telemetry.setup import configure_logging
 from engine.processes.python_processes import make_children_safe
 
 # Long polls end with the connection; a client that follows reconnects.

@@ -11,18 +11,18 @@ from uuid import uuid4
 import httpx
 import psycopg
 
-from app.api.issuer_keys import IssuerAway, IssuerKeys
+from app.access.tokens.issuer_keys import IssuerAway, IssuerKeys
+from app.catalog.connections.stored_secrets import look_at_secrets
+from app.catalog.stored.state_places import state_store_of
 from app.cli.finding import Finding
 from app.cli.machine import examine_machine
 from app.cli.opening import is_held
-from app.oidc_settings import OidcSettings
-from app.settings import Settings
-from app.store.database import CONNECT_TIMEOUT_SECONDS
-from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
-from app.store.schema_version import SchemaTooNew, refuse_newer
-from app.store.state_places import state_store_of
-from app.store.stored_secrets import look_at_secrets
-from app.tracing import TracingMissing, tracing_of
+from app.db.database import CONNECT_TIMEOUT_SECONDS
+from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+from app.db.schema_version import SchemaTooNew, refuse_newer
+from app.settings.oidc_settings import OidcSettings
+from app.settings.settings import Settings
+from app.telemetry.tracing import TracingMissing, tracing_of
 from engine.errors import EngineError
 from engine.postgres.links import LinkedConnection
 from engine.postgres.schemas import Schemas

@@ -14,15 +14,15 @@ from rich.console import Console
 from slackwater.cli.failing import CommandFailed
 from slackwater.cli.opened import MachineCommand, opened
 
-from app.api.api_keys import ApiKeyAnswer, NewApiKeyAnswer, shown_key
+from app.access.keys.routes import ApiKeyAnswer, NewApiKeyAnswer, shown_key
+from app.access.keys.sql import ApiKeyRow, create_key, has_keys, list_keys, revoke_key
+from app.access.rules import PRINCIPAL, Principal, Role, key_name
+from app.access.scopes import scope_of
 from app.cli.opening import make_current, open_database, read_settings
-from app.domain.access import PRINCIPAL, Principal, Role, key_name
-from app.domain.scopes import scope_of
-from app.errors import AppError
-from app.settings import Settings
-from app.store.api_keys import ApiKeyRow, create_key, has_keys, list_keys, revoke_key
-from app.store.database import single_transaction
-from app.telemetry import configure_logging
+from app.db.database import single_transaction
+from app.errors.app_errors import AppError
+from app.settings.settings import Settings
+from app.telemetry.setup import configure_logging
 from engine.expressions.durations import parse_duration
 
 FIRST_KEY = "slackwater keys create first --role admin"

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from app.cli.finding import Finding
-from app.settings import Settings
+from app.settings.settings import Settings
 
 MINIMUM_PYTHON = (3, 11)
 # Below this an hour of a busy stream's state and log may not fit.

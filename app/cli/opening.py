@@ -11,12 +11,12 @@ import psycopg
 from pydantic import ValidationError
 from slackwater.cli.failing import CommandFailed, Misused
 
-from app.effective_settings import UnknownSetting, load_settings
-from app.settings import Settings
-from app.store.database import migrate
-from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
-from app.store.schema_version import SchemaTooNew, SchemaVersion
-from app.tracing import TracingMissing, tracing_of
+from app.db.database import migrate
+from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+from app.db.schema_version import SchemaTooNew, SchemaVersion
+from app.settings.effective_settings import UnknownSetting, load_settings
+from app.settings.settings import Settings
+from app.telemetry.tracing import TracingMissing, tracing_of
 from engine.postgres.schemas import Schemas
 
 

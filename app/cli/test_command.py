@@ -16,12 +16,12 @@ from slackwater.cli.failing import FAILED, USAGE, CommandFailed
 from slackwater.cli.opened import opened
 
 from app.testing.case import Case
-from app.testing.difference import Line
-from app.testing.engine_machine import EngineMachine
+from app.testing.comparing.difference import Line
 from app.testing.expectations import Failure
+from app.testing.machines.engine_machine import EngineMachine
+from app.testing.machines.service import ServiceNotStarted, service
+from app.testing.machines.service_machine import ServiceTests
 from app.testing.running import run_case
-from app.testing.service import ServiceNotStarted, service
-from app.testing.service_machine import ServiceTests
 from app.testing.slicing import Slicing
 from app.testing.verdicts import Run, Verdict, verdicts
 from engine.definition.queries import MAX_TASKS

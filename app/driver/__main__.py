@@ -9,7 +9,7 @@ import sys
 from functools import partial
 
 from app.driver.session_start import SessionStart
-from app.effective_settings import load_settings
+from app.settings.effective_settings import load_settings
 
 if __name__ == "__main__":
     begun = None
@@ -23,6 +23,6 @@ if __name__ == "__main__":
         else:
             begun.begin()
     from app.driver.entry import main
-    from app.driver.spark_runner import SparkRunner
+    from app.driver.launches.spark_runner import SparkRunner
 
     main(partial(SparkRunner, begun=begun), begun.begin if begun is not None else None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.db.database import CONNECT_TIMEOUT_SECONDS
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import DATABASE_AWAY
 

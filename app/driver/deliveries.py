@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from app.store.deliveries import is_any_free
+from app.catalog.deliveries.sql import is_any_free
 from engine.processes.python_processes import import_environment, python_command
 
 EVERY_S: Final = 1.0

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import structlog
 
-from app.driver.ports import Runner
+from app.driver.launches.ports import Runner
 from app.driver.process import Identity, run_driver
-from app.driver.turn import await_turn
-from app.effective_settings import load_settings
-from app.settings import Settings
-from app.telemetry import configure_logging
+from app.driver.supervisor.turn import await_turn
+from app.settings.effective_settings import load_settings
+from app.settings.settings import Settings
+from app.telemetry.setup import configure_logging
 from engine.processes.python_processes import make_children_safe
 
 EXIT_CRASHED = 1

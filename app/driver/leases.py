@@ -15,11 +15,12 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from app.domain.lifecycle import Action
-from app.domain.placement import Fleet
+from app.catalog.drivers import sql as drivers
+from app.catalog.drivers import transitions
+from app.catalog.drivers.lifecycle import Action
+from app.catalog.drivers.placement import Fleet
+from app.catalog.drivers.transitions import Claimant, LeasedQuery
 from app.driver.state_root import StateRoot
-from app.store import drivers, transitions
-from app.store.transitions import Claimant, LeasedQuery
 
 log = structlog.stdlib.get_logger(__name__)
 

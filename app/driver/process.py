@@ -24,24 +24,25 @@ import psutil
 import psycopg
 import structlog
 
-from app.domain.lifecycle import Limits
-from app.domain.states import State
+from app.catalog.drivers import sql as drivers
+from app.catalog.drivers import transitions
+from app.catalog.drivers.lifecycle import Limits
+from app.catalog.drivers.states import State
+from app.catalog.drivers.transitions import LeasedQuery
+from app.catalog.stored.state_places import state_store_of
+from app.db.database import CONNECT_TIMEOUT_SECONDS
+from app.db.schema_version import look_at_schema
 from app.driver.bell import WISHES, listen_forever
 from app.driver.collecting import Collecting
 from app.driver.deliveries import Delivering
-from app.driver.host import QueryHost
-from app.driver.launching import FencedLauncher, discard_query
+from app.driver.launches.host import QueryHost
+from app.driver.launches.launching import FencedLauncher, discard_query
+from app.driver.launches.ports import Runner
 from app.driver.leases import Leases
-from app.driver.ports import Runner
 from app.driver.reconciler import Reconciler
 from app.driver.schema_fit import await_schema, has_parent
 from app.driver.state_root import StateRoot
-from app.settings import DriverSettings, Settings
-from app.store import drivers, transitions
-from app.store.database import CONNECT_TIMEOUT_SECONDS
-from app.store.schema_version import look_at_schema
-from app.store.state_places import state_store_of
-from app.store.transitions import LeasedQuery
+from app.settings.settings import DriverSettings, Settings
 from engine.commit.history.retention import Retention
 from engine.postgres.incarnation import mark, notice
 from engine.postgres.links import LinkedConnection

@@ -1,4 +1,4 @@
-"""Applies ``app.domain.lifecycle`` to every query of this driver: read, decide, write the intent, then act."""
+"""Applies ``app.catalog.drivers.lifecycle`` to every query of this driver: read, decide, write the intent, then act."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from app.domain import internal_queries
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
-from app.domain.states import Desired, HandleKind, State, Status, Wish
-from app.domain.suspects import has_turn, is_lost, is_suspect, next_turns
+from app.access import internal_queries
+from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
+from app.catalog.drivers.states import Desired, HandleKind, State, Status, Wish
+from app.catalog.drivers.suspects import has_turn, is_lost, is_suspect, next_turns
+from app.catalog.drivers.transitions import LeasedQuery
+from app.driver.launches.ports import Host, LaunchOrder
 from app.driver.leases import Leases
-from app.driver.ports import Host, LaunchOrder
-from app.store.transitions import LeasedQuery
 from engine.postgres.postgres import DATABASE_AWAY
 
 # Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.

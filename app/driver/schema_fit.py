@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import structlog
 
-from app.store.database import CONNECT_TIMEOUT_SECONDS
-from app.store.schema_version import look_at_schema
+from app.db.database import CONNECT_TIMEOUT_SECONDS
+from app.db.schema_version import look_at_schema
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import DATABASE_AWAY
 

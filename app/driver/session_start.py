@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from engine.spark.cluster import ClusterSettings
 from engine.spark.session import Prepared, SparkSettings, import_source, prepare_session, register_source, start_session
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import structlog
 
-from app.store.state_files import ROOT_FILE, root_id
+from app.catalog.stored.state_files import ROOT_FILE, root_id
 from engine.errors import StateCorrupt
 from engine.postgres.incarnation import Mark
 from engine.state.segments.files import replace, sync

@@ -9,11 +9,11 @@ from functools import partial
 
 from fastapi import Request
 
-from app.api.access import RECHECK
-from app.api.edge import KEY_NAME
-from app.api.tokens import Doorkeeper
-from app.domain.access import PRINCIPAL, Role, refuse_below
-from app.errors import Unauthorized
+from app.access.guard import RECHECK
+from app.access.rules import PRINCIPAL, Role, refuse_below
+from app.access.tokens.verifying import Doorkeeper
+from app.errors.app_errors import Unauthorized
+from app.http.guards.edge import KEY_NAME
 
 
 def key_guard(door: Doorkeeper, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.api.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
 from app.ksqldb.types import field_objects, quoted, type_object
-from app.store.sql.looking import relation_of
+from app.sql.catalog.looking import relation_of
+from app.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import AlterAdd, Control, CreateAs, CreateRelation, CreateType, Describe, Drop, InsertQuery, Show
 from engine.statements.context.session import Session, SqlRelation

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fastapi.responses import JSONResponse
 
-from app.errors import AppError
+from app.errors.app_errors import AppError
 
 BAD_REQUEST: Final = 40000
 BAD_STATEMENT: Final = 40001

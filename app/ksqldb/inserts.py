@@ -9,15 +9,15 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.bodies import parse_json, parse_request
-from app.api.deps import Services
-from app.api.sql.scripts import ScriptRunner, Words
-from app.domain.access import Role, refuse_below
-from app.errors import AppError, BadRequest, Fault, Forbidden
+from app.access.rules import Role, refuse_below
+from app.errors.app_errors import AppError, BadRequest, Fault, Forbidden
+from app.http.parameters import Services
+from app.http.requests.bodies import parse_json, parse_request
 from app.ksqldb.errors import error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.queries import DELIMITED, JSON
 from app.ksqldb.requests import body_of
+from app.sql.scripts import ScriptRunner, Words
 from engine.sql.lexing.places import Lines, Origin
 from engine.sql.lexing.splitting import Filled
 from engine.sql.scripts import Parsed

@@ -8,18 +8,18 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from app.api.access import note_refusal
-from app.api.database_errors import DATABASE_ERRORS, translate_and_log
-from app.api.deps import Services
-from app.api.tokens import Doorkeeper
-from app.errors import AppError, BadRequest, Forbidden, Internal
+from app.access.audit.refusals import RefusalLog
+from app.access.guard import note_refusal
+from app.access.tokens.verifying import Doorkeeper
+from app.errors.app_errors import AppError, BadRequest, Forbidden, Internal
+from app.http.answers.database_errors import DATABASE_ERRORS, translate_and_log
+from app.http.parameters import Services
+from app.http.servers.ports import guard
 from app.ksqldb import inserts, queries, service, statements
 from app.ksqldb.access import key_guard
 from app.ksqldb.errors import NOT_FOUND, Refused, error_response
 from app.ksqldb.queries import OpenQueries
-from app.serving.ports import guard
-from app.store.refusals import RefusalLog
-from app.tracing import Tracing
+from app.telemetry.tracing import Tracing
 from engine.errors import EngineError
 
 log = structlog.stdlib.get_logger(__name__)

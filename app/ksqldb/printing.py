@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import polars as pl
 
-from app.api.deps import Services
-from app.api.opened import OpenedResponse
-from app.api.sql.printing import interval_of, relations_on
-from app.api.sql.pushes import refuse_too_many
-from app.api.sql.scripts import ScriptRunner
-from app.domain.record_json import encode_keyed
-from app.errors import AppError
+from app.errors.app_errors import AppError
+from app.following.changes import ChangeSource
+from app.following.followed import Followables
+from app.following.tails.tails import Tails
+from app.http.answers.opened import OpenedResponse
+from app.http.answers.record_json import encode_keyed
+from app.http.parameters import Services
 from app.ksqldb.errors import error_body
-from app.store.changes import ChangeSource
-from app.store.followed import Followables
-from app.store.sql.following import Beginning, FrameFollower, following
-from app.store.tails import Tails
+from app.sql.catalog.following import Beginning, FrameFollower, following
+from app.sql.pushes import refuse_too_many
+from app.sql.reads.printing import interval_of, relations_on
+from app.sql.scripts import ScriptRunner
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print
 from engine.statements.context.session import SqlRelation

@@ -12,21 +12,21 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.access import recheck_of
-from app.api.bodies import parse_request
-from app.api.deps import Services
-from app.api.opened import OpenedResponse
-from app.api.sql.pulls import pull
-from app.api.sql.pushes import Push, PushedRows, pushing
-from app.api.sql.scripts import ScriptRunner
-from app.api.sql.settling import settled
-from app.errors import AppError, BadRequest, Fault
+from app.access.guard import recheck_of
+from app.errors.app_errors import AppError, BadRequest, Fault
+from app.http.answers.opened import OpenedResponse
+from app.http.parameters import Services
+from app.http.requests.bodies import parse_request
 from app.ksqldb.errors import Refused, error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.printing import print_topic
 from app.ksqldb.requests import Asked, asked_of, body_of
 from app.ksqldb.types import schema_text, type_text
 from app.ksqldb.values import rows_of
+from app.sql.pushes import Push, PushedRows, pushing
+from app.sql.reads.pulls import pull
+from app.sql.reads.settling import settled
+from app.sql.scripts import ScriptRunner
 from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print, Select

@@ -8,9 +8,9 @@ from typing import Any
 
 from fastapi import Request
 
-from app.api.bodies import JSON_TYPE, parse_request, refuse_encoding
-from app.api.sql.scripts import Words
-from app.errors import BadRequest, Fault, UnsupportedMediaType
+from app.errors.app_errors import BadRequest, Fault, UnsupportedMediaType
+from app.http.requests.bodies import JSON_TYPE, parse_request, refuse_encoding
+from app.sql.scripts import Words
 
 _KINDS = frozenset({JSON_TYPE, "application/vnd.ksqlapi.delimited.v1"})
 

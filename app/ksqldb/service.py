@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse
 
 from app import __version__
-from app.api.deps import Services
+from app.http.parameters import Services
 
 router = APIRouter()
 

@@ -7,15 +7,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from app.api.database_errors import DATABASE_ERRORS, translate_and_log
-from app.api.deps import Services
-from app.api.problems import from_engine
-from app.api.sql.progress import Progress
-from app.api.sql.scripts import ScriptRunner
-from app.errors import AppError
+from app.errors.app_errors import AppError
+from app.http.answers.database_errors import DATABASE_ERRORS, translate_and_log
+from app.http.answers.problems import from_engine
+from app.http.parameters import Services
 from app.ksqldb.entities import entities_of
 from app.ksqldb.errors import QUERY_ENDPOINT, Refused
 from app.ksqldb.requests import asked_of
+from app.sql.answers.progress import Progress
+from app.sql.scripts import ScriptRunner
 from engine.errors import EngineError
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Select

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from app.domain.record_json import encode_values
+from app.http.answers.record_json import encode_values
 from engine.expressions.types.types import ColumnType, Schema
 
 

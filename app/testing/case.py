@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
+from app.testing.comparing.rows import milliseconds
 from app.testing.documents import Document, FileInvalid, FileProblem
 from app.testing.expectations import Subject, Wanted, read_wanted
-from app.testing.rows import milliseconds
 from app.testing.slicing import Slicing
 from app.testing.sources import Json, add_below, held_tables, partitions_of, read_sources
 from engine.definition.problems import Problems, pointer_of, problems_of

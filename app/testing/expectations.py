@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.testing.arrangement import as_expected, by_key
-from app.testing.difference import Line, align, unified
-from app.testing.rows import ExpectedRows, Row, expected_rows, milliseconds
+from app.testing.comparing.arrangement import as_expected, by_key
+from app.testing.comparing.difference import Line, align, unified
+from app.testing.comparing.rows import ExpectedRows, Row, expected_rows, milliseconds
 from engine.definition.problems import Problems, pointer_of
 from engine.expressions.types.types import Schema
 from engine.plan.model import Plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.testing.case import Append, Case, Expect, Restart, Wait
-from app.testing.difference import Line
+from app.testing.comparing.difference import Line
 from app.testing.expectations import Failure, Found, Wanted, compare
 
 

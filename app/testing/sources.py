@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.domain.sources import read_source
+from app.catalog.relations.rules import read_source
 from engine.definition.problems import Problems
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.sources.connector_list import DEFAULT, MODELS

@@ -2,7 +2,7 @@
 
 A definition is checked and laid out while somebody waits, and each of its parts costs every batch something. The bounds are beyond what
 people write, and low enough that the largest definition is checked within about a second. What an operator of the service would want to
-change (sizes of bodies, how much may be under way) is a setting instead (``app.settings``).
+change (sizes of bodies, how much may be under way) is a setting instead (``app.settings.settings``).
 
 Bounds that the models check count for what users send, not for what is stored: what one version has stored is valid for every later one.
 """

@@ -254,7 +254,7 @@ def make_result_feed(
         name: of the feed.
         tasks: of the producer.
         producer: the query that will write it.
-        retention_ms: how long its rows are kept; None: for ever, or as changes are (``app.store.change_retention``).
+        retention_ms: how long its rows are kept; None: for ever, or as changes are (``app.catalog.relations.change_retention``).
     """
     feed = ensure_feed(connection, name, tasks, retention_ms)
     start, following = feed.start_sequence or 0, feed.next_sequence or 0

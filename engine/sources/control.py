@@ -38,7 +38,7 @@ class Clash:
     """Why a source cannot join a feed that is there.
 
     Attributes:
-        code: of ``app/error_list.py``.
+        code: of ``app/errors/error_list.py``.
         detail: what differs.
         pointer: into the definition.
         cure: what to write there.

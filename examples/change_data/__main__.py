@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from slackwater import Client
 
-from app.testing.service import free_port, service
+from app.testing.machines.service import free_port, service
 from examples.change_data.definitions import CLICKS, CONNECTION, DELIVERED_QUERY, RESULT, TABLES, debezium_properties
 from tests.cdc.debezium_server import DebeziumServer, unpacked, why_not
 from tests.cdc.shop import programs

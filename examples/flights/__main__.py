@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from slackwater import Client, Json, NotReached, QueryFailed, Status
 
-from app.effective_settings import load_settings
-from app.settings import Settings
+from app.settings.effective_settings import load_settings
+from app.settings.settings import Settings
 from examples.flights.compare import compare_join, compare_windows
 from examples.flights.data import Chunk, Kind, load, sent_before
 from examples.flights.queries import JOIN, RELATIONS, WINDOWS

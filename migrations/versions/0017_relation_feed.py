@@ -16,7 +16,7 @@ oldest_code = "0012"
 
 
 def upgrade() -> None:
-    """Add the index. Its expression is that of ``app.store.scopes``."""
+    """Add the index. Its expression is that of ``app.access.scopes_sql``."""
     op.execute("CREATE INDEX relation_feed ON slackwater.relation (coalesce(definition #>> '{connector,feed}', name))")
 
 

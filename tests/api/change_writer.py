@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from app.store.catalog import load_catalog
+from app.catalog.stored.catalog import load_catalog
 from engine.commit.sink import Sink
 from engine.commit.task_states import load_kept
 from engine.definition.queries import QueryDefinition

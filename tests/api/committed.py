@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import psycopg
 
-from app.store.catalog import load_catalog
+from app.catalog.stored.catalog import load_catalog
 from engine.commit.history.retained_commits import Retaining, retain
 from engine.commit.sink import Sink
 from engine.definition.queries import QueryDefinition

@@ -12,10 +12,10 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from app.error_list import ERRORS
-from app.limit_settings import LimitSettings
-from app.main import create_app
-from app.settings import Settings
+from app.errors.error_list import ERRORS
+from app.main.main import create_app
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from engine.postgres.incarnation import renew
 
 MAX_BODY_BYTES = 64 * 1024 * 1024

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import psycopg
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.live_server import live
 
 ORDERS = (

@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.serving.ports import server_config
-from app.serving.server import Server
+from app.http.servers.ports import server_config
+from app.http.servers.server import Server
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import psycopg
 
-from app.domain.access import make_key
+from app.access.rules import make_key
 
 
 def store_keys(dsn: str, keys: Iterable[tuple[str, str, list[str] | None]]) -> dict[str, str]:

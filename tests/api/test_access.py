@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 from slackwater import Client
 
-from app.domain.access import RULES, Role, make_key
-from app.errors import Unauthorized
-from app.limit_settings import PushSettings
-from app.main import create_app
-from app.settings import Settings
-from app.store.api_keys import CACHE_KEYS, CACHE_SECONDS, KeyRing
-from app.store.database import async_engine_for
+from app.access.keys.sql import CACHE_KEYS, CACHE_SECONDS, KeyRing
+from app.access.rules import RULES, Role, make_key
+from app.db.database import async_engine_for
+from app.errors.app_errors import Unauthorized
+from app.main.main import create_app
+from app.settings.limit_settings import PushSettings
+from app.settings.settings import Settings
 from tests.api.conftest import STREAM, WINDOWS, Problem
 from tests.api.live_server import live
 from tests.api_document import api_document

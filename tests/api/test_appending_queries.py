@@ -8,7 +8,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.store.catalog import load_catalog, load_catalog_for
+from app.catalog.stored.catalog import load_catalog, load_catalog_for
 from engine.definition.queries import QueryDefinition
 from tests.api.conftest import RECORD, STREAM, Problem
 

@@ -14,15 +14,15 @@ from fastapi import FastAPI
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
+from app.access.audit.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
+from app.access.audit.rules import Refusal
+from app.access.audit.sql import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
+from app.access.rules import RULES, Principal, Role, make_key
 from app.cli.keys import keys as keys_command
-from app.domain.access import RULES, Principal, Role, make_key
-from app.domain.audit import Refusal
-from app.main import create_app
-from app.settings import Settings
-from app.store.audit import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
-from app.store.database import async_engine_for
-from app.store.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
-from app.store.retention import Kept, trim_once
+from app.db.database import async_engine_for
+from app.main.main import create_app
+from app.settings.settings import Settings
+from app.upkeep.retention import Kept, trim_once
 from engine.frames.frames import LATE_SCHEMA
 from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained

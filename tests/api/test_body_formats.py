@@ -304,7 +304,7 @@ async def test_a_registry_that_is_away_is_said_to_be_and_kept_schemas_go_on(
 async def test_a_body_asks_a_slow_registry_for_a_bounded_time_and_leaves_no_thread_behind(
     client: httpx.AsyncClient, registry: FakeRegistry, items: None, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.store.judging.WAIT_S", 0.5)
+    monkeypatch.setattr("app.appends.judging.WAIT_S", 0.5)
     for number in range(10):
         registry.add(f"part{number}", json.dumps({"type": "fixed", "name": f"part{number}", "size": number + 1}))
     references = [{"name": f"part{number}", "subject": f"part{number}", "version": 1} for number in range(10)]

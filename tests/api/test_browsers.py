@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import STREAM, Problem
 
 OWN = [

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from fastapi import FastAPI
 
-from app.error_list import ERRORS
+from app.errors.error_list import ERRORS
 from examples.change_data.definitions import CLICKS, QUERY, TABLES, debezium_properties
 from tests.conftest import ROOT
 

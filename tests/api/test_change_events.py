@@ -15,9 +15,9 @@ import polars as pl
 import psycopg
 import pytest
 
-from app.store import append_transaction
-from app.store.append_transaction import AppendItem
-from app.store.change_positions import forget_positions, keyed, newer_alone
+from app.appends import append_transaction
+from app.appends.append_transaction import AppendItem
+from app.appends.change_positions import forget_positions, keyed, newer_alone
 from engine.records.canonical import empty_rejects
 
 TABLE = {"key": ["id"], "columns": {"id": "bigint", "name": "string"}, "connector": {"type": "log", "partitions": 1}}

@@ -11,11 +11,11 @@ import pytest
 from fastapi import FastAPI
 from slackwater import ChangesReset, Client, Event, ServiceError
 
-from app.api.push import EVENTS_AT_ONCE
-from app.limit_settings import PushSettings
-from app.main import create_app
-from app.settings import Settings
-from app.store.tails import Tails
+from app.following.push import EVENTS_AT_ONCE
+from app.following.tails.tails import Tails
+from app.main.main import create_app
+from app.settings.limit_settings import PushSettings
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM, TABLE
 from tests.api.live_server import live

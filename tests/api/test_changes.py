@@ -10,7 +10,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.store.retention import Kept, trim_once
+from app.upkeep.retention import Kept, trim_once
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, Problem
 

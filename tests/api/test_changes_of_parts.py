@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.store.changes import ChangeSource
-from app.store.followed import Followables
-from app.store.tails import Tails
+from app.following.changes import ChangeSource
+from app.following.followed import Followables
+from app.following.tails.tails import Tails
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, STREAM, Problem
 

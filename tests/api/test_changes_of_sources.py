@@ -6,11 +6,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.errors import Unavailable
-from app.store.changes import ChangeSource
-from app.store.followed import Followables
-from app.store.tail import Tail
-from app.store.tails import Tails
+from app.errors.app_errors import Unavailable
+from app.following.changes import ChangeSource
+from app.following.followed import Followables
+from app.following.tails.tail import Tail
+from app.following.tails.tails import Tails
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import TABLE
 from tests.api.test_changes import page

@@ -9,8 +9,8 @@ import httpx
 import psycopg
 import pytest
 
-from app.domain.change_cursors import ChangeCursor
-from app.store.retention import Kept, trim_once
+from app.following.cursors import ChangeCursor
+from app.upkeep.retention import Kept, trim_once
 from tests.api.change_writer import Change, ChangeWriter
 from tests.api.conftest import JOIN, RECORD, Problem
 from tests.api.test_changes import TOTALS, JsonPage, folded, page, row

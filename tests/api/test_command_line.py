@@ -16,8 +16,8 @@ from slackwater import Client
 from slackwater.cli.program import cli
 from typer.testing import CliRunner, Result
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
 from tests.api.live_server import live

@@ -167,7 +167,7 @@ async def test_statements_of_all_texts_together_are_bounded(client: httpx.AsyncC
 
 
 async def test_an_order_that_takes_too_many_rounds_is_refused(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.api.comparisons.MOST_TRIES", 9)
+    monkeypatch.setattr("app.comparisons.routes.MOST_TRIES", 9)
     chain = [
         wanted("query", f"q{n}", {"from": {"stream": f"q{n - 1}" if n else "s"}, "into": {"stream": f"q{n}"}}) for n in range(3)
     ]

@@ -9,8 +9,8 @@ import httpx
 import psycopg
 import pytest
 
-from app.domain.idempotency import digest_of
-from app.store.retention import Kept, trim_once
+from app.access.idempotency.rules import digest_of
+from app.upkeep.retention import Kept, trim_once
 from engine.postgres.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 

@@ -14,11 +14,11 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from app.access.rules import make_key
 from app.cli.doctor import examine
-from app.domain.access import make_key
-from app.main import create_app
-from app.settings import Settings
-from app.store.gates import MOST_CHECKS
+from app.db.gates import MOST_CHECKS
+from app.main.main import create_app
+from app.settings.settings import Settings
 from engine.connections.kafka import KafkaConnection, librdkafka_options
 from engine.connections.keys import SecretKeys
 from engine.connections.stored import ConnectionMissing, load

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.console import BUILT, NONCE_MARK
-from app.main import create_app
-from app.settings import Settings
+from app.main.console import BUILT, NONCE_MARK
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import Problem
 from tests.conftest import ROOT
 

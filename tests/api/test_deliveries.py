@@ -8,7 +8,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM, Problem
 from tests.api.test_forks import COUNTS, begin

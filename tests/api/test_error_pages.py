@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from fastapi import FastAPI
 
-from app.error_list import ERRORS, explained_at
+from app.errors.error_list import ERRORS, explained_at
 from tests.api.conftest import Problem
 
 

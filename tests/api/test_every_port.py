@@ -10,9 +10,9 @@ import httpx
 import psutil
 import pytest
 
-from app.limit_settings import LimitSettings
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from tests.api.ksqldb_service import free_port
 from tests.api.live_server import live
 from tests.api.port_attacks import ATTACKS, Port, answer, connected, ksqldb_port, main_port, request, rest, status_of

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
-from app.store.site import site_of
+from app.db.site import site_of
+from app.main.main import create_app
+from app.settings.settings import Settings
 from engine.errors import DefinitionInvalid
 from engine.sources.files.root import check_directory
 from tests.api.conftest import Problem

@@ -17,12 +17,12 @@ import pytest
 import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
-from app.errors import Conflict
-from app.settings import Settings
-from app.store.database import engine_for
-from app.store.forks import Forked, Forking, at_one_commit, fork_query
-from app.store.state_files import StateFiles, checkpoint_directory
-from app.store.state_places import state_store_of
+from app.catalog.history.forks import Forked, Forking, at_one_commit, fork_query
+from app.catalog.stored.state_files import StateFiles, checkpoint_directory
+from app.catalog.stored.state_places import state_store_of
+from app.db.database import engine_for
+from app.errors.app_errors import Conflict
+from app.settings.settings import Settings
 from engine.commit.removed_records import as_unread
 from engine.commit.task_states import Layout, TaskState, begin_state, load_kept, load_states
 from engine.definition.queries import QueryDefinition

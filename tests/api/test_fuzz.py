@@ -19,8 +19,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS
 from tests.api_document import api_document
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE
 from tests.api.live_server import live
 from tests.api_document import api_document

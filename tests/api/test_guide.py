@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from app.api.guide import ERRORS_PAGE, error_page, guide_routes
+from app.main.guide import ERRORS_PAGE, error_page, guide_routes
 
 
 @pytest.fixture

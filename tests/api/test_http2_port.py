@@ -10,9 +10,9 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
-from app.serving.ports import guard, open_port, serve_beside, server_config
-from app.settings import Settings
-from app.telemetry import Metrics
+from app.http.servers.ports import guard, open_port, serve_beside, server_config
+from app.settings.settings import Settings
+from app.telemetry.setup import Metrics
 
 MIB = 1 << 20
 TIMEOUT_S = 2.0

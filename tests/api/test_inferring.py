@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import Problem
 from tests.kafka.topics import Cluster, Sent, mock_cluster
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import structlog
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.ksqldb_service import ORDERS, TOTALS, listening, write_totals
 from tests.conformance.ksqldb.runner import consume, produce
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.main import create_app
-from app.serving.ports import open_port
-from app.settings import Settings
+from app.http.servers.ports import open_port
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.ksqldb_service import free_port
 
 

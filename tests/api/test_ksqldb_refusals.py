@@ -14,7 +14,7 @@ import structlog
 from fastapi import FastAPI
 
 from app.ksqldb.listener import create_listener
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.stored_keys import store_keys
 
 SOURCES = (

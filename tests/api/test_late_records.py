@@ -11,8 +11,8 @@ import polars as pl
 import psycopg
 import pytest
 
-from app.store.forgetting import sweep_late_records
-from app.store.retention import Kept, trim_once
+from app.catalog.stored.forgetting import sweep_late_records
+from app.upkeep.retention import Kept, trim_once
 from engine.frames.frames import LATE_SCHEMA
 from engine.log.storage import read_feed
 from tests.api.committed import commit, emitted

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.limit_settings import LimitSettings
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from tests.api.conftest import JOIN, RECORD, STREAM, WINDOWS, Problem
 
 pytestmark = pytest.mark.usefixtures("sources")

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from fastapi import FastAPI
 
-from app.store.lineage import load_graph
+from app.status.lineage.sql import load_graph
 from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 

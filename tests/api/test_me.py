@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from app.domain.access import PRINCIPAL, Principal, Role
-from app.domain.scopes import Scope
+from app.access.rules import PRINCIPAL, Principal, Role
+from app.access.scopes import Scope
 
 
 async def test_without_keys_everybody_is_an_administrator(client: httpx.AsyncClient) -> None:

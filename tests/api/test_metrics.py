@@ -13,10 +13,10 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.metric_list import DATABASE_UP, METRICS, OF_FACTS, OF_PROCESS
-from app.settings import Settings
-from app.store.state_files import checkpoint_directory
+from app.catalog.stored.state_files import checkpoint_directory
+from app.main.main import create_app
+from app.settings.settings import Settings
+from app.telemetry.metric_list import DATABASE_UP, METRICS, OF_FACTS, OF_PROCESS
 from tests.api.conftest import RECORD, WINDOWS
 
 DRIVER = UUID(int=7)

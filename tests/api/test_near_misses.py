@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.near_misses import MISSES, hint_for
+from app.http.answers.near_misses import MISSES, hint_for
 from tests.api.conftest import Problem
 
 

@@ -15,9 +15,9 @@ from fastapi import FastAPI
 from psycopg import sql
 from pydantic import SecretStr
 
-from app.limit_settings import LimitSettings
-from app.settings import Settings
-from app.store.gates import Gate
+from app.db.gates import Gate
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, Problem
 

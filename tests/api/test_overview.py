@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.domain.late_records import LATE_REASONS
+from app.lateness.record_rules import LATE_REASONS
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS, Problem
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 
-from app.api.negotiation import ARROW_TYPE
-from app.limit_settings import LimitSettings
-from app.main import create_app
-from app.settings import Settings
+from app.http.answers.negotiation import ARROW_TYPE
+from app.main.main import create_app
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from tests.api.conftest import Problem
 
 PAGE_BYTES, ANSWER_BYTES = 4_096, 20_000

@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.change_writer import Change, ChangeWriter
 from tests.api.ksqldb_service import listening
 from tests.conformance.ksqldb.runner import produce

@@ -9,8 +9,8 @@ import httpx
 import psycopg
 import pytest
 
-from app.driver.launching import FencedLauncher
-from app.driver.ports import LaunchOrder
+from app.driver.launches.launching import FencedLauncher
+from app.driver.launches.ports import LaunchOrder
 from engine.errors import EpochFenced
 from tests.api.conftest import JOIN, STREAM, WINDOWS, Problem
 from tests.integration.test_launching import Idle

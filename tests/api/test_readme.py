@@ -11,7 +11,7 @@ import typer.main
 from slackwater.cli.program import cli as client_cli
 
 from app.cli.commands import cli
-from app.settings import ENV_PREFIX, NESTING, Settings
+from app.settings.settings import ENV_PREFIX, NESTING, Settings
 from engine.definition.connections.secret import VARIABLES
 from tests.conftest import ROOT
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Json
 
-from app.store.retention import Kept, trim_once
+from app.upkeep.retention import Kept, trim_once
 from tests.api.conftest import RECORD, STREAM, TABLE, WINDOWS, Problem
 
 

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.limit_settings import LimitSettings
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from engine.commit.task_states import load_kept, load_states
 from engine.frames.frames import LATE_SCHEMA
 from engine.postgres.postgres import connect

@@ -12,12 +12,12 @@ import pytest
 from fastapi import FastAPI
 from slackwater import Client
 
+from app.access.rules import RULES, Reach, make_key
+from app.access.scopes import WITHHELD_NAME
 from app.cli.keys import keys as keys_command
-from app.domain.access import RULES, Reach, make_key
-from app.domain.scopes import WITHHELD_NAME
-from app.limit_settings import PushSettings
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.limit_settings import PushSettings
+from app.settings.settings import Settings
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 from tests.api.live_server import live
 from tests.api.stored_keys import store_keys

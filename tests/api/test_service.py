@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from app import __version__
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import RECORD, WINDOWS, Problem
 from tests.conftest import ROOT
 

@@ -14,10 +14,10 @@ import pytest
 from fastapi.responses import PlainTextResponse
 from starlette.requests import Request
 
-from app.main import create_app
-from app.serving.bounds import MIN_BODY_BYTES_PER_S
-from app.serving.http1 import MAX_HEAD_BYTES
-from app.settings import Settings
+from app.http.servers.bounds import MIN_BODY_BYTES_PER_S
+from app.http.servers.http1 import MAX_HEAD_BYTES
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.live_server import live
 
 TIMEOUT_S = 0.5

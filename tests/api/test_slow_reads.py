@@ -16,10 +16,10 @@ from fastapi import FastAPI
 from psycopg import sql
 from pydantic import SecretStr
 
-from app.limit_settings import LimitSettings
-from app.main import create_app
-from app.settings import Settings
-from app.sql_settings import SqlSettings
+from app.main.main import create_app
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
+from app.settings.sql_settings import SqlSettings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem
 from tests.api.live_server import live

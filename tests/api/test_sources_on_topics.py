@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.store.catalog import load_catalog
+from app.catalog.stored.catalog import load_catalog
 from tests.kafka.topics import Cluster, Sent, mock_cluster
 
 COPIED = {"name": "copied", "from": {"stream": "orders"}, "into": {"stream": "copied"}}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.stored_keys import store_keys
 
 PATH = "/v1/statements"

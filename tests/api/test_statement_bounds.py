@@ -9,9 +9,9 @@ import httpx
 import psycopg
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
-from app.sql_settings import SqlSettings
+from app.main.main import create_app
+from app.settings.settings import Settings
+from app.settings.sql_settings import SqlSettings
 from tests.api.conftest import Problem
 from tests.api.test_statements import ORDERS, PATH, STREAMED, TOTALS, rows, run
 

@@ -11,8 +11,8 @@ import httpx
 import psycopg
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem
 from tests.api.live_server import live

@@ -8,8 +8,8 @@ import httpx
 import psycopg
 import pytest
 
-from app.domain.access import PRINCIPAL, Principal, Role
-from app.domain.scopes import Scope
+from app.access.rules import PRINCIPAL, Principal, Role
+from app.access.scopes import Scope
 from tests.api.committed import commit
 from tests.api.conftest import RECORD, STREAM, TABLE
 

@@ -10,9 +10,9 @@ import pytest
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
-from app.effective_settings import in_force
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.effective_settings import in_force
+from app.settings.settings import Settings
 from tests.api.conftest import JOIN, WINDOWS
 
 DRIVER = "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11"

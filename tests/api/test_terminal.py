@@ -21,8 +21,8 @@ import pyte
 import pytest
 from slackwater import Client
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM

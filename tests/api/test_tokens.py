@@ -16,23 +16,16 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 from slackwater import Client
 
-from app.api.issuer_keys import (
-    FETCHED_EVERY_SECONDS,
-    FRESH_SECONDS,
-    MOST_BYTES,
-    IssuerAway,
-    IssuerKey,
-    IssuerKeys,
-)
-from app.api.tokens import MOST_CHARACTERS, TokenReader
+from app.access.rules import Role
+from app.access.tokens.issuer_keys import FETCHED_EVERY_SECONDS, FRESH_SECONDS, MOST_BYTES, IssuerAway, IssuerKey, IssuerKeys
+from app.access.tokens.rules import ClaimRules
+from app.access.tokens.verifying import MOST_CHARACTERS, TokenReader
 from app.cli.doctor import examine
-from app.domain.access import Role
-from app.domain.tokens import ClaimRules
-from app.errors import AppError, Unauthorized, Unavailable
-from app.limit_settings import PushSettings
-from app.main import create_app
-from app.oidc_settings import OidcSettings
-from app.settings import Settings
+from app.errors.app_errors import AppError, Unauthorized, Unavailable
+from app.main.main import create_app
+from app.settings.limit_settings import PushSettings
+from app.settings.oidc_settings import OidcSettings
+from app.settings.settings import Settings
 from tests.api.conftest import STREAM, WINDOWS, Problem
 from tests.api.live_server import live
 from tests.api.local_issuer import AUDIENCE, LocalIssuer, ec_key, local_issuer, rsa_key

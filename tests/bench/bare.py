@@ -17,7 +17,7 @@ from fastapi import FastAPI, HTTPException, Response
 from psycopg import sql
 
 from app.cli.commands import GRACEFUL_SECONDS
-from app.serving.ports import KEEP_ALIVE_S
+from app.http.servers.ports import KEEP_ALIVE_S
 
 
 def bare_app(dsn: str, pool_size: int, table: str, column: str) -> FastAPI:

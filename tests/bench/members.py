@@ -29,7 +29,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from engine.commit.task_states import begin_state, new_layout
 from engine.commit.views import create_view
 from engine.definition.queries import QueryDefinition

@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 from slackwater import Client
 
-from app.store.embedded_postgres import EmbeddedPostgres
-from app.testing.service import free_port
+from app.db.embedded_postgres import EmbeddedPostgres
+from app.testing.machines.service import free_port
 from tests.api.change_writer import ChangeWriter
 from tests.bench.load import Answered, Load, put
 from tests.bench.reads_ingesting import while_ingesting

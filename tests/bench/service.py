@@ -18,7 +18,7 @@ import httpx
 import psutil
 from slackwater import Client
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from examples.flights.service import running_service
 
 START_S = 180.0

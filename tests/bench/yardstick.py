@@ -19,7 +19,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import json as arrow_json
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from engine.postgres.links import LinkedConnection
 from tests.bench.jobs import BID
 from tests.bench.meter import TreeMeter

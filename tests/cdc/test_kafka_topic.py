@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import yaml
 
-from app.testing.service import free_port
+from app.testing.machines.service import free_port
 from tests.cdc.debezium_server import DebeziumServer, why_not
 from tests.cdc.shop import HISTORY, TABLE, Row, history, programs, rows, wait_for_a_key, work
 from tests.conftest import ROOT

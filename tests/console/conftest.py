@@ -17,8 +17,8 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.live_server import live
 from tests.conftest import ROOT
 from tests.console.harbour import Harbour, fill

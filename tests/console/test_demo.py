@@ -10,7 +10,7 @@ import httpx
 import pytest
 from slackwater import Client
 
-from app.testing.service import service
+from app.testing.machines.service import service
 from examples.flights.data import load
 from examples.flights.queries import JOIN, RELATIONS, WINDOWS
 from tests.conftest import ROOT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM
 from tests.api.test_forks import COUNTS, FEED, begin, rows

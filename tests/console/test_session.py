@@ -7,8 +7,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from app.domain.access import make_key
-from app.settings import Settings
+from app.access.rules import make_key
+from app.settings.settings import Settings
 from tests.console.conftest import Look, Opening
 from tests.console.harbour import Harbour, fill
 

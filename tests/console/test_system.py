@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.domain.access import make_key
-from app.settings import Settings
+from app.access.rules import make_key
+from app.settings.settings import Settings
 from tests.api.conftest import TABLE
 from tests.console.conftest import Look, Opening
 from tests.console.harbour import Harbour

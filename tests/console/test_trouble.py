@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, WINDOWS
 from tests.console.conftest import Look, Opening

@@ -11,12 +11,12 @@ import yaml
 from fastapi import FastAPI
 
 from app import __version__
-from app.api.service import router
 from app.cli.commands import GRACEFUL_SECONDS
 from app.driver.process import CLOSE_S
-from app.driver.supervisor import KILL_PATIENCE_S
-from app.effective_settings import UnknownSetting, effective, load_settings
-from app.settings import DriverSettings, Settings
+from app.driver.supervisor.supervisor import KILL_PATIENCE_S
+from app.settings.effective_settings import UnknownSetting, effective, load_settings
+from app.settings.settings import DriverSettings, Settings
+from app.status.service import router
 from tests.conftest import ROOT
 from tests.deploy.chart import CHART, REQUIRED, SCHEMA, TEMPLATES, VALUES, paths_of, settings_of_templates
 from tests.unit.app.test_compose import IMAGE

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.effective_settings import load_settings
-from app.settings import ENV_PREFIX, Settings
+from app.settings.effective_settings import load_settings
+from app.settings.settings import ENV_PREFIX, Settings
 from tests.deploy.chart import CHART, REQUIRED
 from tests.deploy.test_rules_and_dashboard import ALERTS, DASHBOARD, RECORDED
 from tests.deploy.tools import run, succeed

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.metric_list import METRICS
-from app.settings import DriverSettings
+from app.settings.settings import DriverSettings
+from app.telemetry.metric_list import METRICS
 from tests.conftest import ROOT
 from tests.deploy.promql import grouped_by, selected
 

@@ -4,7 +4,7 @@ import os
 
 from app.driver import process
 from app.driver.entry import main
-from app.driver.launching import discard_query
+from app.driver.launches.launching import discard_query
 from engine.runtime.launch_state import open_state
 from engine.runtime.limits import weight
 from engine.spark.streams import rounds, runner

@@ -16,7 +16,7 @@ from typing import Final
 import polars as pl
 from slackwater import Client, Json
 
-from app.testing.workbench import Workbench
+from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.frames.frames import OP, TS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from engine.state.segments import objects
 from tests.object_store import ObjectServer, object_server
 

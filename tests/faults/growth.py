@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psutil
 import psycopg
 
-from app.testing.service import command_of
+from app.testing.machines.service import command_of
 from tests.faults.service import Service
 
 MIB = 1 << 20

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from app.driver.ports import LaunchOrder, QueryHandle
-from app.driver.process_group import session_members
-from app.driver.spark_runner import SparkRunner
+from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.spark_runner import SparkRunner
+from app.driver.supervisor.process_group import session_members
 from engine.commit.sink import Draft, Sink
 from engine.commit.sink_batch import Committed
 from engine.operators.tasks.task import Task

@@ -18,9 +18,9 @@ from typing import TypeVar
 import psutil
 from slackwater import Client, ServiceError, Unreachable
 
-import app.testing.service
-from app.driver.process_group import end_session, session_members
-from app.testing.service import STOP_S, command_of, kill
+import app.testing.machines.service
+from app.driver.supervisor.process_group import end_session, session_members
+from app.testing.machines.service import STOP_S, command_of, kill
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def seeded() -> int:
     return seed
 
 
-class Service(app.testing.service.Service):
+class Service(app.testing.machines.service.Service):
     """A service, parts of which can be killed."""
 
     def kill_driver(self) -> None:
@@ -213,7 +213,7 @@ def service(settings: Mapping[str, str] | None = None) -> Iterator[Service]:
 @contextmanager
 def service_of(kind: type[Kind], settings: Mapping[str, str] | None = None) -> Iterator[Kind]:
     """Run a kind of service for the length of a block; when the block fails, show what its logs say."""
-    with app.testing.service.service_of(kind, settings) as running:
+    with app.testing.machines.service.service_of(kind, settings) as running:
         try:
             yield running
         except BaseException:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import psycopg
 
-from app.driver import spark_runner
+from app.catalog.drivers.sql import forget_driver
 from app.driver.entry import main
-from app.driver.process_group import end_session
-from app.store.drivers import forget_driver
+from app.driver.launches import spark_runner
+from app.driver.supervisor.process_group import end_session
 from engine.runtime.run_options import RunOptions
 from tests.faults.service import Driverless
 

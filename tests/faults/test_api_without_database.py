@@ -14,8 +14,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.live_server import live
 from tests.faults.proxy import Proxy, proxy_before
 

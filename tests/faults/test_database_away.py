@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from slackwater import Client
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from tests.faults.disturbed import Disturbed, is_audited_clean
 from tests.faults.proxy import Proxy, proxy_before
 from tests.faults.service import service, until

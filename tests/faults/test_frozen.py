@@ -11,8 +11,8 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from app.driver.process_group import session_members
-from app.testing.service import command_of
+from app.driver.supervisor.process_group import session_members
+from app.testing.machines.service import command_of
 from tests.faults.disturbed import Disturbed, is_audited_clean
 from tests.faults.service import WORKER, Service
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from slackwater import Client, Json
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from tests.faults.chained import PIPELINES, faults, feed, in_one_process, names, records
 from tests.faults.service import Driverless, seeded, service_of, until
 from tests.faults.short_batches import ShortBatchesDriver

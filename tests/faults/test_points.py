@@ -20,9 +20,9 @@ import psycopg
 import pytest
 from slackwater import Client, Json, ServiceError
 
-from app.driver.process_group import end_session
-from app.store.drivers import forget_driver
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.catalog.drivers.sql import forget_driver
+from app.db.embedded_postgres import EmbeddedPostgres
+from app.driver.supervisor.process_group import end_session
 from tests.faults.audited import Oracle, Script, query, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import SETTINGS, has_read

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.testing.service import Service, service_of
+from app.testing.machines.service import Service, service_of
 from tests.conftest import ROOT
 from tests.guide.blocks import steps
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from app.api.guide import SITE
+from app.main.guide import SITE
 from tools.guide.building import build
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
+from app.catalog.deliveries import sql as deliveries
 from app.driver.delivering import worker
 from app.driver.delivering.process import DeliveryProcess
-from app.effective_settings import load_settings
-from app.store import deliveries
-from app.telemetry import configure_logging
+from app.settings.effective_settings import load_settings
+from app.telemetry.setup import configure_logging
 from engine.deliveries.delivery_kinds import DELIVERY_KINDS
 from engine.deliveries.files import FilesDeliverer
 from engine.deliveries.kafka import delivery as kafka_delivery

@@ -17,11 +17,11 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg.rows import dict_row
 
-from app.domain.preconditions import Preconditions
-from app.store.connections import put_connection
-from app.store.database import single_transaction
-from app.store.query_edits import Replacement, create_query, delete_query, replace_query
-from app.store.relation_edits import put_source
+from app.catalog.connections.sql import put_connection
+from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
+from app.catalog.relations.edits import put_source
+from app.db.database import single_transaction
+from app.http.requests.preconditions import Preconditions
 from engine.connections.kafka import KafkaConnection
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition

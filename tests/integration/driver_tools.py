@@ -18,9 +18,9 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from app.driver.process_group import end_session
-from app.driver.supervisor import environment_of
-from app.settings import DriverSettings, Settings
+from app.driver.supervisor.process_group import end_session
+from app.driver.supervisor.supervisor import environment_of
+from app.settings.settings import DriverSettings, Settings
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_driver.py")))
 DEADLINE_S = 90.0

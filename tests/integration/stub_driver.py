@@ -16,11 +16,11 @@ from uuid import UUID
 
 import psycopg
 
+from app.catalog.stored.state_files import checkpoint_directory
 from app.driver.entry import main
-from app.driver.ports import LaunchOrder, QueryHandle
-from app.driver.unfinished import is_unfinished
-from app.settings import Settings
-from app.store.state_files import checkpoint_directory
+from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.unfinished import is_unfinished
+from app.settings.settings import Settings
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, InternalError, Problem, SinkUnavailable, SourceUnavailable
 from engine.postgres.fence import sink_name
 from engine.postgres.links import LinkedConnection

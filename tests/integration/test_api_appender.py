@@ -12,14 +12,14 @@ import psycopg
 import psycopg_pool
 import pytest
 
-from app.domain.preconditions import Preconditions
-from app.errors import NotFound
-from app.store.append_transaction import Appended
-from app.store.appender import Appender
-from app.store.database import Database
-from app.store.relation_edits import delete_source, put_source
-from app.store.retention import Kept, trim_once
-from app.telemetry import Metrics
+from app.appends.append_transaction import Appended
+from app.appends.appender import Appender
+from app.catalog.relations.edits import delete_source, put_source
+from app.db.database import Database
+from app.errors.app_errors import NotFound
+from app.http.requests.preconditions import Preconditions
+from app.telemetry.setup import Metrics
+from app.upkeep.retention import Kept, trim_once
 from engine.definition.relations import StreamDefinition
 from engine.log.storage import read_feed
 from engine.postgres.links import LinkedAsyncConnection

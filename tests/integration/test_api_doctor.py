@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from app.cli.doctor import clock_finding, examine
 from app.cli.finding import Finding
 from app.cli.machine import examine_machine, user_finding
-from app.settings import Settings
+from app.settings.settings import Settings
 
 
 @pytest.fixture

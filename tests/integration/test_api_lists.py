@@ -9,12 +9,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.api.relations import listed
-from app.domain.preconditions import Preconditions
-from app.store.database import engine_for
-from app.store.page_bounds import Most
-from app.store.relation_edits import put_source
-from app.store.transactions import raw
+from app.catalog.relations.edits import put_source
+from app.catalog.relations.routes import listed
+from app.db.database import engine_for
+from app.db.page_bounds import Most
+from app.db.transactions import raw
+from app.http.requests.preconditions import Preconditions
 from engine.definition.relations import StreamDefinition
 
 

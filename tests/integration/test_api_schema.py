@@ -10,9 +10,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.store.database import engine_for, migrate
-from app.store.schema_version import SchemaTooNew, refuse_newer
-from app.store.tables import metadata
+from app.db.database import engine_for, migrate
+from app.db.schema_version import SchemaTooNew, refuse_newer
+from app.db.tables import metadata
 
 
 def test_the_tables_of_the_code_are_those_of_the_migrations(dsn: str) -> None:

@@ -12,9 +12,9 @@ import pytest
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
+from app.access.internal_queries import PREFIX
 from app.cli.commands import cli
-from app.domain.internal_queries import PREFIX
-from app.store.backups import BackupFailed, Contents, back_up, held_deliveries, put_back
+from app.upkeep.backups import BackupFailed, Contents, back_up, held_deliveries, put_back
 from engine.commit.task_states import TaskState, write_states
 from engine.postgres.incarnation import current
 from engine.postgres.postgres import connect

@@ -22,9 +22,9 @@ import pytest
 from pydantic import SecretStr
 from slackwater import Client, Event
 
-from app.domain.change_cursors import ChangeCursor
-from app.main import create_app
-from app.settings import Settings
+from app.following.cursors import ChangeCursor
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM
 from tests.api.live_server import live

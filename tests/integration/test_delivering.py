@@ -16,12 +16,12 @@ import psutil
 import psycopg
 import pytest
 
-from app.domain.preconditions import Preconditions
-from app.store import deliveries
-from app.store.change_retention import trim_streams
-from app.store.database import single_transaction
-from app.store.queries import set_desired_state
-from app.testing.service import command_of
+from app.catalog.deliveries import sql as deliveries
+from app.catalog.relations.change_retention import trim_streams
+from app.catalog.stored.queries import set_desired_state
+from app.db.database import single_transaction
+from app.http.requests.preconditions import Preconditions
+from app.testing.machines.service import command_of
 from engine.deliveries.delivered_rows import gather
 from engine.deliveries.deliveries import Result
 from engine.expressions.types.types import ColumnType, Schema

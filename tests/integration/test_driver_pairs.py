@@ -16,13 +16,14 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from app.domain.lifecycle import Action
-from app.domain.states import State
+from app.catalog.drivers import sql as drivers
+from app.catalog.drivers import transitions
+from app.catalog.drivers.lifecycle import Action
+from app.catalog.drivers.states import State
+from app.catalog.drivers.transitions import Claimant
+from app.catalog.stored.state_files import ROOT_FILE
 from app.driver.leases import Leases
 from app.driver.state_root import StateRoot
-from app.store import drivers, transitions
-from app.store.state_files import ROOT_FILE
-from app.store.transitions import Claimant
 from tests.integration.driver_tools import Control, driver, fast_settings, stays, until
 
 ROOT = StateRoot(Path(), uuid4())

@@ -14,17 +14,17 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from app.driver.process_group import session_members
-from app.driver.spare import LEAST_FREE_BYTES, Spares, free_memory
-from app.driver.spawning import MAX_LOG_BYTES, Spawning
-from app.driver.supervisor import Supervisor
-from app.testing.service import command_of
+from app.driver.supervisor.process_group import session_members
+from app.driver.supervisor.spare import LEAST_FREE_BYTES, Spares, free_memory
+from app.driver.supervisor.spawning import MAX_LOG_BYTES, Spawning
+from app.driver.supervisor.supervisor import Supervisor
+from app.testing.machines.service import command_of
 from engine.processes.python_processes import CODE
 from tests.integration.driver_tools import STUB, Control, fast_settings, until
 from tests.integration.test_driver_supervisor import ended, ready, service
 
 SPARE = {"spare": True, "spare_after_ms": 0}
-WAITING = (sys.executable, "-c", "from app.driver.turn import await_turn; print(await_turn(), flush=True); input()")
+WAITING = (sys.executable, "-c", "from app.driver.supervisor.turn import await_turn; print(await_turn(), flush=True); input()")
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ async def test_what_goes_wrong_with_a_spare_concerns_nobody_else(
     def none_left(*_given: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"app.driver.spare.{what}", none_left)
+    monkeypatch.setattr(f"app.driver.supervisor.spare.{what}", none_left)
     async with spares(tmp_path) as held:
         with capture_logs() as logs:
             await held.keep()
@@ -193,8 +193,8 @@ async def test_a_spare_that_cannot_be_looked_at_or_ended_keeps_no_driver_from_st
         await held.keep()
         await spare_of(held)
         with monkeypatch.context() as patched:
-            patched.setattr(f"app.driver.spare.{what}", gone)
-            patched.setattr("app.driver.spare._packages", lambda: ["another one"])
+            patched.setattr(f"app.driver.supervisor.spare.{what}", gone)
+            patched.setattr("app.driver.supervisor.spare._packages", lambda: ["another one"])
             assert await held.take() is None
 
 
@@ -204,13 +204,13 @@ async def test_a_spare_gives_its_memory_back_where_there_is_little_left_and_is_n
     async with spares(tmp_path) as held:
         await held.keep()
         pid = await spare_of(held)
-        monkeypatch.setattr("app.driver.spare.free_memory", lambda: LEAST_FREE_BYTES // 2)
+        monkeypatch.setattr("app.driver.supervisor.spare.free_memory", lambda: LEAST_FREE_BYTES // 2)
         await held.keep()
         assert held.ready_pid == pid
-        monkeypatch.setattr("app.driver.spare.free_memory", lambda: LEAST_FREE_BYTES // 2 - 1)
+        monkeypatch.setattr("app.driver.supervisor.spare.free_memory", lambda: LEAST_FREE_BYTES // 2 - 1)
         await held.keep()
         assert session_members(pid) == []
-        monkeypatch.setattr("app.driver.spare.free_memory", lambda: LEAST_FREE_BYTES)
+        monkeypatch.setattr("app.driver.supervisor.spare.free_memory", lambda: LEAST_FREE_BYTES)
         with capture_logs() as logs:
             await held.keep()
         assert logs == []

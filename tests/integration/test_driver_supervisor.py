@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from app.driver.process_group import session_members
-from app.driver.supervisor import Supervisor, environment_of
-from app.effective_settings import load_settings
+from app.driver.supervisor.process_group import session_members
+from app.driver.supervisor.supervisor import Supervisor, environment_of
+from app.settings.effective_settings import load_settings
 from tests.integration.driver_tools import STUB, Control, fast_settings, stays, until
 
 # A service that does nothing but supervise, to be killed.
 SERVICE = """
 import asyncio, sys
-from app.driver.supervisor import Supervisor
-from app.effective_settings import load_settings
+from app.driver.supervisor.supervisor import Supervisor
+from app.settings.effective_settings import load_settings
 
 async def serve():
     async with Supervisor(load_settings(), sys.argv[1], sys.argv[2:]):

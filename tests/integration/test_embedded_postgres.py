@@ -19,7 +19,7 @@ import psutil
 import psycopg
 import pytest
 
-from app.store.embedded_postgres import LOCK_FILE, EmbeddedPostgres
+from app.db.embedded_postgres import LOCK_FILE, EmbeddedPostgres
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.driver.supervisor import DRIVER_COMMAND
+from app.driver.supervisor.supervisor import DRIVER_COMMAND
 from engine.processes.python_processes import import_environment, python_command
 from tests.conftest import ROOT
 

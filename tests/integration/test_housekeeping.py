@@ -10,9 +10,9 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from app.store.catalog import output_to_json
-from app.store.old_versions import forget_versions
-from app.store.retention import Kept, trim_once
+from app.catalog.stored.catalog import output_to_json
+from app.upkeep.old_versions import forget_versions
+from app.upkeep.retention import Kept, trim_once
 from engine.commit.views import create_view
 from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import Output
@@ -137,6 +137,6 @@ def test_who_sweeps_has_an_end_of_idle_transactions(
         return connect(dsn, name, idle_s)
 
     for module in ("retention", "old_versions"):
-        monkeypatch.setattr(f"app.store.{module}.connect", noted)
+        monkeypatch.setattr(f"app.upkeep.{module}.connect", noted)
     sweep(dsn)
     assert said == [IDLE_SECONDS]

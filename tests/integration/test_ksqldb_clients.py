@@ -13,8 +13,8 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from app.limit_settings import LimitSettings
-from app.settings import Settings
+from app.settings.limit_settings import LimitSettings
+from app.settings.settings import Settings
 from tests.api.ksqldb_service import ORDERS_BY_ARRIVAL, TOTALS, listening, write_totals
 
 CLIENTS = Path(__file__).parent / "ksqldb_clients"

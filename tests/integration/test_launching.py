@@ -13,9 +13,9 @@ import pytest
 from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
-from app.driver.launching import FencedLauncher, discard_query
-from app.driver.ports import LaunchOrder
-from app.store.state_files import checkpoint_directory, query_directory
+from app.catalog.stored.state_files import checkpoint_directory, query_directory
+from app.driver.launches.launching import FencedLauncher, discard_query
+from app.driver.launches.ports import LaunchOrder
 from engine.errors import EpochFenced
 from engine.postgres.fence import cut_off_older, sink_name
 

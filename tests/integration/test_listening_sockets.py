@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from app.testing.service import Service, command_of, free_port, service_of
+from app.testing.machines.service import Service, command_of, free_port, service_of
 from tests.api.port_attacks import ATTACKS, ksqldb_port, main_port
 from tests.integration.driver_tools import until
 

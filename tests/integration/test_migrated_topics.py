@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from app.store.catalog import load_catalog
+from app.catalog.stored.catalog import load_catalog
 from engine.definition.relations import StreamDefinition
 from tests.conftest import migrate
 

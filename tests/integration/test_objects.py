@@ -17,8 +17,8 @@ import pytest
 from app.cli.doctor import examine
 from app.cli.finding import Finding
 from app.driver.state_root import StateRoot
-from app.settings import Settings
-from app.testing.service import free_port
+from app.settings.settings import Settings
+from app.testing.machines.service import free_port
 from engine.commit.task_states import Layout, TaskState
 from engine.errors import StateCorrupt, StateUnavailable
 from engine.runtime.launch_state import bring_over, require_segments

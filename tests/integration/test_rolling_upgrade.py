@@ -13,15 +13,15 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
 
-from app.domain.preconditions import Preconditions
+from app.catalog.queries.edits import create_query
+from app.catalog.relations.edits import put_source
+from app.db.database import engine_for, migrate
+from app.db.schema_version import SchemaTooNew, look_at_schema, refuse_newer
 from app.driver.process import EXIT_SCHEMA
-from app.driver.supervisor import Supervisor
-from app.main import create_app
-from app.settings import Settings
-from app.store.database import engine_for, migrate
-from app.store.query_edits import create_query
-from app.store.relation_edits import put_source
-from app.store.schema_version import SchemaTooNew, look_at_schema, refuse_newer
+from app.driver.supervisor.supervisor import Supervisor
+from app.http.requests.preconditions import Preconditions
+from app.main.main import create_app
+from app.settings.settings import Settings
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from tests.conftest import ROOT

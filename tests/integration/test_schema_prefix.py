@@ -15,14 +15,14 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
-from app.store.backups import BackupFailed, back_up, put_back
-from app.store.bell import Bell
-from app.store.database import engine_for, migrate
-from app.store.retention import TRIM_LOCK, Kept, trim_once
-from app.store.schema_version import refuse_newer
-from app.store.transactions import lock_edits
+from app.db.bell import Bell
+from app.db.database import engine_for, migrate
+from app.db.schema_version import refuse_newer
+from app.db.transactions import lock_edits
+from app.main.main import create_app
+from app.settings.settings import Settings
+from app.upkeep.backups import BackupFailed, back_up, put_back
+from app.upkeep.retention import TRIM_LOCK, Kept, trim_once
 from engine.postgres.incarnation import mark
 from engine.postgres.links import LinkedConnection
 from engine.postgres.schemas import SCHEMAS, Schemas

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli.commands import cli
 from app.cli.doctor import examine
-from app.settings import Settings
+from app.settings.settings import Settings
 from tests.integration.test_api_serve import environment, run, serving, url
 
 __all__ = ["environment"]

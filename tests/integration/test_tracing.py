@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from app.cli.commands import cli
 from app.cli.doctor import examine
-from app.driver.spark_runner import span_of
-from app.main import create_app
-from app.settings import Settings
-from app.tracing import TracingMissing, tracing_of
+from app.driver.launches.spark_runner import span_of
+from app.main.main import create_app
+from app.settings.settings import Settings
+from app.telemetry.tracing import TracingMissing, tracing_of
 from engine.runtime.run_options import CommittedBatch
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

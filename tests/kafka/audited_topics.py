@@ -20,7 +20,7 @@ import polars as pl
 from confluent_kafka import KafkaException, Message, Producer
 from slackwater import Client, Json
 
-from app.testing.workbench import Workbench
+from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.frames.frames import OP, TS

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from app.testing.workbench import Workbench
+from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 

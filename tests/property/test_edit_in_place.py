@@ -105,7 +105,7 @@ def _operator(kind: str, grace: int, state: Any, store: SegmentStore) -> Operato
 _MODELS: dict[str, Callable[[int], Model]] = {"grace": Grace, "tumbling": Tumbling, "sessions": Sessions, "limit": TimeLimit}
 _TIMES = st.lists(st.integers(0, 80), max_size=12)
 _GRACES = st.tuples(st.integers(0, 40), st.integers(0, 40))
-# The boundary of what goes, as delay behind the clock: that of app.domain.previews.
+# The boundary of what goes, as delay behind the clock: that of app.catalog.queries.previews.
 _DELAYS = {"grace": 0, "tumbling": 0, "sessions": GAP + 1, "limit": 0, "sliding": 1}
 
 

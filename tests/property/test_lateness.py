@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.lateness import advise, histogram_of
+from app.lateness.rules import advise, histogram_of
 from engine.definition.queries import QueryDefinition
 from engine.frames.frames import merge_counters
 from engine.operators.operators import Operator

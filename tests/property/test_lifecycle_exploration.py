@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import pytest
 
-from app.domain.lifecycle import Action, Effect, Limits, Snapshot, decide
-from app.domain.outages import is_outage
-from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
-from app.domain.suspects import LOST
+from app.catalog.drivers.lifecycle import Action, Effect, Limits, Snapshot, decide
+from app.catalog.drivers.outages import is_outage
+from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.catalog.drivers.suspects import LOST
 
 LIMITS = Limits(start_timeout_ms=10, stop_timeout_ms=10, healthy_after_ms=10, max_attempts=1)
 EPOCH = 100

@@ -20,17 +20,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 from psycopg.types.json import Jsonb
 
-from app.domain.lifecycle import Limits
-from app.domain.preconditions import Preconditions
-from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, State
+from app.catalog.drivers import sql as drivers
+from app.catalog.drivers import transitions
+from app.catalog.drivers.lifecycle import Limits
+from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, State
+from app.catalog.drivers.transitions import LeasedQuery
+from app.catalog.stored.queries import get_query, request_restart, set_desired_state
+from app.driver.launches.ports import LaunchOrder
 from app.driver.leases import Leases
-from app.driver.ports import LaunchOrder
 from app.driver.reconciler import Reconciler
 from app.driver.state_root import StateRoot
-from app.errors import Conflict, PreconditionFailed
-from app.store import drivers, transitions
-from app.store.queries import get_query, request_restart, set_desired_state
-from app.store.transitions import LeasedQuery
+from app.errors.app_errors import Conflict, PreconditionFailed
+from app.http.requests.preconditions import Preconditions
 from engine.errors import EpochFenced
 from engine.postgres.fence import claim_epoch
 from tests.examples import examples

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from app.testing.rows import plain_values
+from app.testing.comparing.rows import plain_values
 from engine.expressions.expressions import compile_scalar, qualify
 from engine.expressions.types.types import Schema
 from engine.expressions.values.operands import ExpressionInvalid

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.testing.workbench import Workbench
+from app.testing.machines.workbench import Workbench
 from tests.examples import examples
 from tests.property.pipelines import MAX_TASKS, TEMPLATES, World, emitted, tables, worlds
 

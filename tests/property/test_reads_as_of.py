@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
-from app.domain.values import MAX_INSTANT_MS
-from app.store.catalog import output_to_json
-from app.store.rows import RowsShape, lookup_statement, rows_statement
+from app.catalog.stored.catalog import output_to_json
+from app.http.values import MAX_INSTANT_MS
+from app.reads.rows import RowsShape, lookup_statement, rows_statement
 from engine.commit.views import apply_changes, create_view
 from engine.expressions.types.types import Schema
 from engine.plan.model import Output

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from app.driver.process_group import end_session, session_members
-from app.testing.service import command_of, free_port
+from app.driver.supervisor.process_group import end_session, session_members
+from app.testing.machines.service import command_of, free_port
 from engine.spark.java import find_java, launchable_home
 
 UP_S = 90.0

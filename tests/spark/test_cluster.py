@@ -17,8 +17,8 @@ import psutil
 import pytest
 from slackwater import Client, Json
 
-from app.driver.process_group import end_session, session_members
-from app.testing.service import command_of
+from app.driver.supervisor.process_group import end_session, session_members
+from app.testing.machines.service import command_of
 from tests.faults.service import Feeder, Service, service, until
 from tests.faults.stages import NAMES, QUERIES, SOURCES, Request, body, found, requests, undisturbed
 from tests.object_store import BUCKET, object_server

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
 from pyspark.util import _load_from_socket
 
-from app.testing.service import command_of
+from app.testing.machines.service import command_of
 from engine.spark.java import find_java
 from engine.spark.session import python_sockets
 from engine.spark.warm_up import warm_up

@@ -18,7 +18,7 @@ from functools import partial
 import pytest
 from slackwater import Client, ServiceError, Unreachable
 
-from app.testing.service import Service, service_of
+from app.testing.machines.service import Service, service_of
 from tests.spark.sql_scenario import Running, Scenario, Unlike, scenarios
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -17,8 +17,8 @@ from uuid import UUID
 
 import polars as pl
 
-from app.api.paging import encode_cursor
-from app.domain.change_cursors import ChangeCursor, identity_of
+from app.following.cursors import ChangeCursor, identity_of
+from app.http.requests.paging import encode_cursor
 from engine.definition.queries import QueryDefinition
 from engine.log.storage import encode_batch
 from engine.operators.tasks.task import STATE_FORMAT

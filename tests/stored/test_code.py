@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from app.settings import ENV_PREFIX
+from app.settings.settings import ENV_PREFIX
 from engine.commit.task_states import LAYOUT_FORMAT
 from engine.operators.tasks.task import STATE_FORMAT
 from engine.processes.python_processes import SAFE_PATH_VARIABLE
@@ -37,7 +37,7 @@ async def test_the_version_before_works_beside_this_one_or_refuses(empty: str, t
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     environment = {**inherited, "PYTHONPATH": str(before), SAFE_PATH_VARIABLE: "1"}
     # The database is the one of the version before, as it is where a service is upgraded.
-    migration = f"from app.store.database import migrate; migrate({empty!r})"
+    migration = f"from app.db.database import migrate; migrate({empty!r})"
     subprocess.run(
         [sys.executable, "-P", "-c", migration], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True
     )

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.api.paging import decode_cursor
-from app.domain.change_cursors import ChangeCursor
-from app.store.stored import opened
+from app.catalog.stored.definitions import opened
+from app.following.cursors import ChangeCursor
+from app.http.requests.paging import decode_cursor
 from engine.commit.task_states import LAYOUT_FORMAT, load_kept
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer

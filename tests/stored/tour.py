@@ -16,9 +16,9 @@ import httpx
 import psycopg
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
-from app.store.database import migrate
+from app.db.database import migrate
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
 from tests.integration.driver_tools import driver, fast_settings
 

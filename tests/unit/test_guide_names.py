@@ -11,8 +11,8 @@ import typer.main
 from slackwater.cli.program import added, cli
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
 
-from app.metric_list import METRICS
-from app.settings import ENV_PREFIX, NESTING, Settings
+from app.settings.settings import ENV_PREFIX, NESTING, Settings
+from app.telemetry.metric_list import METRICS
 from engine.definition.connections.secret import VARIABLES
 from engine.expressions.durations import parse_duration
 from tests.conftest import ROOT

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import engine.plan.operators
-from app.domain.explaining.explainers import EXPLAINERS
+from app.explain.rules.explainers import EXPLAINERS
 from engine.definition.queries import QueryDefinition
 from engine.operators import operators
 from engine.operators.operator_kinds import KINDS
@@ -25,7 +25,7 @@ from tests.stored.kinds import CATALOG, definition
 from tests.stored.kinds import KINDS as STORED
 
 OWN = ROOT / "engine/plan/operators"
-ENTRIES = {ROOT / "engine/operators/operator_kinds.py", ROOT / "app/domain/explaining/explainers.py"}
+ENTRIES = {ROOT / "engine/operators/operator_kinds.py", ROOT / "app/explain/rules/explainers.py"}
 
 
 def classes() -> Iterator[type[Operator]]:

@@ -16,9 +16,9 @@ SOURCES = sorted(path for folder in ("app", "engine", "migrations") for path in 
 
 OPENING = {
     "engine/postgres/links.py",  # the connections that translate; and a probe, which looks at no table
-    "app/store/database.py",
+    "app/db/database.py",
     "engine/connections/attempts.py",  # databases of users
-    "app/store/embedded_postgres.py",  # sets the server up, before there is anything of ours
+    "app/db/embedded_postgres.py",  # sets the server up, before there is anything of ours
     "migrations/env.py",
 }
 ONLY_WITHOUT_PREFIX = {"migrations/env.py"}
@@ -94,7 +94,7 @@ def test_connections_are_opened_where_they_learn_their_schemas() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if _OPENS.search(line)
     ]
-    assert found == [], "open it with engine.postgres.links or app.store.database"
+    assert found == [], "open it with engine.postgres.links or app.db.database"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from app.api.guide import SITE
+from app.main.guide import SITE
 from tools.guide.building import NotBuilt, build
 
 

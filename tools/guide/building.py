@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from app.api.guide import SITE
+from app.main.guide import SITE
 from engine.processes.python_processes import python_command
 from tools.guide.gathering import PAGES, ROOT, gather
 

@@ -11,8 +11,8 @@ import uuid
 import structlog
 
 from app.driver.delivering.process import DeliveryProcess
-from app.effective_settings import load_settings
-from app.telemetry import configure_logging
+from app.settings.effective_settings import load_settings
+from app.telemetry.setup import configure_logging
 from engine.processes.python_processes import make_children_safe
 
 log = structlog.stdlib.get_logger(__name__)

@@ -17,14 +17,14 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from app.catalog.deliveries import sql as deliveries
+from app.catalog.deliveries.sql import DeliveryLost, Held
+from app.db.site import delivery_site_of
 from app.driver.bell import WISHES, listen_forever
 from app.driver.delivering.lending import Lender
 from app.driver.delivering.worker import UNAVAILABLE, Worker
 from app.driver.schema_fit import has_parent
-from app.settings import Settings
-from app.store import deliveries
-from app.store.deliveries import DeliveryLost, Held
-from app.store.site import delivery_site_of
+from app.settings.settings import Settings
 from engine.commit.written import COMMIT_CHANNEL
 from engine.connections.s3 import forget_own_credentials
 from engine.postgres.postgres import DATABASE_AWAY, Connection, connect

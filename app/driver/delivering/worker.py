@@ -15,10 +15,10 @@ from typing import Final
 
 import structlog
 
+from app.catalog.deliveries import sql as deliveries
+from app.catalog.deliveries.sql import DeliveryLost, Held, Seen
+from app.catalog.stored.catalog import output_of
 from app.driver.delivering.lending import Lender
-from app.store import deliveries
-from app.store.catalog import output_of
-from app.store.deliveries import DeliveryLost, Held, Seen
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delivery_list import DELIVERIES
 from engine.deliveries.delivered_rows import MOST_ROWS, resumed_at

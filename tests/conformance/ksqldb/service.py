@@ -19,7 +19,7 @@ from typing import Any, Final
 import httpx
 import polars as pl
 
-from app.domain.record_json import encode_values
+from app.http.answers.record_json import encode_values
 from engine.expressions.types.types import Schema, parse_type
 from engine.formats.json.json_records import parse_array
 from engine.formats.lenient.model import Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 from uuid import NAMESPACE_URL, uuid5
 
-from app.domain.lineage import FeedFact, Graph, Part, Places, QueryFact, RelationFact
+from app.status.lineage.rules import FeedFact, Graph, Part, Places, QueryFact, RelationFact
 
 
 def source(name: str, *parts: Part) -> RelationFact:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor, identity_of
+from app.following.cursors import MAX_CURSOR_CHARS, ChangeCursor, identity_of
 from tests.examples import examples
 
 OFFSETS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=8).map(tuple)

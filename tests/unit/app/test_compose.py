@@ -12,9 +12,9 @@ import httpx
 import pytest
 import yaml
 
-from app.effective_settings import load_settings
-from app.main import create_app
-from app.settings import ENV_PREFIX, Settings
+from app.main.main import create_app
+from app.settings.effective_settings import load_settings
+from app.settings.settings import ENV_PREFIX, Settings
 from engine.spark.cluster import AUTHENTICATED
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg import errors
 
-from app.api.database_errors import DATABASE_ERRORS, from_database
+from app.http.answers.database_errors import DATABASE_ERRORS, from_database
 
 CASES = [
     (errors.IdleInTransactionSessionTimeout("ended"), 503, "database_unavailable"),

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from app.driver import entry
-from app.settings import Settings
+from app.settings.settings import Settings
 
 
 class LeftError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.driver.health import READY_WITHIN_S, DriverHealth
+from app.driver.supervisor.health import READY_WITHIN_S, DriverHealth
 
 
 def test_drivers_that_die_of_their_start_are_trouble_from_the_third_on() -> None:

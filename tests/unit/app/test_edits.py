@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.edits import EditKind, classify, differences
+from app.catalog.stored.edit_rules import EditKind, classify, differences
 
 
 @pytest.mark.parametrize(

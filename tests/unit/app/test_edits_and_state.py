@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.edits import EditKind, classify
+from app.catalog.stored.edit_rules import EditKind, classify
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan, fits_kept_state, normalise

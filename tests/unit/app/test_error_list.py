@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app import errors
-from app.error_list import ERRORS, ErrorEntry
+from app.errors import app_errors as errors
+from app.errors.error_list import ERRORS, ErrorEntry
 from tests.conftest import ROOT
 
 REQUEST_ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.AppError)}

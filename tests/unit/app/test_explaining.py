@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.explaining.columns import Values
-from app.domain.explaining.facts import (
+from app.catalog.queries.columns import Values
+from app.explain.rules.facts import (
     Committed,
     Explanation,
     Found,
@@ -22,7 +22,7 @@ from app.domain.explaining.facts import (
     Step,
     Versions,
 )
-from app.domain.explaining.walk import explain
+from app.explain.rules.walk import explain
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.store.change_log import encode_changes, few_changes, numbered_frame
-from app.store.followed import Followed
+from app.following.change_log import encode_changes, few_changes, numbered_frame
+from app.following.followed import Followed
 from engine.expressions.types.types import Schema, parse_type
 from engine.frames.frames import HEAD
 from engine.log.storage import encode_batch

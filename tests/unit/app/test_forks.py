@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.forks import Fork, ForkWish, as_fork, forked_definition, place_in_body, taken_over
-from app.errors import Unprocessable
+from app.catalog.queries.fork_rules import Fork, ForkWish, as_fork, forked_definition, place_in_body, taken_over
+from app.errors.app_errors import Unprocessable
 
 ORIGINAL: dict[str, Any] = {
     "name": "counts",

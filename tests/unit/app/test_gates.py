@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from app.errors import TooManyRequests
-from app.store.gates import Gate
+from app.db.gates import Gate
+from app.errors.app_errors import TooManyRequests
 
 
 @pytest.fixture

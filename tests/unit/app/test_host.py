@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from structlog.testing import capture_logs
 
-from app.domain.states import HandleKind
-from app.driver.host import QueryHost
-from app.driver.ports import LaunchOrder, QueryHandle
+from app.catalog.drivers.states import HandleKind
+from app.driver.launches.host import QueryHost
+from app.driver.launches.ports import LaunchOrder, QueryHandle
 
 OLD_MS = 200
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.store.joined_reads import JoinedReads
+from app.following.tails.joined_reads import JoinedReads
 
 
 class Pool:

@@ -1,4 +1,4 @@
-"""Each row of the table in ``app.domain.lifecycle``, and the boundaries of its timings."""
+"""Each row of the table in ``app.catalog.drivers.lifecycle``, and the boundaries of its timings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
-from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
-from app.domain.suspects import LOST, SUSPECT_AFTER, group_of, has_turn, is_alone, next_turns
+from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
+from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.catalog.drivers.suspects import LOST, SUSPECT_AFTER, group_of, has_turn, is_alone, next_turns
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
 NOW = 1_000_000

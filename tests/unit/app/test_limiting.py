@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.limiting import Facts, Limit, busiest_task_of, limit_of, shares_of
+from app.status.limiting import Facts, Limit, busiest_task_of, limit_of, shares_of
 
 BUSY = {"reading": 0.3, "tasks": 0.4, "commit": 0.15, "round": 0.1, "busiest_task": 0.9}
 FACTS = Facts("running", is_waiting=False, is_merging=False, unread=0, measured=BUSY, age_s=0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.lineage import FeedFact, Graph, Part, QueryFact, Read, RelationFact, assemble
+from app.status.lineage.rules import FeedFact, Graph, Part, QueryFact, Read, RelationFact, assemble
 from tests.unit.app.graphs import derived, graph_of, query, source
 
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from app.api.opened import OpenedResponse
+from app.http.answers.opened import OpenedResponse
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import psycopg
 import pytest
 
-from app.domain.lifecycle import Effect, Limits, Snapshot, decide
-from app.domain.outages import is_outage
-from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, State, Status, Wish
-from app.driver.faults import report_of
+from app.catalog.drivers.lifecycle import Effect, Limits, Snapshot, decide
+from app.catalog.drivers.outages import is_outage
+from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, State, Status, Wish
+from app.driver.launches.faults import report_of
 from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import (
     CommitRefused,

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.placement import DriverLoad, Fleet, fair_share
-from app.domain.reasons import Reason
-from app.domain.waiting import reason_for_waiting
+from app.catalog.drivers.placement import DriverLoad, Fleet, fair_share
+from app.catalog.drivers.waiting import reason_for_waiting
+from app.catalog.reasons import Reason
 
 FLEETS = st.builds(
     lambda loads, unplaced: Fleet(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.lineage import FeedFact, Graph, Part, QueryFact, RelationFact
-from app.domain.producers import Reader, wait_of
+from app.status.lineage.rules import FeedFact, Graph, Part, QueryFact, RelationFact
+from app.status.producers import Reader, wait_of
 from tests.unit.app.graphs import derived, graph_of, query, source
 
 H = 3_600_000

@@ -7,7 +7,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from app.domain.record_json import FEW_ROWS, encode_keyed, encode_records
+from app.http.answers.record_json import FEW_ROWS, encode_keyed, encode_records
 from engine.expressions.types.types import Schema, parse_type
 
 

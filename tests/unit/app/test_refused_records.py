@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.late_records import event_time_of, has_all
+from app.lateness.record_rules import event_time_of, has_all
 from engine.definition.relations import StreamDefinition
 from engine.plan.catalog import source_entry
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.change_cursors import identity_of
-from app.domain.rewinds import forked_since, missing_records, named
-from app.errors import Unprocessable
+from app.catalog.history.rewind_rules import forked_since, missing_records, named
+from app.errors.app_errors import Unprocessable
+from app.following.cursors import identity_of
 
 KEPT = {"log:orders": {"0": (10, 20), "1": (0, 5)}}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.scopes import Scope, scope_of
-from app.errors import Unprocessable
+from app.access.scopes import Scope, scope_of
+from app.errors.app_errors import Unprocessable
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.driver.session_start import SessionStart
-from app.settings import Settings
+from app.settings.settings import Settings
 
 LATER = ("sqlalchemy", "alembic", "pyarrow", "engine.spark.streams.rounds", "app.driver.process")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.effective_settings import UnknownSetting, effective, load_settings
-from app.settings import Settings
-from app.store.state_places import state_store_of
+from app.catalog.stored.state_places import state_store_of
+from app.settings.effective_settings import UnknownSetting, effective, load_settings
+from app.settings.settings import Settings
 from engine.postgres.schemas import Schemas
 from engine.state.segments.directories import Directories
 from engine.state.segments.objects import Objects

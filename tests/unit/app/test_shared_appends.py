@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from app.store.shared_appends import SharedAppends, SmallAppend
+from app.appends.shared_appends import SharedAppends, SmallAppend
 
 
 class Pool:

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.store.shared_reads import MAX_KEYS, STATEMENTS_AT_ONCE, SharedReads
+from app.db.shared_reads import MAX_KEYS, STATEMENTS_AT_ONCE, SharedReads
 
 
 class Fetch:

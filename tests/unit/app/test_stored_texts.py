@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.api.bodies import parse_request
-from app.api.stored_texts import refuse_unstorable
-from app.errors import Unprocessable
+from app.errors.app_errors import Unprocessable
+from app.http.requests.bodies import parse_request
+from app.http.requests.stored_texts import refuse_unstorable
 from engine.errors import DefinitionInvalid
 
 

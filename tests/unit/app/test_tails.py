@@ -11,13 +11,13 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from app.errors import Unavailable
-from app.store.bell import Bell
-from app.store.change_log import Stretch
-from app.store.change_news import News
-from app.store.lookout import Lookout
-from app.store.tail import KEPT_CHARS, KEPT_ITEMS, Tail
-from app.store.tails import Tails
+from app.db.bell import Bell
+from app.errors.app_errors import Unavailable
+from app.following.change_log import Stretch
+from app.following.tails.change_news import News
+from app.following.tails.lookout import Lookout
+from app.following.tails.tail import KEPT_CHARS, KEPT_ITEMS, Tail
+from app.following.tails.tails import Tails
 
 
 class Log:

@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from app.domain.values import instant, parse_held, parse_instant_ms, parse_value
+from app.http.values import instant, parse_held, parse_instant_ms, parse_value
 from engine.expressions.types.types import parse_type
 
 

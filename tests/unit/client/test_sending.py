@@ -20,7 +20,7 @@ from slackwater import (
 from slackwater.errors import error_of
 from slackwater.requests import request
 
-from app.error_list import ERRORS
+from app.errors.error_list import ERRORS
 from tests.unit.client.scripted import Scripted, problem
 
 VERSION = {"version": "1", "python": "3", "api": "v1"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.error_list import ERRORS
+from app.errors.error_list import ERRORS
 from engine.deliveries.delivered_rows import FORGOTTEN_AFTER_S, Noted, resumed_at
 from engine.deliveries.deliveries import DeliveryStopped
 

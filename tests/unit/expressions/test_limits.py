@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from app.api.api_keys import ApiKeyBody
-from app.api.late_records_schemas import ReplayBody
-from app.store.stored import opened
+from app.access.keys.routes import ApiKeyBody
+from app.catalog.stored.definitions import opened
+from app.lateness.record_models import ReplayBody
 from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition

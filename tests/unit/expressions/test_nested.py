@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from app.testing.rows import plain_values
+from app.testing.comparing.rows import plain_values
 from engine.expressions.expressions import columns_of, compile_scalar, qualify
 from engine.expressions.syntax import parse
 from engine.expressions.type_names import type_name, type_of

@@ -12,8 +12,8 @@ import typer.main
 from slackwater.cli.program import cli as program
 
 from app.cli.listing import COMMANDS
-from app.error_list import ERRORS
-from app.metric_list import METRICS
+from app.errors.error_list import ERRORS
+from app.telemetry.metric_list import METRICS
 from engine.expressions.aggregates.aggregates import AGGREGATES
 from engine.expressions.library.function_list import FUNCTIONS
 from engine.expressions.library.operator_list import OPERATORS

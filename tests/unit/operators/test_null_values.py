@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.testing.workbench import Workbench
+from app.testing.machines.workbench import Workbench
 from tests.unit.operators.running import append, bench_of, query, run, stream, table
 
 SOURCES = {

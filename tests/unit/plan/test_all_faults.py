@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.sources import read_source
+from app.catalog.relations.rules import read_source
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid

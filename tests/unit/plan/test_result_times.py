@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from app.testing.workbench import Workbench
+from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.store.judging import judge, judge_together, small_body
+from app.appends.judging import judge, judge_together, small_body
 from engine.formats.delimited.csv_records import parse_csv
 from engine.formats.json.json_records import parse_lines
 from engine.frames.arrow_frames import decode_frame

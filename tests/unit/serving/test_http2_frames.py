@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.serving.http2_frames import BURST, RATE_PER_S, ControlBudget, Flood, Frames
+from app.http.servers.http2_frames import BURST, RATE_PER_S, ControlBudget, Flood, Frames
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION, UNKNOWN = range(11)
 END_STREAM, END_HEADERS = 1, 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.error_list import ERRORS, ErrorEntry
+from app.errors.error_list import ERRORS, ErrorEntry
 from tools.guide.markdown import page
 
 _HEAD: Final = """# Errors

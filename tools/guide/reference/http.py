@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from app.main import create_app
-from app.settings import Settings
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tools.guide.markdown import block, code, link, page, table
 from tools.guide.reference.definitions import KINDS, type_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.metric_list import DATABASE_UP, OF_FACTS, OF_PROCESS, Metric
+from app.telemetry.metric_list import DATABASE_UP, OF_FACTS, OF_PROCESS, Metric
 from tools.guide.markdown import code, page, table
 
 

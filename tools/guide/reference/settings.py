@@ -9,7 +9,7 @@ from griffe import Docstring, DocstringSectionAttributes
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
-from app.settings import ENV_PREFIX, NESTING, Settings
+from app.settings.settings import ENV_PREFIX, NESTING, Settings
 from tools.guide.markdown import code, page, prose, table
 from tools.guide.reference.definitions import type_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.testing.case import Case, read_case
 from app.testing.documents import FileInvalid, read_documents
-from app.testing.engine_machine import EngineMachine
+from app.testing.machines.engine_machine import EngineMachine
 from app.testing.running import run_case
 from app.testing.slicing import Slicing
 

@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from app.cli.commands import cli
-from app.testing.service import free_port
+from app.testing.machines.service import free_port
 from tests.unit.app.testing.cases import ORDERS
 
 PASSING = "name: copies\n" + ORDERS + "steps: [{orders: {sku: a, at: 1}}]\nexpect: {copy: [{sku: a}]}\n"

@@ -7,7 +7,7 @@ from operator import eq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.testing.difference import Line, Pair, align, unified
+from app.testing.comparing.difference import Line, Pair, align, unified
 
 LETTERS = st.lists(st.sampled_from("abc"), max_size=8)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.engine_machine import EngineMachine
+from app.testing.machines.engine_machine import EngineMachine
 from app.testing.running import run_case
 from app.testing.slicing import Slicing
 from tests.unit.app.testing.cases import case_of, failures_of, faults_of

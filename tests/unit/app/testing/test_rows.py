@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.testing.rows import Row, equal, expected_rows, milliseconds, written
+from app.testing.comparing.rows import Row, equal, expected_rows, milliseconds, written
 from engine.expressions.types.types import Schema, parse_type
 
 

@@ -13,8 +13,8 @@ from slackwater import Client, Json
 
 from app.testing.case import Append, Case
 from app.testing.documents import FileInvalid
+from app.testing.machines.service_machine import ServiceMachine, ServiceTests
 from app.testing.running import run_case
-from app.testing.service_machine import ServiceMachine, ServiceTests
 from tests.unit.app.testing.cases import ORDERS, case_of
 
 CALM = """

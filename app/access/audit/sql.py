@@ -1,0 +1,129 @@
+"""The audit log: an entry is written in the transaction of the change that it is about, so neither is there without the other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.access.audit.rules import Body, Change, Refusal
+from app.access.rules import PRINCIPAL, Principal
+from app.db.page_bounds import Most, bounded
+from app.db.tables import audit
+from app.http.request_id import REQUEST_ID
+
+REFUSALS_KEPT = 10_000
+"""Whoever is refused again and again must not fill the disk, nor push out what was changed."""
+
+MOST_BODY_BYTES = 64 * 1024
+"""Of a body in an entry: more than people write by hand. Larger ones are shortened, or edits of 1 MiB bodies would fill the disk."""
+
+BEGINNING_CHARS = 4_096
+
+TRIM_SQL = (
+    "DELETE FROM slackwater.audit WHERE at < now() - %(audit_ms)s * interval '1 ms'",
+    """
+    DELETE FROM slackwater.audit WHERE outcome = 'done' AND id <= (
+        SELECT id FROM slackwater.audit WHERE outcome = 'done' ORDER BY id DESC OFFSET %(audit_rows)s LIMIT 1
+    )
+    """,
+    f"""
+    DELETE FROM slackwater.audit WHERE outcome = 'refused' AND id <= (
+        SELECT id FROM slackwater.audit WHERE outcome = 'refused' ORDER BY id DESC OFFSET {REFUSALS_KEPT} LIMIT 1
+    )
+    """,  # noqa: S608 - made of constants
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries are asked for; None: all.
+
+    Attributes:
+        resource: name.
+        actor: name.
+        since: first moment.
+        until: up to, not including.
+        before_id: the last entry of the page before.
+    """
+
+    resource: str | None = None
+    actor: str | None = None
+    outcome: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before_id: int | None = None
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """Return the filter in SQL."""
+        found = []
+        for column, value in ((audit.c.resource, self.resource), (audit.c.actor, self.actor), (audit.c.outcome, self.outcome)):
+            if value is not None:
+                found.append(column == value)
+        if self.since is not None:
+            found.append(audit.c.at >= self.since)
+        if self.until is not None:
+            found.append(audit.c.at < self.until)
+        if self.before_id is not None:
+            found.append(audit.c.id < self.before_id)
+        return found
+
+
+def note(connection: sa.Connection, change: Change) -> None:
+    """Write the entry of a change into the transaction that makes it."""
+    connection.execute(
+        sa.insert(audit).values(
+            **_who(PRINCIPAL.get()),
+            action=change.action.value,
+            resource_kind=change.kind,
+            resource=change.name,
+            outcome="done",
+            before=_shortened(change.before),
+            after=_shortened(change.after),
+        )
+    )
+
+
+def _shortened(body: Body | None) -> Body | sa.Null:
+    """Return a body as it is, or the beginning of its text with a mark, its size and its digest: two that differ still look different."""
+    if body is None:
+        return sa.null()
+    text = json.dumps(body)
+    if len(text) <= MOST_BODY_BYTES:
+        return body
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"shortened": True, "bytes": len(text), "sha256": digest, "beginning": text[:BEGINNING_CHARS]}
+
+
+async def note_refusal(engine: AsyncEngine, principal: Principal, refusal: Refusal) -> None:
+    """Write that somebody was refused, in a transaction of its own: nothing else has happened."""
+    statement = sa.insert(audit).values(
+        **_who(principal),
+        action=refusal.request,
+        resource_kind=refusal.kind,
+        resource=refusal.name,
+        outcome="refused",
+        code=refusal.code,
+        repeats=refusal.repeats,
+    )
+    async with engine.begin() as connection:
+        await connection.execute(statement)
+
+
+async def audit_entries(connection: AsyncConnection, wanted: AuditFilter, most: Most) -> list[sa.Row[Any]]:
+    """Return entries, newest first; the last is beyond where they are large (``page_bounds``)."""
+    statement = sa.select(audit).where(*wanted.conditions()).order_by(audit.c.id.desc()).limit(most.items)
+    return list((await connection.execute(bounded(statement, ("before", "after"), most.bytes))).all())
+
+
+def _who(principal: Principal | None) -> dict[str, Any]:
+    """Return the columns that say who it is; without keys nobody is known."""
+    request_id = REQUEST_ID.get()
+    if principal is None:
+        return {"actor_kind": "anonymous", "actor": "anonymous", "request_id": request_id}
+    return {"actor_kind": principal.kind, "actor": principal.name, "actor_id": principal.id, "request_id": request_id}

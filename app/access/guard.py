@@ -1,0 +1,183 @@
+"""The guard before every route: which role it needs, by the one table of rules; whose key the request carries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+import structlog
+from fastapi import Depends, Request
+from fastapi.params import Depends as Dependency
+from fastapi.routing import APIRoute
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.access.audit.refusals import RefusalLog
+from app.access.audit.rules import Refusal, ResourceKind
+from app.access.rules import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, feed_beyond, name_beyond
+from app.access.scopes_sql import find_names_beside, find_names_sharing
+from app.access.tokens.verifying import Doorkeeper
+from app.errors.app_errors import Fault, Forbidden, Unauthorized
+from app.http.answers.documented import problems
+from app.http.guards.edge import KEY_NAME
+from app.http.parameters import is_name
+
+SCHEME = "ApiKey"
+RECHECK = "slackwater.recheck_key"
+"""Where in a request's scope the guard leaves what looks at its key once more."""
+
+RECHECK_SCOPE_S = 5.0
+"""As long as a key that was recognised counts unasked: an event stream wakes up more often, and each look is a statement."""
+
+_KINDS: dict[str, ResourceKind] = {
+    "streams": "stream",
+    "tables": "table",
+    "queries": "query",
+    "api-keys": "api_key",
+    "connections": "connection",
+}
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def _guard(request: Request) -> None:
+    route: APIRoute = request.scope["route"]
+    # A route that was forgotten in the table is for administrators; a test holds both together.
+    rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
+    if rule.role is not None:
+        text = _presented(request)
+        door: Doorkeeper = request.app.state.door
+        principal = await door.recognise(text)
+        request.scope[KEY_NAME] = principal.name
+        PRINCIPAL.set(principal)
+        _check_role(principal, rule.role)
+        engine: AsyncEngine = request.app.state.services.database.reads
+        within = partial(_check_scope, principal, rule.reach, request.path_params.get("name"), engine)
+        if principal.scope is not None:  # most have none, and shall not pay for it
+            await within()
+        every_s = 0.0 if rule.reach is Reach.FEED else RECHECK_SCOPE_S
+        again = _nothing if principal.scope is None else within
+        request.scope[RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
+
+
+def guards(*, is_key_required: bool) -> list[Dependency]:
+    """Return what every route depends on first; nothing where keys are not required, so that it costs nothing."""
+    return [Depends(_guard)] if is_key_required else []
+
+
+class _Recheck:
+    """Asks whether a request's key still counts, and every so often whether what the path names is still within its scope.
+
+    A query that was within it may have been given another input since; a feed, another relation while the body came in.
+    """
+
+    def __init__(self, recognise: Callable[[], Awaitable[object]], within: Callable[[], Awaitable[None]], every_s: float) -> None:
+        self._recognise = recognise
+        self._within = within
+        self._every_s = every_s
+        self._asked_at = time.monotonic()
+
+    async def __call__(self) -> None:
+        await self._recognise()
+        if (now := time.monotonic()) - self._asked_at >= self._every_s:
+            await self._within()
+            self._asked_at = now
+
+
+def recheck_of(request: Request) -> Callable[[], Awaitable[None]]:
+    """Return what a request that lasts asks now and then: whether it may still have what it has.
+
+    It raises ``Unauthorized`` where the key does not count any more, ``Forbidden`` where what the path names is not within its scope now.
+    """
+    recheck: Callable[[], Awaitable[None]] = request.scope.get(RECHECK, _nothing)
+    return recheck
+
+
+async def _nothing() -> None:
+    """Where keys are not asked for there is none to look at, and most keys have no scope."""
+
+
+def document_access(document: dict[str, Any]) -> None:
+    """Add the security scheme to the OpenAPI document, and to each operation the role that it needs with its refusals."""
+    schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes[SCHEME] = {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "sw_…",
+        "description": "An API key (`slackwater keys create`), or a token of the OpenID Connect issuer that the service is told of "
+        "(`SLACKWATER_OIDC__ISSUER`). Not asked for where the service listens on loopback only and has no issuer, unless "
+        "`SLACKWATER_AUTH=on`.",
+    }
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            rule = RULES.get(f"{method.upper()} {path}", STRICTEST)
+            operation["security"] = [] if rule.role is None else [{SCHEME: []}]
+            if rule.role is not None:
+                operation["x-required-role"] = rule.role.text
+                operation["x-scope"] = rule.reach.value
+                operation["responses"] |= {str(status): problems(status)[status] for status in (401, 403)}
+
+
+def _presented(request: Request) -> str:
+    """Return the key that a request carries.
+
+    Raises:
+        Unauthorized: ``api_key_missing``.
+    """
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower().removesuffix(":") != "bearer":  # Debezium's HTTP sink writes "Bearer: …"
+        raise Unauthorized("api_key_missing", "send an API key or a token: Authorization: Bearer …", is_missing=True)
+    return text.strip()
+
+
+def _check_role(principal: Principal, needed: Role) -> None:
+    if principal.role < needed:
+        raise Forbidden(
+            "role_too_low",
+            f"this needs a key with the role {needed.text}; the key '{principal.name}' has the role {principal.role.text}",
+        )
+
+
+async def _check_scope(principal: Principal, reach: Reach, name: str | None, engine: AsyncEngine) -> None:
+    """Refuse what the path names outside of the caller's scope; what a body names is checked where it is read.
+
+    Raises:
+        Forbidden: ``out_of_scope``, whether there is such a thing or not.
+    """
+    if reach is Reach.EVERYTHING:
+        raise Forbidden(
+            "out_of_scope",
+            f"this tells of everything there is, and the key '{principal.name}' has a scope; use a key without one",
+        )
+    scope = principal.scope
+    if scope is None or reach not in (Reach.NAME, Reach.FEED, Reach.QUERY) or name is None or not is_name(name):
+        return  # what is no name is refused as such
+    if not scope.allows(name):
+        raise beyond_scope(principal, [Fault("", "out_of_scope", name_beyond(name, scope))])
+    if reach is Reach.NAME:
+        return
+    find_others = find_names_sharing if reach is Reach.FEED else find_names_beside
+    async with engine.connect() as connection:
+        is_within = all(map(scope.allows, await find_others(connection, name)))
+    if not is_within:
+        detail = feed_beyond(name, scope) if reach is Reach.FEED else name_beyond(name, scope)
+        raise beyond_scope(principal, [Fault("", "out_of_scope", detail)])
+
+
+async def note_refusal(request: Request, refusal: Forbidden) -> None:
+    """Note in the audit log that somebody was refused for want of a role or a scope; whoever is not known has no entry."""
+    principal, route = PRINCIPAL.get(), request.scope.get("route")
+    if principal is None or not isinstance(route, APIRoute):
+        return
+    refusals: RefusalLog = request.app.state.refusals
+    _, _, plural, *_ = (*request.url.path.split("/"), "", "")
+    name = request.path_params.get("name")
+    named = name if name is not None and is_name(name) else None
+    try:
+        await refusals.note(
+            principal, Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), named, refusal.code, repeats=0)
+        )
+    except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
+        log.warning("refusal_not_noted", actor=principal.name, code=refusal.code, error=str(error))

@@ -1,0 +1,143 @@
+"""Tokens of an OpenID Connect issuer, recognised when they are presented: signature, times, issuer, audience; then what their claims say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import jwt
+
+from app.access.keys.sql import KeyRing
+from app.access.rules import KEY_MARK, Principal, Role
+from app.access.tokens.issuer_keys import IssuerAway, IssuerKeys
+from app.access.tokens.rules import ClaimRules
+from app.errors.app_errors import Unauthorized, Unavailable
+from app.settings.oidc_settings import OidcSettings
+
+MOST_CHARACTERS: Final = 8_192
+"""Of a token; longer ones are refused before anything of them is read."""
+
+_REQUIRED: Final = ["iss", "aud", "exp", "sub"]
+
+
+class TokenReader:
+    """Recognises tokens.
+
+    Args:
+        settings: with an issuer.
+        keys: the issuer's; by default they are fetched as the settings say.
+    """
+
+    def __init__(self, settings: OidcSettings, keys: IssuerKeys | None = None) -> None:
+        self._settings = settings
+        self._keys = IssuerKeys(settings) if keys is None else keys
+        roles = {value: Role.of(role) for value, role in settings.role_values.items()}
+        self._rules = ClaimRules(settings.role_claim, roles, settings.scope_claim)
+
+    async def recognise(self, text: str) -> Principal:
+        """Return whose token this is.
+
+        Raises:
+            Unauthorized: ``token_invalid``, ``token_expired``.
+            Forbidden: ``token_without_role``, ``token_without_scope``.
+            Unavailable: ``issuer_unavailable``: its keys are not known.
+        """
+        if len(text) > MOST_CHARACTERS:
+            raise _invalid(f"the token has more than {MOST_CHARACTERS} characters; let the issuer put fewer claims into it")
+        try:
+            header = jwt.get_unverified_header(text)
+        except jwt.PyJWTError as error:
+            raise _invalid(f"this is neither an API key (sw_…) nor a token: {error}") from error
+        algorithm = header.get("alg")
+        if algorithm not in self._settings.algorithm_names:
+            taken = ", ".join(self._settings.algorithm_names)
+            raise _invalid(
+                f"the token is signed with {str(algorithm)[:20]}; this service takes {taken} (SLACKWATER_OIDC__ALGORITHMS)"
+            )
+        return self._rules.principal_of(self._claims(text, algorithm, await self._key(header.get("kid"), algorithm)))
+
+    async def _key(self, key_id: str | None, algorithm: str) -> Any:
+        try:
+            found = await self._keys.find(key_id, algorithm)
+        except IssuerAway as error:
+            detail = f"the keys of {self._settings.issuer} are not known: {error}; try again in a moment"
+            raise Unavailable("issuer_unavailable", detail, headers={"Retry-After": "10"}) from error
+        if len(found) == 1:
+            return found[0].key
+        if key_id is None:
+            raise _invalid(
+                "the token does not say with which key it is signed (`kid`), and the issuer has several" if found else _NO_KEY
+            )
+        raise _invalid(f"the token is signed with the key {key_id[:80]!r}: {_NO_KEY}")
+
+    def _claims(self, text: str, algorithm: str, key: Any) -> dict[str, Any]:
+        settings = self._settings
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                text,
+                key,
+                algorithms=[algorithm],
+                audience=settings.audience,
+                issuer=settings.issuer,
+                leeway=settings.leeway_s,
+                options={"require": _REQUIRED},
+            )
+        except jwt.ExpiredSignatureError as error:
+            raise Unauthorized(
+                "token_expired", f"the token has expired{_expired_at(text)}; get a new one from {settings.issuer}"
+            ) from error
+        except jwt.InvalidAudienceError as error:
+            detail = f"the token is not for this service: its `aud` does not name {settings.audience!r}"
+            raise _invalid(f"{detail}; ask the issuer for one that does") from error
+        except jwt.InvalidIssuerError as error:
+            raise _invalid(f"the token is not of this service's issuer: its `iss` is not {settings.issuer!r}") from error
+        except jwt.ImmatureSignatureError as error:
+            raise _invalid(f"{error}; compare the issuer's clock with this machine's") from error
+        except jwt.InvalidSignatureError as error:
+            raise _invalid(
+                "the token's signature is not of the issuer's key; it was changed, or somebody else made it"
+            ) from error
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
+            raise _invalid(f"the token cannot be read: {error}") from error
+        return claims
+
+
+class Doorkeeper:
+    """Recognises whoever presents a key or a token.
+
+    Args:
+        keys: of this service.
+        tokens: of its issuer; None where it has none.
+    """
+
+    def __init__(self, keys: KeyRing, tokens: TokenReader | None) -> None:
+        self._keys = keys
+        self._tokens = tokens
+
+    async def recognise(self, text: str) -> Principal:
+        """Return whose key or token this is.
+
+        Raises:
+            Unauthorized: it is none that counts.
+            Forbidden: the token gives no role or no scope.
+            Unavailable: the issuer's keys are not known.
+        """
+        if self._tokens is None or text.startswith(KEY_MARK):
+            return await self._keys.recognise(text)
+        return await self._tokens.recognise(text)
+
+
+_NO_KEY: Final = "the issuer has no such key; get a new token, the issuer may have changed its keys"
+
+
+def _expired_at(text: str) -> str:
+    """Say when a token that was verified has expired."""
+    try:
+        ended = jwt.decode(text, options={"verify_signature": False})["exp"]
+        return f" at {datetime.fromtimestamp(int(ended), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (jwt.PyJWTError, ValueError, TypeError, OverflowError, OSError):
+        return ""
+
+
+def _invalid(detail: str) -> Unauthorized:
+    return Unauthorized("token_invalid", detail)

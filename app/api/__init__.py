@@ -1,1 +1,0 @@
-"""HTTP at the edge: parse, call, answer. No rules and no SQL live here."""

@@ -1,0 +1,1 @@
+"""Appending records over HTTP."""

@@ -1,0 +1,101 @@
+"""Where appended records go.
+
+Looking it up for every request would cost more than the append: it is cached, and the append's own transaction checks that it
+still holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+import psycopg_pool
+
+from app.access.rules import visible
+from app.catalog.stored.catalog import entry_of
+from app.catalog.stored.relations import RelationRow, of_kind
+from app.errors.app_errors import Conflict
+from engine.definition.sources.connector import Traits
+from engine.plan.model import RelationSchema
+
+_FIND = """
+    SELECT r.id, r.name, r.kind, r.definition, r.origin, q.name, r.version, r.created_at, r.updated_at, r.kept
+    FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
+"""
+_FIND_FEED = "SELECT id, partitions FROM log.feed WHERE name = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A relation that records can be appended to.
+
+    Attributes:
+        version: of the relation when it was looked up.
+        feed_name: the feed's name as readers say it (``log:departures``).
+        feed_id: id of the log feed.
+        partitions: of the log feed.
+    """
+
+    relation_id: UUID
+    version: int
+    schema: RelationSchema
+    feed_name: str
+    feed_id: int
+    partitions: int
+
+
+class TargetCache:
+    """Targets by name; whoever finds one stale forgets it."""
+
+    def __init__(self, pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]) -> None:
+        self._pool = pool
+        self._targets: dict[str, Target] = {}
+
+    async def get(self, kind: str, name: str) -> Target:
+        """Return the target of that kind and name.
+
+        Raises:
+            NotFound: ``relation_not_found``.
+            Conflict: ``not_appendable``; ``read_only``: others fill it.
+        """
+        known = self._targets.get(name)
+        if known is None or known.schema.kind != kind:
+            known = self._targets[name] = await self._find(kind, name)
+        return known
+
+    def forget(self, name: str) -> None:
+        """Look ``name`` up anew the next time."""
+        self._targets.pop(name, None)
+
+    async def _find(self, kind: str, name: str) -> Target:
+        async with self._pool.connection() as connection:
+            row = await (await connection.execute(_FIND, (name,))).fetchone()
+            found = of_kind(None if row is None else RelationRow(*row), "table" if kind == "table" else "stream", name)
+            entry = entry_of(found.name, found.kind, found.origin, found.definition, found.produced_by, [])
+            if entry.is_read_only:
+                raise _read_only(found)
+            if found.origin == "derived" or not entry.feed.traits.is_kept_here:
+                raise _not_appendable(found, entry.feed.traits)
+            feed = await (await connection.execute(_FIND_FEED, (entry.feed.log_feed,))).fetchone()
+        if feed is None:
+            raise _not_appendable(found, entry.feed.traits)
+        return Target(found.id, found.version, entry.relation, entry.feed.name, feed[0], feed[1])
+
+
+def _read_only(found: RelationRow) -> Conflict:
+    detail = (
+        f"'{found.name}' is read only (CREATE SOURCE {found.kind.upper()}): others fill it; append to another relation of its feed, or "
+        f'PUT /v1/{found.kind}s/{found.name} with "read_only": false first'
+    )
+    return Conflict("read_only", detail)
+
+
+def _not_appendable(found: RelationRow, traits: Traits) -> Conflict:
+    if found.kept is not None:
+        reason = f"'{found.name}' is a result that the deleted query '{visible(found.kept['query'])}' has left"
+    elif found.origin == "derived":
+        reason = f"'{found.name}' is written by the query '{visible(found.produced_by or '')}'"
+    else:
+        reason = f"'{found.name}' reads {traits.holds}; {traits.appended_by or 'it is being changed'}"
+    return Conflict("not_appendable", f"{reason}; only sources in the built-in log take records over HTTP")

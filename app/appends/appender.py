@@ -1,0 +1,277 @@
+"""Appending records through HTTP: parse, judge, and commit in groups.
+
+Requests for one feed queue up while its writer's transaction runs; the writer then packs all of them into the next one. What different
+writers want at the same time is committed together where it is small (``SharedAppends``). So the cost of a commit (an fsync) is shared, offsets
+have no gaps, and a client that waits for its answers keeps its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import anyio.to_thread
+import psycopg
+import psycopg_pool
+from polars.exceptions import PanicException
+
+from app.access.idempotency.rules import digest_of
+from app.appends.append_targets import Target, TargetCache
+from app.appends.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
+from app.appends.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
+from app.appends.shared_appends import SharedAppends
+from app.db.database import AWAY
+from app.db.gates import MOST_REGISTRY_LOOKUPS
+from app.db.gathering import Gathering
+from app.errors.app_errors import Unavailable
+from app.telemetry.setup import Metrics
+from engine.errors import InvariantBroken
+from engine.formats.bodies.posted import Asked
+from engine.formats.port import NO_REGISTRY
+from engine.formats.registry.client import Registry
+
+# One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
+GROUP_ROWS = 65_536
+# A relation edited between parsing and writing is parsed anew; more than a few edits within one request is no accident.
+STALE_RETRIES = 3
+# Bodies parsed at the same time: more would only fight over the cores and hold memory.
+PARSING_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A body in a format that its request names.
+
+    Attributes:
+        asked: what the request says.
+        registry: the schema registry that it names, or None.
+    """
+
+    asked: Asked
+    registry: Registry | None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request in a writer's queue."""
+
+    target: Target
+    content: SmallBody | Judged
+    key: str | None
+    digest: bytes
+    answer: asyncio.Future[Appended]
+
+    @property
+    def rows(self) -> int:
+        """Records inside, good or bad."""
+        return self.content.count if isinstance(self.content, SmallBody) else self.content.accepted.height
+
+
+class Appender:
+    """Appends records of requests. An async context: leaving it waits for every append that has begun.
+
+    Args:
+        pool: connections of its own, so that appends never wait for reads.
+        metrics: where appended and refused records are counted.
+    """
+
+    def __init__(
+        self,
+        pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection],
+        metrics: Metrics,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._targets = TargetCache(pool)
+        self._waiting: dict[int, list[_Waiting]] = {}
+        self._writers: dict[int, asyncio.Task[None]] = {}
+        self._tasks = asyncio.TaskGroup()
+        self._gathering = Gathering()
+        self._shared = SharedAppends(pool, self._tasks)
+        self._is_open = False
+        self._begun = 0
+        self._all_ended = asyncio.Event()
+        self._parsing: anyio.CapacityLimiter | None = None
+        self._asking: anyio.CapacityLimiter | None = None
+
+    async def __aenter__(self) -> Self:
+        self._parsing = anyio.CapacityLimiter(PARSING_AT_ONCE)
+        self._asking = anyio.CapacityLimiter(MOST_REGISTRY_LOOKUPS)
+        await self._tasks.__aenter__()
+        self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_open = False
+        if self._begun:
+            await self._all_ended.wait()
+        await self._tasks.__aexit__(kind, error, trace)
+
+    async def append(
+        self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None, posted: Posted | None = None
+    ) -> Appended:
+        """Append the records of one body; they are durable when this returns.
+
+        Args:
+            kind: ``stream`` or ``table``.
+            name: the relation.
+            body: the records.
+            media_type: how they are written.
+            idempotency_key: repeats of this key with this body get the first answer and append nothing.
+            posted: the format that the request names; None: the media type says all.
+
+        Raises:
+            FormatInvalid, RegistryUnavailable, RegistryRefused: see ``judge_posted``.
+            NotFound: ``relation_not_found``.
+            Conflict: ``not_appendable``: it is derived, or not kept in the built-in log; ``read_only``: others fill it.
+            BodyMalformed: no record can be told from another.
+            Unprocessable: ``idempotency_key_reused``.
+            Unavailable: ``stopping``, ``relation_changing``, or the database is away.
+        """
+        if not self._is_open:
+            raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
+        self._begun += 1
+        try:
+            return await self._append(kind, name, body, media_type, idempotency_key, posted)
+        finally:
+            self._begun -= 1
+            if not self._begun and not self._is_open:
+                self._all_ended.set()
+
+    async def _append(
+        self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None, posted: Posted | None
+    ) -> Appended:
+        about = (
+            [kind, name, media_type] if posted is None else [kind, name, media_type, posted.asked.format, *posted.asked.options]
+        )
+        digest = digest_of(about, body) if idempotency_key is not None else b""
+        for _ in range(STALE_RETRIES):
+            target = await self._targets.get(kind, name)
+            content: SmallBody | Judged | None
+            if posted is not None:
+                content = await self._judged_posted(body, posted, target)
+            else:
+                content = small_body(body, media_type, target.schema)
+            if content is None:
+                content = await anyio.to_thread.run_sync(
+                    judge, body, media_type, target.schema, self._now_ms(), limiter=self._parsing
+                )
+            try:
+                appended = await self._submit(target, content, idempotency_key, digest)
+            except StaleTarget:
+                self._targets.forget(name)
+                continue
+            self._count(name, appended)
+            return appended
+        raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
+
+    async def _judged_posted(self, body: bytes, posted: Posted, target: Target) -> Judged:
+        # Who waits for a registry keeps nobody else's body from being parsed.
+        limiter = self._parsing if posted.registry is None else self._asking
+        store = NO_REGISTRY if posted.registry is None else posted.registry
+        judging = partial(judge_posted, body, posted.asked, target.schema, self._now_ms(), store)
+        return await anyio.to_thread.run_sync(judging, limiter=limiter)
+
+    async def _submit(self, target: Target, content: SmallBody | Judged, key: str | None, digest: bytes) -> Appended:
+        waiting = _Waiting(target, content, key, digest, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(target.feed_id, []).append(waiting)
+        if target.feed_id not in self._writers:
+            self._writers[target.feed_id] = self._tasks.create_task(self._write(target.feed_id))
+        return await waiting.answer
+
+    async def _write(self, feed_id: int) -> None:
+        """Write groups until nobody waits. Between the last look and the end there is no await, so nobody is forgotten."""
+        try:
+            while queue := self._waiting[feed_id]:
+                await self._gathering.turn(feed_id)
+                await self._write_group(_take(queue))
+        finally:
+            del self._writers[feed_id]
+            for abandoned in self._waiting.pop(feed_id):
+                abandoned.answer.cancel()
+
+    async def _write_group(self, group: list[_Waiting]) -> None:
+        present = [waiting for waiting in group if not waiting.answer.cancelled()]
+        if not present:
+            return
+        try:
+            items = await self._judged(present)
+            answers = await append_small(self._shared, items)
+            if answers is None:
+                async with self._pool.connection() as connection:
+                    answers = await append_group(connection, items)
+        except (*AWAY, StaleTarget) as error:
+            for waiting in present:
+                _settle(waiting, error)
+        except (Exception, PanicException) as error:  # noqa: BLE001 - whatever it is, it must not end the writer that all wait for
+            await self._write_apart(present, error)
+        else:
+            self._metrics.append_groups.inc()
+            for waiting, answer in zip(present, answers, strict=True):
+                _settle(waiting, answer)
+
+    async def _write_apart(self, group: list[_Waiting], error: BaseException) -> None:
+        """Let the one request that cannot be written fail alone."""
+        if len(group) == 1:
+            _settle(group[0], error if isinstance(error, Exception) else InvariantBroken(str(error)))
+            return
+        for waiting in group:
+            await self._write_group([waiting])
+
+    async def _judged(self, group: list[_Waiting]) -> list[AppendItem]:
+        """Judge what still is to be judged: the small bodies of one relation together."""
+        now_ms = self._now_ms()
+        contents = {id(waiting): waiting.content for waiting in group}
+        small: dict[Target, list[_Waiting]] = {}
+        for waiting in group:
+            if isinstance(waiting.content, SmallBody):
+                small.setdefault(waiting.target, []).append(waiting)
+        for target, together in small.items():
+            bodies = [waiting.content for waiting in together if isinstance(waiting.content, SmallBody)]
+            if sum(len(body.text) for body in bodies) <= SMALL_BYTES:
+                judged = judge_together(bodies, target.schema, now_ms)
+            else:
+                judged = await anyio.to_thread.run_sync(judge_together, bodies, target.schema, now_ms, limiter=self._parsing)
+            contents |= {id(waiting): part for waiting, part in zip(together, judged, strict=True)}
+        return [
+            AppendItem(waiting.target, content.accepted, content.rejects, waiting.key, waiting.digest, now_ms, content.changes)
+            for waiting in group
+            if isinstance(content := contents[id(waiting)], Judged)
+        ]
+
+    def _count(self, name: str, appended: Appended) -> None:
+        if appended.is_repeated:
+            return
+        self._metrics.appended.labels(name).inc(appended.count)
+        for reason, number in appended.reasons.items():
+            self._metrics.rejected.labels(name, reason).inc(number)
+
+
+def _take(queue: list[_Waiting]) -> list[_Waiting]:
+    """Take the longest prefix that one transaction holds, at least one request."""
+    rows = 0
+    for count, waiting in enumerate(queue):
+        rows += waiting.rows
+        if rows > GROUP_ROWS and count > 0:
+            taken = queue[:count]
+            del queue[:count]
+            return taken
+    taken = queue[:]
+    queue.clear()
+    return taken
+
+
+def _settle(waiting: _Waiting, result: Outcome | Exception) -> None:
+    if waiting.answer.done():
+        return
+    if isinstance(result, Exception):
+        waiting.answer.set_exception(result)
+    else:
+        waiting.answer.set_result(result)

@@ -1,0 +1,150 @@
+"""Parameters of a body in a format that its request names, and the registry that it names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Query, Request
+
+from app.access.rules import refuse_beyond_scope
+from app.appends.appender import Posted
+from app.catalog.connections.registries import Registries
+from app.errors.app_errors import Unprocessable, UnsupportedMediaType
+from app.http.parameters import MAX_NAME_LENGTH, Services, bad_parameter, is_name
+from app.http.requests.bodies import media_type_of
+from engine.formats.bodies.bodies import MEDIA_TYPES
+from engine.formats.bodies.posted import POSTED, Asked, check_asked
+from engine.formats.port import FormatInvalid, RegistryRefused
+
+_FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
+_TEXT: Final[dict[str, Any]] = {"max_length": MAX_NAME_LENGTH, "pattern": r"^[^\x00]+$"}
+
+Format = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description=f"How the body is written, one of {_FORMATS}; absent: as its media type says, strictly. `json`, `json_lenient` (as "
+        "ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object "
+        "container file (codecs null and deflate). `protobuf`: messages behind their lengths, as writeDelimitedTo writes them; their schema "
+        "is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (numbers as Kafka's serialisers write them): the "
+        "body is one record. With `registry` the body is one payload as in a topic, behind its schema's number. Fields that are not declared "
+        "are left out.",
+    ),
+]
+RegistryName = Annotated[
+    str | None,
+    Query(**_TEXT, description="Of json, json_lenient, avro, protobuf and debezium: the connection of a schema registry."),
+]
+Subject = Annotated[
+    str | None, Query(**_TEXT, description="Of protobuf, with `registry`: whose newest schema the messages have.")
+]
+Message = Annotated[
+    str | None, Query(**_TEXT, description="Of protobuf, with `subject`: full name of the message; absent: the first.")
+]
+Delimiter = Annotated[str | None, Query(**_TEXT, description="Of delimited: one character, TAB or SPACE; absent: a comma.")]
+Encoding = Annotated[str | None, Query(**_TEXT, description="Of debezium: `json`, or `avro` with `registry`; absent: json.")]
+TimeUnit = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: what numbers in columns of time and timestamp count where an event brings no schema: `ms`, `us`, `ns`; "
+        "absent: ms.",
+    ),
+]
+DecimalForm = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: what texts in decimal columns are where an event brings no schema: `bytes` (decimal.handling.mode=precise) or "
+        "`text` (string); absent: such an event is refused.",
+    ),
+]
+Absent = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: columns that changes may lack, with commas: they were dropped in the database, and are null from then "
+        "on. Without it, a change without a column that earlier changes had is refused (`column_gone`).",
+    ),
+]
+SourceTable = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: which tables of the database the rows are of, with their schemas and commas between (`public.orders`); "
+        "absent: that of the first change. Changes of others are refused (`other_table`).",
+    ),
+]
+
+
+async def _asked(
+    request: Request,
+    format: Format = None,  # noqa: A002 - the parameter's name
+    registry: RegistryName = None,
+    subject: Subject = None,
+    message: Message = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    time_unit: TimeUnit = None,
+    decimals: DecimalForm = None,
+    absent: Absent = None,
+    source_table: SourceTable = None,
+) -> Asked | None:
+    given = {
+        "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
+        "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
+    }  # fmt: skip
+    options = tuple((name, value) for name, value in given.items() if value is not None)
+    if format is None:
+        if options:
+            raise bad_parameter(options[0][0], f"is of a format; say which: format={' or '.join(POSTED)}")
+        return None
+    known = POSTED.get(format)
+    asked = Asked(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
+    try:
+        check_asked(asked)
+    except FormatInvalid as error:
+        raise bad_parameter(error.setting, str(error)) from error
+    if known is not None and asked.media_type not in known.media_types:
+        raise UnsupportedMediaType(
+            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {asked.media_type}"
+        )
+    return asked
+
+
+AskedFormat = Annotated[Asked | None, Depends(_asked)]
+"""What the request says of its body's format; None: nothing."""
+
+
+@asynccontextmanager
+async def with_registry(services: Services, asked: Asked | None) -> AsyncIterator[Posted | None]:
+    """Find the registry that a request names; inside, the bodies that ask it are bounded in number.
+
+    Raises:
+        NotFound: ``connection_not_found``.
+        Forbidden: ``out_of_scope``.
+        TooManyRequests: many bodies wait for registries.
+        Unprocessable: ``registry_refused``, ``format_unfit``.
+    """
+    name = None if asked is None else asked.option("registry")
+    try:
+        if asked is None:
+            yield None
+        elif name is None:
+            yield Posted(asked, None)
+        else:
+            refuse_beyond_scope([("?registry", name)])
+            if not is_name(name):
+                raise bad_parameter("registry", "is no name")
+            with services.gates.registries.passed():
+                registry = await services.of(Registries).get(name)
+                yield Posted(asked, registry)
+    except FormatInvalid as error:
+        pointer = f"{error.setting}: " if error.setting else ""
+        raise Unprocessable("format_unfit", f"{pointer}{error}") from error
+    except RegistryRefused:
+        if name is not None:
+            services.of(Registries).forget(name)
+        raise

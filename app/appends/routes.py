@@ -1,0 +1,210 @@
+"""POST …/records: append records to a source in the built-in log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from app.access.guard import recheck_of
+from app.appends.append_transaction import Appended
+from app.appends.appender import Appender
+from app.appends.body_formats import AskedFormat, with_registry
+from app.catalog.warned import shown_warnings
+from app.db.gates import Passing
+from app.errors.app_errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
+from app.http.answers.documented import answered, body_examples, problems
+from app.http.answers.negotiation import JSON_TYPE
+from app.http.examples import APPENDED, DELETE_BODY, RECORDS_BODY
+from app.http.guards.plain_route import PlainRoute
+from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
+from app.http.requests.bodies import media_type_of, refuse_encoding
+from app.http.requests.conditions import IdempotencyKey
+from app.http.schemas import AppendAnswer, AppendedRange, RejectedRecord
+from engine.formats.bodies.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
+from engine.formats.bodies.posted import Asked
+from engine.formats.json.json_records import BodyMalformed
+
+
+class AppendRoute(PlainRoute):
+    """Appends the body of a request without an idempotency key."""
+
+    def is_plain(self, request: Request) -> bool:
+        """See ``PlainRoute``."""
+        return super().is_plain(request) and "idempotency-key" not in request.headers
+
+    async def answer(self, request: Request) -> Response:
+        """See ``PlainRoute``."""
+        kind = "stream" if self.path_format.startswith("/v1/streams/") else "table"
+        answer = await _append(kind, request.path_params["name"], request, request.app.state.services, None, None)
+        return Response(answer.model_dump_json(), media_type=JSON_TYPE)
+
+
+router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParameters], route_class=AppendRoute)
+
+# Fault pointers of a wholly refused request; the answer of a partly refused one lists more.
+LISTED_FAULTS = 100
+
+# What a request of any size costs while it waits, about: a bound on bytes bounds the number of requests too.
+LEAST_BYTES = 16_384
+
+_RECORD_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "Columns by name. `$op`: `upsert` or `delete`, in a stream a record that has a key and no value; `$event_time_ms`: of a "
+    "delete without its event-time column.",
+    "additionalProperties": True,
+}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Records. Bigints beyond 2^53 and decimals may be strings.",
+        "content": {
+            "application/json": {
+                # An array alone: of a union with a single record generators make clients that send neither.
+                "schema": {
+                    "type": "array",
+                    "items": _RECORD_SCHEMA,
+                    "description": "A single record may stand without the array.",
+                },
+                "examples": body_examples(
+                    several=("An array of records", RECORDS_BODY),
+                    delete=("A delete from a table", [DELETE_BODY]),
+                ),
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string", "description": "One JSON object per line."},
+                "example": '{"origin": "JFK", "flight": 725, "departed_at": "2013-01-01T10:44:00Z"}\n',
+            },
+            "application/vnd.apache.arrow.stream": {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "An Arrow IPC stream with the relation's columns.",
+                }
+            },
+        },
+    }
+}
+_RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted."), **problems(400, 404, 409, 413, 415, 422, 429)}
+
+
+@router.post(
+    "/streams/{name}/records",
+    summary="Append records to a stream",
+    response_model=AppendAnswer,
+    responses=_RESPONSES,
+    openapi_extra=_BODY,
+)
+async def post_stream_records(
+    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
+) -> AppendAnswer:
+    """Append records; they are durable when the answer comes, with their offsets.
+
+    A record with `"$op": "delete"` has its key and no value: a `select` passes it on, no condition holds for it, joins and aggregations drop and
+    count it (`null_value`), and in a table that a query writes it deletes the row of its key.
+
+    A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
+    refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+    """
+    return await _append("stream", name, request, services, asked, idempotency_key)
+
+
+@router.post(
+    "/tables/{name}/records",
+    summary="Append records to a table",
+    response_model=AppendAnswer,
+    responses=_RESPONSES,
+    openapi_extra=_BODY,
+)
+async def post_table_records(
+    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
+) -> AppendAnswer:
+    """Append upserts and deletes (`"$op": "delete"`); they are durable when the answer comes, with their offsets.
+
+    A delete's event time is its event-time column, else `$event_time_ms`; without either it is refused as `event_time_missing` where the
+    table names an event-time column. A table without one takes the time of arrival.
+
+    A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
+    refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+
+    With `format=debezium` come change events, as Debezium Server's HTTP sink posts them. A change that is older in its database's log than one
+    of its key, or the same, is left out (`older_count`), however long ago that came; so a repeated request appends nothing. What cannot be
+    read is kept as a reject and answered 200, for Debezium would send it again for ever; with `on_bad_record: stop` the answer is 422, and
+    it does.
+    """
+    return await _append("table", name, request, services, asked, idempotency_key)
+
+
+async def _append(
+    kind: str, name: str, request: Request, services: Services, asked: Asked | None, idempotency_key: str | None
+) -> AppendAnswer:
+    refuse_encoding(request)
+    media_type = media_type_of(request, *MEDIA_TYPES)
+    if asked is None and media_type not in MEDIA_TYPES:
+        raise UnsupportedMediaType(
+            "unsupported_media_type",
+            f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}; other formats by `format`",
+        )
+    try:
+        with services.gates.append_bytes.passed(_declared_bytes(request, services.settings.max_body_bytes)) as passing:
+            body = await _body(request, passing)
+            await recheck_of(request)()  # a body may take its time
+            async with with_registry(services, asked) as posted:
+                appended = await services.of(Appender).append(kind, name, body, media_type, idempotency_key, posted)
+    except BodyMalformed as error:
+        code = _malformed_code(media_type, asked)
+        raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error
+    return _answer(appended, is_resent=asked is not None and asked.format == "debezium")
+
+
+def _malformed_code(media_type: str, asked: Asked | None) -> str:
+    if asked is not None and media_type not in JSON_TYPES:
+        return "malformed_records"
+    return "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
+
+
+def _declared_bytes(request: Request, max_body_bytes: int) -> int:
+    declared = request.headers.get("content-length", "")
+    return max(LEAST_BYTES, min(int(declared), max_body_bytes) if declared.isdecimal() else 0)
+
+
+async def _body(request: Request, passing: Passing) -> bytes:
+    """Read the body; one that did not say its length is counted as it comes."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        passing.grow(size)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _answer(appended: Appended, *, is_resent: bool) -> AppendAnswer:
+    """Answer; ``is_resent``: who sent it sends everything again that is not answered 200, until it is."""
+    has_none = not appended.ranges and not appended.older
+    if appended.rejected_count and (appended.is_stopping if is_resent else has_none):
+        raise _all_refused(appended)
+    return AppendAnswer(
+        appended=appended.count,
+        offsets=[
+            AppendedRange(
+                partition=part.partition,
+                first_offset=part.first_offset,
+                last_offset=part.first_offset + part.count - 1,
+                count=part.count,
+            )
+            for part in appended.ranges
+        ],
+        rejected_count=appended.rejected_count,
+        rejected=[RejectedRecord(index=record.index, code=record.code, detail=record.detail) for record in appended.rejected],
+        older_count=appended.older,
+        warnings=shown_warnings(appended.warnings),
+    )
+
+
+def _all_refused(appended: Appended) -> Unprocessable:
+    reasons = ", ".join(f"{reason} ({number})" for reason, number in appended.reasons.items())
+    return Unprocessable(
+        "records_rejected",
+        f"none of the {appended.rejected_count} records was appended: {reasons}; they are kept at …/rejects",
+        [Fault(f"/{record.index}", record.code, record.detail) for record in appended.rejected[:LISTED_FAULTS]],
+    )

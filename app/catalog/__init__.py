@@ -1,0 +1,1 @@
+"""What exists, and its edits: relations, queries, deliveries, connections, drivers, earlier commits."""

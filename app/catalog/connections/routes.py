@@ -1,0 +1,234 @@
+"""Connections: put, look at, list, try, delete. Values of secrets come in here and never go out again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from typing import Any, Final
+
+from anyio import to_thread
+from fastapi import APIRouter, Response
+
+from app.access.idempotency.routes import created_once
+from app.access.rules import NAME_PATTERN
+from app.catalog.connections.models import (
+    CHECKED,
+    KAFKA,
+    NOT_REACHED,
+    POSTGRES,
+    REGISTRY,
+    S3,
+    SHOWN,
+    CheckAnswer,
+    ConnectionAnswer,
+    ConnectionPage,
+)
+from app.catalog.connections.sql import (
+    ConnectionRow,
+    delete_connection,
+    get_connection,
+    list_connections,
+    note_check,
+    put_connection,
+)
+from app.db.page_bounds import Most
+from app.http.answers.documented import answered, body_examples, packed, problems
+from app.http.parameters import DEFAULT_LIMIT, Inspection, Limit, Name, OnlyKnownParameters, Services, ServicesOf, Transaction
+from app.http.requests.bodies import JsonBody, request_body
+from app.http.requests.conditions import (
+    NOT_MODIFIED,
+    IdempotencyKey,
+    IfChanged,
+    OfPut,
+    OfWrite,
+    not_modified,
+    set_etag,
+    set_read_headers,
+)
+from app.http.requests.paging import Cursor, decode_cursor, page
+from engine.connections.checking import MOST_S, Outcome, check
+from engine.connections.keys import SecretKeys
+from engine.connections.kinds import AnyConnection, read_connection
+from engine.definition.connections.hosts import HostBounds, HostRefused
+from engine.definition.connections.secret import taken_out
+from engine.errors import DefinitionInvalid, Problem
+
+_NAME: Final = re.compile(NAME_PATTERN)
+_ETAG: Final = {"ETag": "The version."}
+router = APIRouter(prefix="/v1/connections", tags=["connections"], dependencies=[OnlyKnownParameters])
+
+
+@router.put(
+    "/{name}",
+    summary="Make or replace a connection",
+    response_model=ConnectionAnswer,
+    responses={
+        200: answered(SHOWN, "It was there; now as asked for.", _ETAG),
+        201: {"model": ConnectionAnswer, **answered(SHOWN, "Made.", {**_ETAG, "Location": "Its path."})},
+        **problems(400, 409, 412, 413, 415, 422),
+    },
+    openapi_extra=request_body(
+        "ConnectionDefinition",
+        body_examples(
+            kafka=("Brokers with TLS and SCRAM; the password is a variable", KAFKA),
+            registry=("A schema registry; the password is a file", REGISTRY),
+            s3=("A bucket", S3),
+            postgres=("A database; the password is kept, encrypted", POSTGRES),
+        ),
+    ),
+)
+def put_connection_of(
+    name: Name,
+    body: JsonBody,
+    transaction: Transaction,
+    response: Response,
+    conditions: OfPut,
+    services: ServicesOf,
+    idempotency_key: IdempotencyKey = None,
+) -> ConnectionAnswer | Response:
+    """Keep where something is and how it is reached. Nothing is connected to: `POST …/check` tries it.
+
+    A secret is a value, which is kept encrypted (`SLACKWATER_SECRET_KEY`) and never shown again, or `env:NAME` or `file:PATH`, which are read
+    by the process that connects, when it does. Every PUT gives all secrets. An equal definition changes nothing.
+    """
+    surroundings = services.settings.surroundings
+    definition = _checked(name, body, surroundings.hosts)
+
+    def make(response: Response) -> ConnectionAnswer:
+        result = put_connection(transaction, name, definition, surroundings.keys, conditions)
+        response.status_code = 201 if result.is_created else 200
+        if result.is_created:
+            response.headers["Location"] = f"/v1/connections/{name}"
+        set_etag(response, result.row.version)
+        return _shown(result.row)
+
+    marked = _marked(definition, surroundings.keys)
+    return created_once(transaction, idempotency_key, ("PUT", f"/v1/connections/{name}"), marked, make, response)
+
+
+@router.get(
+    "",
+    summary="List connections",
+    response_model=ConnectionPage,
+    responses={200: answered({"items": [SHOWN], "next": None}, "Connections, by name."), **problems(400)},
+)
+def get_connections(
+    services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> ConnectionPage:
+    """Where they lead, without the values of their secrets."""
+    after = decode_cursor(cursor, [str])
+    most = Most(limit + 1, services.settings.limits.page_bytes)
+    found, is_beyond = list_connections(transaction, most, None if after is None else str(after[0]))
+    rows, following = page(found, limit, lambda row: [row.name], is_last_beyond=is_beyond)
+    return ConnectionPage(items=[_shown(row) for row in rows], next=following)
+
+
+@router.get(
+    "/{name}",
+    summary="Look at a connection",
+    response_model=ConnectionAnswer,
+    responses={200: answered(SHOWN, "The connection.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
+)
+def get_connection_of(
+    name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
+) -> ConnectionAnswer | Response:
+    """Where it leads, without the values of its secrets."""
+    row = get_connection(transaction, name)
+    same = not_modified(if_none_match, row.version)
+    if same is not None:
+        return same
+    set_read_headers(response, row.version)
+    return _shown(row)
+
+
+@router.delete(
+    "/{name}",
+    summary="Delete a connection",
+    status_code=204,
+    responses={204: {"description": "Deleted, with its secrets."}, **problems(400, 404, 409, 412)},
+)
+def delete_connection_of(name: Name, transaction: Transaction, conditions: OfWrite) -> Response:
+    """Delete it with its secrets. Refused while a relation or a query names it."""
+    delete_connection(transaction, name, conditions)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{name}/check",
+    summary="Try a connection",
+    response_model=CheckAnswer,
+    responses={
+        200: {
+            "description": "What it gave; also where nothing was reached.",
+            "content": {
+                "application/json": {
+                    "examples": {
+                        "reached": {"summary": "It answers", "value": packed(CHECKED)},
+                        "not_reached": {"summary": "It does not accept who asks", "value": packed(NOT_REACHED)},
+                    }
+                }
+            },
+        },
+        **problems(400, 404, 429),
+    },
+)
+async def check_connection(name: Name, services: ServicesOf) -> CheckAnswer:
+    """Connect from here, ask one question, hang up, within five seconds: brokers for their topics, a registry for its subjects, a bucket for
+    its list, a database for `SELECT 1`.
+
+    It is tried from the service's process; drivers and workers on other hosts may reach other things, and need the same variables and files.
+    """  # noqa: D205 - the first sentence is a list
+    row = await to_thread.run_sync(partial(_found, services, name))
+    outcome = await _tried(services, row)
+    await to_thread.run_sync(partial(_noted, services, name, outcome))
+    return CheckAnswer(outcome=outcome.outcome, reason=outcome.reason, detail=outcome.detail, took_ms=outcome.took_ms)
+
+
+async def _tried(services: Services, row: ConnectionRow) -> Outcome:
+    """Check in a thread, which is left behind where the system does not let go of it in time (names that nobody resolves)."""
+    gate = services.gates.checks
+    gate.enter()
+    running = asyncio.get_running_loop().run_in_executor(None, check, row.stored, services.settings.surroundings)
+    running.add_done_callback(lambda _: gate.leave())
+    try:
+        async with asyncio.timeout(MOST_S + 1):
+            return await asyncio.shield(running)
+    except TimeoutError:
+        return Outcome("timeout", f"no answer within {MOST_S:g} s; is the network's DNS slow?", round(1000 * (MOST_S + 1)))
+
+
+def _found(services: Services, name: str) -> ConnectionRow:
+    with services.database.inspection.begin() as transaction:
+        return get_connection(transaction, name)
+
+
+def _noted(services: Services, name: str, outcome: Outcome) -> None:
+    with services.database.control.begin() as transaction:
+        note_check(transaction, name, outcome)
+
+
+def _checked(name: str, body: Any, hosts: HostBounds) -> AnyConnection:
+    if not _NAME.fullmatch(name):
+        detail = f"{name[:80]!r} is no name: up to 63 of a-z, 0-9, '.', '_' and '-'; the first is a letter or a digit"
+        raise DefinitionInvalid([Problem("", "malformed_name", detail)])
+    definition = read_connection(body)
+    for endpoint in (*definition.endpoints, *definition.further_endpoints):
+        try:
+            hosts.check(endpoint.host)
+        except HostRefused as error:
+            raise DefinitionInvalid([Problem("", "connection_host_refused", str(error))]) from error
+    return definition
+
+
+def _marked(definition: AnyConnection, keys: SecretKeys | None) -> dict[str, Any]:
+    """Return what a repeated request is recognised by: of secrets only what the key makes of them, for it is kept."""
+    shown, values = taken_out(definition)
+    return {
+        "definition": shown,
+        "secrets": {} if keys is None else {pointer: keys.mark(text) for pointer, text in values.items()},
+    }
+
+
+def _shown(row: ConnectionRow) -> ConnectionAnswer:
+    return ConnectionAnswer(**{name: getattr(row, name) for name in ConnectionAnswer.model_fields})

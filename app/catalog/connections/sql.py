@@ -1,0 +1,187 @@
+"""Rows of connections: put, found, listed, deleted. Values of secrets come in as a definition and are encrypted before they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.access.rules import visible
+from app.access.scopes_sql import name_is_visible
+from app.catalog.stored.older_code import CONNECTIONS, refuse_older_code
+from app.db.page_bounds import Most, bounded
+from app.db.tables import connection as table
+from app.db.tables import query, relation
+from app.db.transactions import lock_edits
+from app.errors.app_errors import Conflict, NotFound
+from app.http.requests.preconditions import Preconditions
+from engine.connections.checking import Outcome
+from engine.connections.keys import SecretKeyMissing, SecretKeys, SecretUnreadable
+from engine.connections.kinds import AnyConnection
+from engine.connections.stored import Stored, sealed
+from engine.definition.connections.secret import taken_out
+from engine.errors import DefinitionInvalid, Problem
+
+_USED: Final = "$.connector.**.connection ? (@ == $name)"
+_USED_BY_OUTPUT: Final = "$.into.connector.**.connection ? (@ == $name)"
+"""Where a definition names a connection: its connector, or a format inside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRow:
+    """A stored connection.
+
+    Attributes:
+        definition: with every default; in the place of each value that is secret stands ``{"set": true}``.
+        secrets: pointer → encrypted value.
+    """
+
+    name: str
+    type: str
+    definition: dict[str, Any]
+    secrets: dict[str, str]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What it is, as the audit log shows it: without secrets, so the version tells that one was changed."""
+        return {"definition": self.definition, "version": self.version}
+
+    @property
+    def stored(self) -> Stored:
+        """It as the engine reads it."""
+        return Stored(self.name, self.type, self.definition, self.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class PutConnection:
+    """What a PUT did."""
+
+    row: ConnectionRow
+    is_created: bool
+
+
+_ROWS: Final = sa.select(*(table.c[name] for name in ConnectionRow.__dataclass_fields__))
+
+
+def put_connection(
+    transaction: sa.Connection, name: str, definition: AnyConnection, keys: SecretKeys | None, conditions: Preconditions
+) -> PutConnection:
+    """Make a connection, or replace the one there is. An equal one, secrets included, changes nothing.
+
+    Raises:
+        DefinitionInvalid: ``secret_key_missing``.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    try:
+        wanted = sealed(name, definition, keys)
+    except SecretKeyMissing as error:
+        detail = (
+            "a value is kept only encrypted, and this service has no SLACKWATER_SECRET_KEY (`openssl rand -hex 32`); set it, or give "
+            "env:NAME or file:PATH"
+        )
+        raise DefinitionInvalid([Problem(pointer, "secret_key_missing", detail) for pointer in error.pointers]) from None
+    lock_edits(transaction)
+    kept = _find(transaction, name)
+    conditions.check(f"connection '{name}'", None if kept is None else kept.version)
+    if kept is not None and _is_equal(kept.stored, definition, keys):
+        return PutConnection(kept, is_created=False)
+    values = {"type": wanted.type, "definition": wanted.definition, "secrets": wanted.secrets}
+    if kept is None:
+        refuse_older_code(transaction, CONNECTIONS)
+        transaction.execute(sa.insert(table).values(name=name, **values))
+    else:
+        changed = sa.update(table).where(table.c.name == name)
+        transaction.execute(changed.values(**values, version=table.c.version + 1, updated_at=sa.func.now()))
+    row = get_connection(transaction, name)
+    action = Action.CREATE if kept is None else Action.REPLACE
+    note(transaction, Change(action, "connection", name, None if kept is None else kept.body, row.body))
+    return PutConnection(row, is_created=kept is None)
+
+
+def get_connection(transaction: sa.Connection, name: str) -> ConnectionRow:
+    """Return a connection.
+
+    Raises:
+        NotFound: ``connection_not_found``.
+    """
+    row = _find(transaction, name)
+    if row is None:
+        raise NotFound("connection_not_found", f"there is no connection '{name[:80]}'; GET /v1/connections lists those there are")
+    return row
+
+
+def list_connections(transaction: sa.Connection, most: Most, after: str | None) -> tuple[list[ConnectionRow], bool]:
+    """Return connections by name, beginning behind ``after``, and whether the last is beyond; only what the scope allows."""
+    statement = _ROWS.where(name_is_visible(table.c.name)).order_by(table.c.name).limit(most.items)
+    if after is not None:
+        statement = statement.where(table.c.name > after)
+    rows = transaction.execute(bounded(statement, ("definition",), most.bytes)).all()
+    return [ConnectionRow(*row[:-1]) for row in rows], bool(rows) and rows[-1][-1]
+
+
+def delete_connection(transaction: sa.Connection, name: str, conditions: Preconditions) -> None:
+    """Delete a connection with its secrets.
+
+    Raises:
+        NotFound: ``connection_not_found``.
+        Conflict: ``connection_in_use``.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    lock_edits(transaction)
+    row = get_connection(transaction, name)
+    conditions.check(f"connection '{name}'", row.version)
+    users = users_of(transaction, name)
+    if users:
+        raise Conflict(
+            "connection_in_use", f"the connection '{name}' is used by {', '.join(map(visible, users))}; delete those first"
+        )
+    transaction.execute(sa.delete(table).where(table.c.name == name))
+    note(transaction, Change(Action.DELETE, "connection", name, row.body, None))
+
+
+def note_check(transaction: sa.Connection, name: str, outcome: Outcome) -> None:
+    """Note that somebody let the service reach out."""
+    after = {"outcome": outcome.outcome, "reason": outcome.reason}
+    note(transaction, Change(Action.CHECK, "connection", name, None, after))
+
+
+def users_of(transaction: sa.Connection, name: str) -> list[str]:
+    """Return the names of the relations and queries whose definitions name a connection. Whoever stores one holds the edits' lock, too."""
+    named = sa.func.jsonb_build_object("name", name)
+
+    def where(definition: sa.Column[Any], path: str) -> sa.ColumnElement[bool]:
+        return sa.func.jsonb_path_exists(
+            sa.cast(definition, sa.dialects.postgresql.JSONB), sa.cast(path, sa.dialects.postgresql.JSONPATH), named
+        )
+
+    relations = sa.select(relation.c.name).where(relation.c.origin == "source", where(relation.c.definition, _USED))
+    queries = sa.select(query.c.name).where(query.c.deleted_at.is_(None), where(query.c.definition, _USED_BY_OUTPUT))
+    return sorted(transaction.execute(sa.union(relations, queries)).scalars())
+
+
+def _find(transaction: sa.Connection, name: str) -> ConnectionRow | None:
+    row = transaction.execute(_ROWS.where(table.c.name == name)).one_or_none()
+    return None if row is None else ConnectionRow(*row)
+
+
+def _is_equal(kept: Stored, definition: AnyConnection, keys: SecretKeys | None) -> bool:
+    """Whether nothing would change, the key included: who gives a connection again after the key was changed has it encrypted anew."""
+    shown, values = taken_out(definition)
+    if kept.definition != shown or kept.secrets.keys() != values.keys():
+        return False
+    if keys is None:
+        return True  # without secrets, or `sealed` had refused them
+    try:
+        return all(
+            keys.is_first(text) and keys.decrypt(text, kept.place(pointer)) == values[pointer]
+            for pointer, text in kept.secrets.items()
+        )
+    except SecretUnreadable:
+        return False

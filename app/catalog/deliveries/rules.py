@@ -1,0 +1,95 @@
+"""How the delivery of a query's results is doing, from what is stored of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from app.errors.error_list import ERRORS
+
+DeliveryState = Literal["delivering", "waiting", "stopped"]
+
+QUERY_STOPPED: Final = "query_stopped"
+NO_DRIVER: Final = "no_driver"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFacts:
+    """What is stored.
+
+    Attributes:
+        definition: ``into.connector``.
+        end: number behind the last row of the result.
+        newest_ms: how far the merge of the producer's inputs has come with its last row; None: there is none in the log.
+        event_time_ms: the same of the last row that was delivered; None: none was.
+        waited_s: since the oldest row that is not delivered was written; None: all are.
+        is_leased: a process has it.
+    """
+
+    query: str
+    id: str
+    definition: Mapping[str, Any]
+    desired_state: str
+    position: int
+    end: int
+    newest_ms: int | None
+    event_time_ms: int | None
+    waited_s: float | None
+    delivered_at: datetime | None
+    delivered_rows: int
+    failures: int
+    attempt: int
+    next_attempt_at: datetime | None
+    error: Mapping[str, Any] | None
+    is_stopped: bool
+    state_since: datetime
+    is_leased: bool
+
+    @property
+    def lag_rows(self) -> int:
+        """How many rows are not delivered."""
+        return max(0, self.end - self.position)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """By how much event time the target is behind; None: nothing was delivered yet."""
+        if self.lag_rows == 0:
+            return 0
+        if self.newest_ms is None or self.event_time_ms is None:
+            return None
+        return max(0, self.newest_ms - self.event_time_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReason:
+    """Why nothing is delivered.
+
+    Attributes:
+        at: when that was found; None: it is so now.
+    """
+
+    code: str
+    detail: str
+    cure: str
+    at: str | None = None
+
+
+def judged(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryReason | None]:
+    """Return what a delivery does, and why where that is nothing."""
+    error = facts.error
+    failed = None
+    if error is not None:
+        code = str(error["code"])
+        failed = DeliveryReason(code, str(error["detail"]), ERRORS[code].cure, error.get("at"))
+    if facts.is_stopped:
+        return "stopped", failed
+    if facts.desired_state == "stopped":
+        detail = "the query is stopped, and so is its delivery"
+        return "stopped", DeliveryReason(QUERY_STOPPED, detail, ERRORS[QUERY_STOPPED].cure)
+    if failed is not None:
+        return "waiting", failed
+    if not facts.is_leased:
+        return "waiting", DeliveryReason(NO_DRIVER, "no process of a driver has the delivery yet", ERRORS[NO_DRIVER].cure)
+    return "delivering", None

@@ -1,0 +1,285 @@
+"""What the process that delivers writes about deliveries: leases, plans, positions, failures.
+
+Every statement carries its guard, the delivery's id and the epoch of the lease: where it finds no row, another process has the delivery, or
+there is none any more. The lease saves work; that nothing is delivered twice the target decides (``engine.deliveries.deliveries``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import class_row, tuple_row
+from psycopg.types.json import Jsonb
+
+from app.db.log_tables import RESULT_FEED
+from engine.deliveries.delivered_rows import Gathered, Noted, gather
+from engine.deliveries.deliveries import Result
+
+Connection = psycopg.Connection[Any]
+
+_FREE: Final = "(d.lease_owner IS NULL OR d.lease_expires_at NOT BETWEEN now() AND now() + interval '10 minutes')"
+_WANTED: Final = "NOT d.is_stopped AND q.deleted_at IS NULL AND q.desired_state <> 'stopped'"
+_ANY: Final = f"""
+SELECT EXISTS (SELECT FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id WHERE {_FREE} AND {_WANTED})
+"""  # noqa: S608 - made of constants, as all below
+_CLAIM: Final = f"""
+WITH free AS (
+    SELECT d.query_id FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id
+    WHERE {_FREE} AND {_WANTED} ORDER BY d.query_id LIMIT %(most)s FOR UPDATE OF d SKIP LOCKED
+)
+UPDATE slackwater.delivery d SET lease_owner = %(owner)s, lease_expires_at = now() + %(ttl_ms)s * interval '1 millisecond',
+    epoch = epoch + 1
+FROM free WHERE d.query_id = free.query_id RETURNING d.id
+"""  # noqa: S608
+_RENEW: Final = """
+UPDATE slackwater.delivery SET lease_expires_at = now() + %(ttl_ms)s * interval '1 millisecond' WHERE lease_owner = %(owner)s
+"""
+_LOOK: Final = f"""
+SELECT d.id, d.epoch, d.definition, d.position, d.planned, q.name AS query, r.version AS result_version, r.definition AS output,
+    f.next_sequence, {_WANTED} AS is_wanted,
+    (SELECT max(c.updated_at) FROM slackwater.connection c) AS connections_at
+FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id JOIN slackwater.relation r ON r.produced_by = q.id
+JOIN log.feed f ON f.name = {RESULT_FEED}
+WHERE d.lease_owner = %(owner)s
+"""  # noqa: S608
+_HELD: Final = "d.id = %(id)s AND d.epoch = %(epoch)s"
+_NOTED: Final = f"""
+SELECT position, planned, extract(epoch FROM clock_timestamp() - planned_at)::double precision AS planned_age_s, is_known
+FROM slackwater.delivery d WHERE {_HELD}
+"""  # noqa: S608
+_HOLD: Final = f"""
+SELECT f.id FROM slackwater.delivery d JOIN slackwater.relation r ON r.produced_by = d.query_id
+JOIN log.feed f ON f.name = {RESULT_FEED}
+WHERE {_HELD} FOR UPDATE OF d
+"""  # noqa: S608
+_PLAN: Final = f"""
+UPDATE slackwater.delivery d SET position = %(start)s, planned = %(upto)s, planned_at = now(), is_known = %(is_known)s,
+    delivered_rows = delivered_rows + greatest(%(start)s - position, 0)
+WHERE {_HELD}
+"""  # noqa: S608
+_WELL: Final = """attempt = 0, next_attempt_at = NULL, error = NULL,
+    state_since = CASE WHEN d.error IS NULL THEN state_since ELSE now() END"""
+_BEFORE: Final = f"""
+FROM (SELECT id, error FROM slackwater.delivery WHERE id = %(id)s FOR UPDATE) before WHERE {_HELD} AND before.id = d.id
+"""  # noqa: S608
+_DELIVERED: Final = f"""
+UPDATE slackwater.delivery d SET position = %(upto)s, delivered_rows = delivered_rows + %(rows)s, delivered_at = now(),
+    event_time_ms = greatest(event_time_ms, %(event_time_ms)s), is_known = true, {_WELL}
+{_BEFORE} RETURNING before.error IS NOT NULL
+"""  # noqa: S608
+_REACHED: Final = f"""
+UPDATE slackwater.delivery d SET position = %(start)s, planned = %(start)s, is_known = %(is_known)s,
+    delivered_rows = delivered_rows + greatest(%(start)s - position, 0), {_WELL}
+{_BEFORE} RETURNING before.error IS NOT NULL
+"""  # noqa: S608
+_FAILED: Final = f"""
+UPDATE slackwater.delivery d SET failures = failures + 1, attempt = attempt + 1, is_stopped = %(is_stopped)s,
+    next_attempt_at = now() + %(again_ms)s * interval '1 millisecond',
+    lease_owner = CASE WHEN %(is_stopped)s THEN NULL ELSE lease_owner END,
+    error = %(error)s || jsonb_build_object('at', now()),
+    state_since = CASE WHEN d.error IS NULL OR %(is_stopped)s THEN now() ELSE state_since END
+{_BEFORE} RETURNING before.error IS NULL
+"""  # noqa: S608
+_RELEASE: Final = f"UPDATE slackwater.delivery d SET lease_owner = NULL, lease_expires_at = NULL WHERE {_HELD}"  # noqa: S608
+_RELEASE_ALL: Final = "UPDATE slackwater.delivery SET lease_owner = NULL, lease_expires_at = NULL WHERE lease_owner = %s"
+_EVENT: Final = """
+INSERT INTO slackwater.query_event (query_id, kind, actor, detail)
+SELECT query_id, %(kind)s, 'driver', %(detail)s FROM slackwater.delivery WHERE id = %(id)s
+"""
+
+MOST_DETAIL_CHARS: Final = 2_000
+
+
+class DeliveryLost(Exception):
+    """Another process has the delivery, or there is none any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease of a delivery.
+
+    Attributes:
+        id: of the delivery.
+        epoch: of the lease.
+    """
+
+    id: UUID
+    epoch: int
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What guards of statements name."""
+        return {"id": self.id, "epoch": self.epoch}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A delivery that a process holds, as it is now.
+
+    Attributes:
+        result_version: of the relation: its columns may be others with another one.
+        output: the relation as it is stored.
+        next_sequence: number behind the last row of the result.
+        is_wanted: its query is not stopped.
+        connections_at: when a connection was last changed, whichever; None: there are none.
+    """
+
+    id: UUID
+    epoch: int
+    definition: Mapping[str, Any]
+    position: int
+    planned: int
+    query: str
+    result_version: int
+    output: Mapping[str, Any]
+    next_sequence: int
+    is_wanted: bool
+    connections_at: datetime | None
+
+    @property
+    def held(self) -> Held:
+        """The lease."""
+        return Held(self.id, self.epoch)
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What a target was opened with: with another one it is opened anew."""
+        return self.result_version, str(self.definition), self.connections_at
+
+
+def is_any_free(connection: Connection) -> bool:
+    """Whether there is anything to deliver that no process has."""
+    row = connection.execute(_ANY).fetchone()
+    return row is not None and bool(row[0])
+
+
+def claim(connection: Connection, owner: UUID, ttl_ms: int, most: int) -> int:
+    """Lease deliveries that nobody has; returns how many."""
+    return connection.execute(_CLAIM, {"owner": owner, "ttl_ms": ttl_ms, "most": most}).rowcount
+
+
+def renew(connection: Connection, owner: UUID, ttl_ms: int) -> None:
+    """Prolong the leases that are still this process's."""
+    connection.execute(_RENEW, {"owner": owner, "ttl_ms": ttl_ms})
+
+
+def look(connection: Connection, owner: UUID) -> list[Seen]:
+    """Return the deliveries whose leases are this process's now."""
+    with connection.cursor(row_factory=class_row(Seen)) as cursor:
+        return cursor.execute(_LOOK, {"owner": owner}).fetchall()
+
+
+def release(connection: Connection, held: Held) -> None:
+    """Give a lease back."""
+    connection.execute(_RELEASE, held.names)
+
+
+def release_all(connection: Connection, owner: UUID) -> None:
+    """Give back whatever a driver's process had under this name, where it is gone."""
+    connection.execute(_RELEASE_ALL, (owner,))
+
+
+def noted(connection: Connection, held: Held) -> Noted:
+    """Return what is noted of a delivery.
+
+    Raises:
+        DeliveryLost: see there.
+    """
+    with connection.cursor(row_factory=class_row(Noted)) as cursor:
+        found = cursor.execute(_NOTED, held.names).fetchone()
+    if found is None:
+        raise DeliveryLost
+    return found
+
+
+def plan(connection: Connection, held: Held, start: int, result: Result, *, is_known: bool) -> Gathered | None:
+    """Note what is delivered next, and return it; None: there is nothing.
+
+    The delivery's row is locked while the log is read: a rewind of the query, which cuts the log off, waits for it, and sees the plan.
+
+    Args:
+        connection: in autocommit mode.
+        held: the lease.
+        start: number of the first row.
+        result: what is delivered.
+        is_known: the target has a position.
+
+    Raises:
+        DeliveryLost: see there.
+        DeliveryStopped: ``delivery_overtaken``.
+    """
+    with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(_HOLD, held.names).fetchone()
+        if row is None:
+            raise DeliveryLost
+        gathered = gather(connection, row[0], start, result)
+        if gathered is not None:
+            values = {**held.names, "start": start, "upto": gathered.upto, "is_known": is_known}
+            cursor.execute(_PLAN, values)
+        return gathered
+
+
+def note_delivered(connection: Connection, held: Held, start: int, gathered: Gathered) -> None:
+    """Note that rows were delivered.
+
+    Raises:
+        DeliveryLost: see there.
+    """
+    values = {"upto": gathered.upto, "rows": gathered.upto - start, "event_time_ms": gathered.event_time_ms}
+    _note_good(connection, _DELIVERED, held, values)
+
+
+def note_reached(connection: Connection, held: Held, start: int, *, is_known: bool) -> None:
+    """Note where the target was found to be, with nothing under way.
+
+    Raises:
+        DeliveryLost: see there.
+    """
+    _note_good(connection, _REACHED, held, {"start": start, "is_known": is_known})
+
+
+def note_failed(connection: Connection, held: Held, code: str, detail: str, again_ms: int | None) -> None:
+    """Note that the target takes nothing.
+
+    Args:
+        connection: in autocommit mode.
+        held: the lease; of a delivery that stops it is given back.
+        code: stable code.
+        detail: what is wrong.
+        again_ms: when it is tried again; None: the delivery stops.
+
+    Raises:
+        DeliveryLost: see there.
+    """
+    is_stopped = again_ms is None
+    error = {"code": code, "detail": _storable(detail)}
+    values = {**held.names, "is_stopped": is_stopped, "again_ms": again_ms, "error": Jsonb(error)}
+    with connection.transaction():
+        row = connection.execute(_FAILED, values).fetchone()
+        if row is None:
+            raise DeliveryLost
+        if is_stopped or row[0]:
+            _add_event(connection, held, "delivery_stopped" if is_stopped else "delivery_waits", error)
+
+
+def _storable(text: str) -> str:
+    """Return what others say as Postgres can keep it: a text that it refuses would end the thread that wants to say what is wrong."""
+    return text[:MOST_DETAIL_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _note_good(connection: Connection, statement: str, held: Held, values: Mapping[str, Any]) -> None:
+    with connection.transaction():
+        row = connection.execute(statement, {**held.names, **values}).fetchone()
+        if row is None:
+            raise DeliveryLost
+        if row[0]:
+            _add_event(connection, held, "delivery_resumed", {})
+
+
+def _add_event(connection: Connection, held: Held, kind: str, detail: Mapping[str, Any]) -> None:
+    connection.execute(_EVENT, {"id": held.id, "kind": kind, "detail": Jsonb({"delivery": str(held.id), **detail})})

@@ -1,0 +1,1 @@
+"""Drivers, and the life of the queries that they hold."""

@@ -1,0 +1,81 @@
+"""The drivers as the API sees them: which take queries, how many they hold, and what waits. Read only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.access.internal_queries import PREFIX, is_internal
+from app.catalog.drivers.placement import DriverLoad, Fleet
+from app.catalog.drivers.sql import UNCAPPED
+from app.catalog.drivers.waiting import reason_for_waiting
+from app.catalog.reasons import Reason
+from app.db.tables import driver, query, query_status
+
+IS_UNPLACED: sa.ColumnElement[bool] = sa.and_(
+    query.c.desired_state != "stopped",
+    sa.or_(
+        query_status.c.state != "failed",
+        query_status.c.observed_generation != query.c.generation,
+        query_status.c.observed_restart_nonce != query.c.restart_nonce,
+    ),
+    sa.func.coalesce(query_status.c.lease_expires_at < sa.func.now(), sa.true()),
+)
+"""Of a query and its status: it wants a driver now and has none."""
+
+
+async def find_fleet(connection: AsyncConnection, silent_ms: int, query_name: str | None = None) -> tuple[Fleet, int]:
+    """Return the ready drivers with what they hold, and the number of those that are not ready yet; silent ones are not counted.
+
+    Args:
+        connection: to the database.
+        silent_ms: a driver that was not heard of for so long is none.
+        query_name: who asks: for an internal query no driver has a cap.
+    """
+    found = await connection.execute(_drivers(silent_ms, is_internal=query_name is not None and is_internal(query_name)))
+    return _fleet(found.all())
+
+
+def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: str) -> Reason | None:
+    """Say that no driver has room for a query that was just written, the ones that wait already counted; None: one has.
+
+    That there is no driver, or that one is starting, is no warning: right after the start of a service that is always so, and the query's
+    status says it.
+    """
+    own = sa.select(IS_UNPLACED).join_from(query, query_status).where(query.c.name == query_name, query.c.deleted_at.is_(None))
+    if not connection.execute(own).scalar_one_or_none():
+        return None
+    is_own = is_internal(query_name)
+    fleet, starting = _fleet(connection.execute(_drivers(silent_ms, is_internal=is_own)).all())
+    others = (
+        sa.select(sa.func.count())
+        .select_from(query.join(query_status))
+        .where(IS_UNPLACED, query.c.deleted_at.is_(None), query.c.name != query_name)
+        .where(sa.func.starts_with(query.c.name, PREFIX) == is_own)
+    )
+    waiting = connection.execute(others).scalar_one()
+    return (
+        reason_for_waiting(Fleet(fleet.drivers, waiting), starting, query_name, None, has_results=False)
+        if fleet.drivers
+        else None
+    )
+
+
+def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
+    held = sa.func.count(query.c.id).filter(sa.func.starts_with(query.c.name, PREFIX) == is_internal)
+    cap = sa.literal(UNCAPPED) if is_internal else sa.func.coalesce(driver.c.detail["max_queries"].as_integer(), UNCAPPED)
+    held_by = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id).outerjoin(query)
+    return (
+        sa.select(driver.c.id, driver.c.phase, cap, held, driver.c.detail["state_root"].as_string())
+        .select_from(held_by)
+        .where(driver.c.heartbeat_at > sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, silent_ms / 1000))
+        .group_by(driver.c.id)
+        .order_by(driver.c.id)
+    )
+
+
+def _fleet(drivers: Any) -> tuple[Fleet, int]:
+    ready = tuple(DriverLoad(id_, most, number, root) for id_, phase, most, number, root in drivers if phase == "ready")
+    return Fleet(ready, unplaced=0), sum(phase == "starting_jvm" for _, phase, *_ in drivers)

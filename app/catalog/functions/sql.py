@@ -1,0 +1,71 @@
+"""Functions in Python that administrators have registered, and the copies of them in definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from app.access.rules import actor
+from app.db.tables import python_function
+from app.errors.app_errors import Fault, Unprocessable
+from engine.definition.queries import QueryDefinition
+from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES
+from engine.expressions.library.function_list import FUNCTIONS, KSQLDB
+from engine.expressions.python_functions import FunctionDefinition, Functions
+from engine.expressions.syntax import parse
+from engine.expressions.values.operands import ExpressionInvalid
+from engine.sql.tree import Call
+
+BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGATE_NAMES})
+
+
+def registered_functions(connection: sa.Connection) -> Functions:
+    """Return every registered function by name."""
+    rows = connection.execute(sa.select(python_function.c.name, python_function.c.definition))
+    return {name: FunctionDefinition.model_validate(definition) for name, definition in rows}
+
+
+def register_function(connection: sa.Connection, name: str, definition: FunctionDefinition) -> None:
+    """Register a function, or put it in the place of the one with its name; definitions keep the copies that they have."""
+    connection.execute(sa.delete(python_function).where(python_function.c.name == name))
+    stored = definition.model_dump(mode="json")
+    connection.execute(sa.insert(python_function).values(name=name, definition=stored, created_by=actor()))
+
+
+def drop_function(connection: sa.Connection, name: str) -> None:
+    """Forget a function; definitions keep the copies that they have."""
+    connection.execute(sa.delete(python_function).where(python_function.c.name == name))
+
+
+def with_functions(connection: sa.Connection, definition: QueryDefinition, before: Functions | None = None) -> QueryDefinition:
+    """Return a definition with copies of the functions that its expressions call.
+
+    Args:
+        connection: to the database.
+        definition: as it was sent. What it says of functions must be what is registered, or what it had before.
+        before: of the definition that it replaces.
+
+    Raises:
+        Unprocessable: ``function_differs``.
+    """
+    called = set(_called(definition))
+    if not called and not definition.functions:
+        return definition
+    registered = registered_functions(connection)
+    for name, given in definition.functions.items():
+        if given not in (registered.get(name), (before or {}).get(name)):
+            detail = f"{name} is not the function that is registered; leave `functions` out, or let an administrator CREATE FUNCTION it"
+            raise Unprocessable("function_differs", detail, [Fault(f"/functions/{name}", "function_differs", detail)])
+    chosen = {**{name: registered[name] for name in called if name in registered}, **definition.functions}
+    return definition.model_copy(update={"functions": {name: each for name, each in sorted(chosen.items()) if name in called}})
+
+
+def _called(definition: QueryDefinition) -> Iterator[str]:
+    for text in definition.expressions:
+        try:
+            tree = parse(text)
+        except ExpressionInvalid:
+            continue  # whoever checks the definition says why
+        names = (node.name.text.lower() for node in tree.walk() if isinstance(node, Call))
+        yield from (name for name in names if name not in BUILT_IN)

@@ -1,0 +1,1 @@
+"""Earlier commits of a query: forks and rewinds."""

@@ -1,0 +1,164 @@
+"""Forks of queries: making one, and putting it in the place of its original."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.access.idempotency.routes import created_once
+from app.access.rules import refuse_beyond_scope
+from app.access.scopes import named_in, names_in
+from app.catalog.deliveries.looking import look_at_target
+from app.catalog.deliveries.targets import Target, asked_target
+from app.catalog.functions.sql import with_functions
+from app.catalog.history.fork_models import ForkAnswer, ForkBody
+from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body
+from app.catalog.history.takeovers import TakeOver, take_over
+from app.catalog.queries.answers import stored_answer
+from app.catalog.queries.fork_rules import ForkWish, forked_definition, place_in_body
+from app.catalog.queries.models import EditChange
+from app.catalog.stored.catalog import load_visible_catalog
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.queries import QueryRow, find_query, get_query
+from app.catalog.stored.state_files import StateFiles
+from app.catalog.stored.state_places import state_files_of
+from app.db.transactions import raw
+from app.http.answers.documented import answered, body_examples, problems
+from app.http.examples import FORK, FORK_WISH
+from app.http.parameters import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
+from app.http.requests.bodies import JsonBody, read_json, request_body, validated
+from app.http.requests.conditions import IdempotencyKey, OfWrite
+from app.http.requests.preconditions import Preconditions
+from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.build import read_query
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
+
+FromFork = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00]+$",
+        description="Name of a fork of this query, in the place of a body: the query takes over the fork's definition, result, state and "
+        "position under its own names, and the fork is gone.",
+        examples=["delays_wider"],
+    ),
+]
+
+
+async def _body_of_put(request: Request, from_fork: FromFork = None) -> Any:
+    """Read the definition of a PUT; None where a fork has it.
+
+    Raises:
+        BadRequest: ``bad_parameter``: there are both.
+    """
+    if from_fork is None:
+        return await read_json(request)
+    if await request.body():
+        raise bad_parameter("from_fork", "the definition is the fork's; send no body")
+    return None
+
+
+BodyOfPut = Annotated[Any, Depends(_body_of_put)]
+
+
+@router.post(
+    "/{name}/fork",
+    summary="Fork a query",
+    status_code=201,
+    response_model=ForkAnswer,
+    responses={
+        201: answered(FORK, "Made; a driver will start it.", {"ETag": "The version.", "Location": "Its path."}),
+        **problems(400, 404, 409, 412, 413, 415, 422),
+    },
+    openapi_extra=request_body("ForkBody", body_examples(same=("The same under another name", FORK_WISH))),
+)
+async def post_fork(
+    name: Name,
+    body: JsonBody,
+    services: ServicesOf,
+    response: Response,
+    conditions: OfWrite,
+    idempotency_key: IdempotencyKey = None,
+) -> ForkAnswer | Response:
+    """Make a second query that goes on from what this one has committed, and writes a relation of its own.
+
+    The fork has the original's result, change log, state, position, counters and late records as of one commit, and reads on from there by
+    itself: as if it had run from the beginning. The original goes on meanwhile. The definition may differ in what an edit **in place**
+    may change (`PUT /v1/queries/{name}`); `changes` says in what it does, and what does not fit is refused with 409 `state_incompatible`
+    and a reason per field. Columns that are new are null in what was written before. Of an original that has committed nothing the fork
+    begins anew, too: `fork_of.batch_id` is null. `If-Match` is about the original.
+
+    A fork is a query like any other: edit it (also with `?state=discard`), look at its result beside the original's, then
+    `PUT /v1/queries/{name}?from_fork=…` puts it in the original's place, or `DELETE` removes it.
+    """
+    asked = validated(ForkBody, body)
+    async with services.database.inspection_turns.taken():
+        definition, target = await planned(services, partial(_definition, services, name, asked))
+    try:
+        await look_at_target(services, target)
+    except DefinitionInvalid as error:
+        raise in_body(error) from error
+    work = partial(_forked, services, name, definition, conditions, idempotency_key, body, response)
+    async with services.database.control_turns.taken(is_long=True):
+        return await to_thread.run_sync(at_one_commit, services.database.control, _files(services), work)
+
+
+def _files(services: Services) -> StateFiles:
+    return state_files_of(services.settings)
+
+
+def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDefinition, Target | None]:
+    """Read the definition of the fork that is wanted; returns it, and where it delivers to."""
+    wish = ForkWish(asked.name, asked.into, asked.definition, asked.desired_state)
+    with services.database.inspection.begin() as connection:
+        stored = get_query(connection, name)
+        functions = opened(QueryDefinition, stored.definition).functions
+        body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, wish)
+        try:
+            definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
+        except DefinitionInvalid as error:
+            raise in_body(error) from error
+        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
+        definition = with_functions(connection, definition, functions)
+        return definition, asked_target(connection, definition)
+
+
+def _forked(
+    services: Services,
+    name: str,
+    definition: QueryDefinition,
+    conditions: Preconditions,
+    key: str | None,
+    body: Any,
+    response: Response,
+    connection: sa.Connection,
+    query_id: UUID,
+    checkpoint_id: UUID,
+    is_held: bool,
+) -> ForkAnswer | Response:
+    forking = Forking(_files(services), services.settings.limits.fork_bytes, query_id, checkpoint_id, is_held, conditions)
+
+    def make(response: Response) -> ForkAnswer:
+        forked = fork_query(connection, name, definition, forking)
+        response.headers["Location"] = f"/v1/queries/{forked.row.name}"
+        changes = [EditChange(pointer=each.pointer, kind=each.kind.value, reason=each.reason) for each in forked.edit.changes]
+        return ForkAnswer(**dict(stored_answer(connection, services, forked.row, definition, response)), changes=changes)
+
+    return created_once(connection, key, ["POST", f"/v1/queries/{name}/fork"], body, make, response)
+
+
+def taken_over_from(connection: sa.Connection, services: Services, name: str, fork: str, conditions: Preconditions) -> QueryRow:
+    """Put a fork in the place of a query; see ``app.catalog.history.takeovers.take_over``. Names outside of the caller's scope are refused."""
+    refuse_beyond_scope([("?from_fork", fork)])
+    found = find_query(connection, fork)
+    if found is not None:
+        refuse_beyond_scope(names_in(opened(QueryDefinition, found.definition)))
+    files, checkpoint_id = _files(services), uuid4()
+    return take_over(connection, name, TakeOver(fork, checkpoint_id, files, conditions))

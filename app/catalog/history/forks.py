@@ -1,0 +1,260 @@
+"""Making a query from what another one has committed, as of one commit of it: definition, result, log, state and position."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+from uuid import UUID
+
+import psycopg
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.catalog.deliveries.edits import follow_definition
+from app.catalog.functions.sql import with_functions
+from app.catalog.queries.edits import insert_reads, stored_form
+from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in_body, refusal
+from app.catalog.relations.materialisations import refuse_internal
+from app.catalog.relations.results import make_result, output_of_query
+from app.catalog.stored.catalog import load_catalog
+from app.catalog.stored.definitions import opened, planned
+from app.catalog.stored.edit_rules import Edit, classify
+from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query
+from app.catalog.stored.relations import find_relation
+from app.catalog.stored.state_files import SegmentsGone, StateFiles
+from app.db.log_tables import commit
+from app.db.tables import query, query_status
+from app.db.transactions import edit_of_one_moment, raw
+from app.errors.app_errors import Conflict, Fault
+from app.http.requests.preconditions import Preconditions
+from engine.commit.history.forking import copy_commits, copy_result, result_bytes
+from engine.commit.task_states import Kept, load_kept, load_states
+from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid, Problem
+from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.catalog import Catalog
+from engine.plan.model import Plan
+from engine.state.segments.in_manifest import stored_segments
+
+SNAPSHOTS: Final = 3
+"""Attempts beside the running query. After them it waits, for as long as one copy takes."""
+
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True, slots=True)
+class Forking:
+    """How a query is forked.
+
+    Attributes:
+        files: where the state of queries is.
+        most_bytes: of the result that is copied.
+        query_id: of the fork.
+        checkpoint_id: of the fork.
+        is_held: the original commits nothing meanwhile; else the transaction sees it as of one moment.
+        conditions: of the request, about the original.
+    """
+
+    files: StateFiles
+    most_bytes: int
+    query_id: UUID
+    checkpoint_id: UUID
+    is_held: bool
+    conditions: Preconditions = field(default_factory=Preconditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A fork that was made.
+
+    Attributes:
+        edit: what differs from the original beside the names.
+    """
+
+    row: QueryRow
+    edit: Edit
+
+
+def at_one_commit(engine: sa.Engine, files: StateFiles, work: Callable[[sa.Connection, UUID, UUID, bool], Done]) -> Done:
+    """Do a fork in one transaction, again at a newer commit where the original has removed segments before they were copied.
+
+    Args:
+        engine: of edits.
+        files: where the segments are copied to.
+        work: makes the fork of this id and checkpoint; it is told whether it has to hold the original's commits back.
+
+    Raises:
+        Conflict: ``fork_not_possible``: segments are missing for good.
+    """
+    for attempt in range(SNAPSHOTS + 1):
+        query_id, checkpoint_id, is_held = uuid.uuid4(), uuid.uuid4(), attempt == SNAPSHOTS
+        try:
+            with edit_of_one_moment(engine, is_frozen=not is_held) as connection:
+                return work(connection, query_id, checkpoint_id, is_held)
+        except BaseException as error:
+            # Where the connection broke nobody knows whether the fork was made: its files stay.
+            if not (isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated):
+                files.discard(query_id, checkpoint_id)
+            if is_held and isinstance(error, SegmentsGone):
+                raise not_possible(f"the original's state cannot be copied: {error}") from error
+            if is_held or not _is_passing(error):
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _is_passing(error: BaseException) -> bool:
+    if isinstance(error, sa.exc.OperationalError):
+        return isinstance(error.orig, psycopg.errors.SerializationFailure)
+    return isinstance(error, SegmentsGone | psycopg.errors.SerializationFailure)
+
+
+def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition, forking: Forking) -> Forked:
+    """Make a fork of a query.
+
+    Args:
+        connection: of ``edit_of_one_moment``.
+        name: of the original.
+        definition: of the fork (``app.catalog.queries.fork_rules.forked_definition``).
+        forking: how.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        PreconditionFailed: ``version_mismatch``.
+        Conflict: ``name_taken``, ``state_incompatible``, ``fork_not_possible``, ``fork_too_large``, ``query_is_internal``.
+        DefinitionInvalid: with every problem; pointers lead into the definition of the body.
+        SegmentsGone: the original has gone on; try again.
+    """
+    stored = get_query(connection, name)
+    forking.conditions.check(f"query '{name}'", stored.version)
+    refuse_internal(name)
+    _refuse_taken(connection, definition)
+    if forking.is_held:
+        connection.execute(sa.select(commit.c.query_id).where(commit.c.query_id == stored.id).with_for_update())
+    catalog = load_catalog(raw(connection))
+    definition = normalise(with_functions(connection, definition, opened(QueryDefinition, stored.definition).functions))
+    plan, original = _planned(definition, catalog), _planned_original(stored, definition, catalog)
+    wanted = stored_form(definition)
+    is_fit = original is not None and fits_kept_state(original, plan)
+    edit = classify(as_fork(stored.definition, wanted), wanted, is_state_compatible=is_fit)
+    if not is_fit or original is None:
+        raise refusal(edit, name, definition.name)
+    kept = load_kept(raw(connection), stored.id, stored.checkpoint_id)
+    if kept.layout is None and kept.batch_id is not None:
+        raise not_possible(f"the state of query '{name}' was written by an earlier version; let it run once, then fork it")
+    root = _copy_state(connection, stored, kept, forking)
+    made = _insert(connection, stored, wanted, kept, forking, root)
+    make_result(connection, made.id, plan)
+    insert_reads(connection, made.id, plan)
+    if kept.layout is not None:
+        _copy_committed(connection, stored, plan, forking)
+    follow_definition(connection, made.id, definition.into.connector, plan.output)
+    # Without the original's name: whoever may see the fork need not know of it.
+    add_event(connection, made.id, "query_created", {"generation": 1, "is_fork": True, "batch_id": kept.batch_id})
+    note(connection, Change(Action.CREATE, "query", made.name, None, made.body | {"fork_of": made.fork_of}))
+    return Forked(made, edit)
+
+
+def _refuse_taken(connection: sa.Connection, definition: QueryDefinition) -> None:
+    faults = []
+    if find_query(connection, definition.name) is not None:
+        faults.append(Fault("/name", "name_taken", f"there is a query '{definition.name}' already"))
+    taken = find_relation(connection, definition.into.relation)
+    if taken is not None:
+        detail = f"the name '{taken.name}' is taken by a {taken.kind}; a fork writes a relation of its own"
+        faults.append(Fault("/into", "name_taken", detail))
+    if faults:
+        raise Conflict("name_taken", "; ".join(fault.detail for fault in faults), faults)
+
+
+def _planned(definition: QueryDefinition, catalog: Catalog) -> Plan:
+    try:
+        return build_plan(definition, catalog)
+    except DefinitionInvalid as error:
+        raise in_body(error) from error
+
+
+def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
+    """Return the problems of a definition with pointers into the body that it stands in."""
+    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
+
+
+def _planned_original(stored: QueryRow, fork: QueryDefinition, catalog: Catalog) -> Plan | None:
+    """Return the plan of the original under the names of the fork; None where its inputs have changed since it was accepted."""
+    try:
+        return planned(as_fork(stored.definition, stored_form(fork)), catalog)
+    except DefinitionInvalid:
+        return None
+
+
+def _copy_state(connection: sa.Connection, stored: QueryRow, kept: Kept, forking: Forking) -> UUID | None:
+    """Copy the segments that the manifests of this commit name; returns the id of the directory that they are in."""
+    root: UUID | None = connection.execute(
+        sa.select(query_status.c.state_root).where(query_status.c.query_id == stored.id)
+    ).scalar_one()
+    states = load_states(raw(connection), stored.id)
+    if kept.layout is None or not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
+        return root
+    refuse_elsewhere(forking.files, stored.name, root)
+    source, target = (stored.id, stored.checkpoint_id), (forking.query_id, forking.checkpoint_id)
+    forking.files.copy(source, target, kept.layout.segments, states, partial(keep_alive, connection))
+    return root
+
+
+def keep_alive(connection: sa.Connection) -> None:
+    """Say something in a transaction that copies files: the database ends one that is silent for a minute."""
+    connection.execute(sa.select(1))
+
+
+def refuse_elsewhere(files: StateFiles, name: str, root: UUID | None) -> None:
+    """Refuse to copy state that this service does not see.
+
+    Raises:
+        Conflict: ``fork_not_possible``.
+    """
+    if root is not None and not files.is_root(root):
+        raise not_possible(
+            f"the state of query '{name}' is in the checkpoint directory {root}, and this service has another one; ask a service with the "
+            "same SLACKWATER_DATA_DIR or SLACKWATER_CHECKPOINT_URL as the driver"
+        )
+
+
+def _insert(
+    connection: sa.Connection, stored: QueryRow, wanted: dict[str, object], kept: Kept, forking: Forking, root: UUID | None
+) -> QueryRow:
+    committed_at = connection.execute(
+        sa.select(commit.c.committed_at).where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)
+    ).scalar_one_or_none()
+    origin = Fork(stored.id, stored.name, kept.batch_id, None if committed_at is None else committed_at.isoformat())
+    release = sa.select(query.c.release_nonce).where(query.c.id == stored.id).scalar_subquery()
+    connection.execute(
+        sa.insert(query).values(
+            id=forking.query_id,
+            name=wanted["name"],
+            definition=wanted,
+            desired_state=wanted["desired_state"],
+            checkpoint_id=forking.checkpoint_id,
+            release_nonce=release,
+            fork_of=origin.to_json(),
+        )
+    )
+    place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id} if kept.layout is not None else {}
+    connection.execute(sa.insert(query_status).values(query_id=forking.query_id, state="stopped", **place))
+    return get_query(connection, str(wanted["name"]))
+
+
+def _copy_committed(connection: sa.Connection, stored: QueryRow, plan: Plan, forking: Forking) -> None:
+    source = output_of_query(connection, stored.id)
+    size = result_bytes(raw(connection), source)
+    if size > forking.most_bytes:
+        detail = (
+            f"the result '{source.name}' has {size:,} bytes with its log, and a fork copies at most {forking.most_bytes:,} "
+            "(SLACKWATER_LIMITS__FORK_BYTES); give it a shorter retention, or raise the limit"
+        )
+        raise Conflict("fork_too_large", detail)
+    copy_result(raw(connection), source, plan.output)
+    copy_commits(raw(connection), stored.id, forking.query_id, forking.checkpoint_id, (source.name, plan.output.name))

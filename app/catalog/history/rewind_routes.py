@@ -1,0 +1,164 @@
+"""Going back to an earlier commit of a query."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import APIRouter, Query, Response
+
+from app.access.idempotency.routes import answered_once
+from app.access.rules import refuse_beyond_scope, visible_position
+from app.access.scopes import named_in
+from app.catalog.deliveries.looking import look_at_target
+from app.catalog.deliveries.targets import Target, asked_target
+from app.catalog.functions.sql import with_functions
+from app.catalog.history.rewind_models import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
+from app.catalog.history.rewind_rules import Place, named, place_in_body
+from app.catalog.history.rewinds import Rewinding, in_body, list_commits, rewind_query
+from app.catalog.queries.answers import stored_answer
+from app.catalog.queries.models import EditChange
+from app.catalog.stored.catalog import load_visible_catalog
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.queries import get_query
+from app.catalog.stored.state_places import state_files_of
+from app.db.transactions import raw
+from app.http.answers.documented import answered, body_examples, problems
+from app.http.examples import COMMITS, REWIND, REWIND_WISH
+from app.http.parameters import Inspection, Name, OnlyKnownParameters, Services, ServicesOf, planned
+from app.http.requests.bodies import JsonBody, request_body, validated
+from app.http.requests.conditions import IdempotencyKey, OfWrite
+from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.build import read_query
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
+
+DryRun = Annotated[
+    bool,
+    Query(description="Find out whether it can be done and what it would be, with the rows of the result, and change nothing."),
+]
+
+
+@router.get(
+    "/{name}/commits",
+    summary="List the commits to go back to",
+    response_model=CommitsAnswer,
+    responses={200: answered(COMMITS, "The retained commits, the newest first."), **problems(400, 404)},
+)
+def get_commits(name: Name, transaction: Inspection, services: ServicesOf) -> CommitsAnswer:
+    """The commits to which `POST …/rewind` can put the query back, and what is in the way where it cannot.
+
+    One a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each from which a launch went on, so also the last one before an
+    edit. They thin out with age: some forty in `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). One whose state takes more space
+    than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that begins anew has none.
+    """
+    listing = list_commits(transaction, name, state_files_of(services.settings))
+    items = [
+        RetainedCommitAnswer(
+            **dict(_shown(each.place)), of_launch=each.is_of_launch, can_rewind=each.obstacle is None, obstacle=each.obstacle
+        )
+        for each in listing.commits
+    ]
+    newest = None if listing.newest is None else _shown(listing.newest)
+    return CommitsAnswer(items=items, newest=newest, obstacle=listing.obstacle)
+
+
+@router.post(
+    "/{name}/rewind",
+    summary="Go back to an earlier commit",
+    response_model=RewindAnswer,
+    responses={
+        200: answered(REWIND, "Done; the query goes on from there with its next launch.", {"ETag": "The version."}),
+        **problems(400, 404, 409, 412, 413, 415, 422),
+    },
+    openapi_extra=request_body("RewindBody", body_examples(back=("Back to the commit before an edit", REWIND_WISH))),
+)
+async def post_rewind(
+    name: Name,
+    body: JsonBody,
+    services: ServicesOf,
+    response: Response,
+    conditions: OfWrite,
+    idempotency_key: IdempotencyKey = None,
+    dry_run: DryRun = False,
+) -> RewindAnswer | Response:
+    """Put a query back to one of its retained commits: result, change log, state, position, counters and late records are those of then.
+
+    What came behind it is gone, and the query reads its inputs again from there, also under an edited `definition` (of what an edit **in place**
+    may change): the result is that of a query which never was behind that commit. The query has to be paused, stopped or failed (409
+    `query_not_at_rest`). While other queries read its result it answers 409 `relation_in_use` and names them. Where records that would be read
+    again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
+
+    Who follows the result gets 410 `cursor_expired`, or a `reset`, and begins anew. Replays of late records that were asked for since are
+    undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
+    """
+    asked = validated(RewindBody, body)
+    definition, target = None, None
+    if asked.definition is not None:
+        async with services.database.inspection_turns.taken():
+            definition, target = await planned(services, partial(_definition, services, name, asked.definition))
+    try:
+        await look_at_target(services, target)
+    except DefinitionInvalid as error:
+        raise in_body(error) from error
+    wish = asked.desired_state
+    if wish is None and definition is not None and "desired_state" in definition.model_fields_set:
+        wish = definition.desired_state
+    limit = services.settings.limits.rewind_bytes
+    wanted = Rewinding(asked.batch_id, definition, wish, state_files_of(services.settings), limit, conditions)
+    key = None if dry_run else idempotency_key
+    work = partial(_rewound, services, name, wanted, key, body, response, is_dry_run=dry_run)
+    async with services.database.control_turns.taken(is_long=True):
+        return await to_thread.run_sync(work)
+
+
+def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefinition, Target | None]:
+    """Read the edited definition; returns it, and where it delivers to anew."""
+    with services.database.inspection.begin() as connection:
+        functions = opened(QueryDefinition, get_query(connection, name).definition).functions
+        try:
+            definition = read_query(named(body, name), lambda: load_visible_catalog(raw(connection)))
+        except DefinitionInvalid as error:
+            raise in_body(error) from error
+        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
+        definition = with_functions(connection, definition, functions)
+        return definition, asked_target(connection, definition)
+
+
+def _rewound(
+    services: Services, name: str, wanted: Rewinding, key: str | None, body: Any, response: Response, *, is_dry_run: bool
+) -> RewindAnswer | Response:
+    with services.database.control.connect() as connection, connection.begin() as transaction:
+        make = partial(_answer, connection, services, name, wanted, is_dry_run)
+        answer = answered_once(connection, key, ["POST", f"/v1/queries/{name}/rewind"], body, make, response)
+        if is_dry_run:
+            transaction.rollback()
+        return answer
+
+
+def _answer(
+    connection: sa.Connection, services: Services, name: str, wanted: Rewinding, is_dry_run: bool, response: Response
+) -> RewindAnswer:
+    done = rewind_query(connection, name, wanted)
+    definition = opened(QueryDefinition, done.row.definition)
+    edits = () if done.edit is None else done.edit.changes
+    return RewindAnswer(
+        **dict(stored_answer(connection, services, done.row, definition, response)),
+        before=_shown(done.before),
+        after=_shown(done.after),
+        removed_rows=done.removed_rows,
+        changes=[EditChange(pointer=each.pointer, kind=each.kind.value, reason=each.reason) for each in edits],
+        dry_run=is_dry_run,
+    )
+
+
+def _shown(place: Place) -> CommitPlace:
+    return CommitPlace(
+        batch_id=place.batch_id,
+        committed_at=place.committed_at,
+        position=visible_position(place.position),
+        stream_time_ms=place.stream_time_ms,
+    )

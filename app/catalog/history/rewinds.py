@@ -1,0 +1,282 @@
+"""Putting a query back to one of its retained commits, also under an edited definition, in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.catalog.deliveries.edits import follow_definition, hold_delivery, is_kept_by
+from app.catalog.functions.sql import with_functions
+from app.catalog.history.retained import look_around, place_of, refusal_of_result, with_obstacles
+from app.catalog.history.rewind_rules import (
+    AT_REST,
+    Place,
+    Retained,
+    not_at_rest,
+    not_possible,
+    not_retained,
+    place_in_body,
+    refusal,
+    too_large,
+)
+from app.catalog.queries.edits import edit_of, stored_form
+from app.catalog.relations.materialisations import refuse_internal
+from app.catalog.relations.results import output_of_query, refuse_if_read, update_result
+from app.catalog.stored.catalog import load_catalog
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.edit_rules import Edit, EditKind
+from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
+from app.catalog.stored.state_files import StateFiles
+from app.db.log_tables import commit
+from app.db.tables import query, query_status
+from app.db.transactions import lock_edits, raw
+from app.errors.app_errors import Conflict
+from app.http.requests.preconditions import Preconditions
+from engine.commit.history.earlier_rows import RowsUnknown
+from engine.commit.history.retained_commits import RetainedCommit, hold_retained, retained_commits
+from engine.commit.history.rewinding import change_log_bytes, rewind
+from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid, Problem
+from engine.plan.build import build_plan, normalise
+from engine.plan.catalog import Catalog
+from engine.plan.model import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Rewinding:
+    """What is wanted.
+
+    Attributes:
+        definition: edited; None: the query's own.
+        desired_state: None: as it is wished now.
+        most_bytes: of the change log that is read.
+        conditions: of the request, about the query.
+    """
+
+    batch_id: int
+    definition: QueryDefinition | None
+    desired_state: str | None
+    files: StateFiles
+    most_bytes: int
+    conditions: Preconditions = field(default_factory=Preconditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """A query that was put back.
+
+    Attributes:
+        edit: what its definition does otherwise from here on; None: nothing.
+        before: its newest commit until now.
+        after: its newest commit from now on.
+        removed_rows: of the result's log.
+    """
+
+    row: QueryRow
+    edit: Edit | None
+    before: Place
+    after: Place
+    removed_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The retained commits of a query, the newest first.
+
+    Attributes:
+        newest: what is committed now; None: nothing yet.
+        obstacle: what is in the way of going back to any of them; None: nothing is.
+    """
+
+    newest: Place | None
+    commits: list[Retained]
+    obstacle: str | None
+
+
+def list_commits(connection: sa.Connection, name: str, files: StateFiles) -> Listing:
+    """Return the commits that a query can be rewound to, and those that it cannot with the reason.
+
+    Raises:
+        NotFound: ``query_not_found``.
+    """
+    stored = get_query(connection, name)
+    found = retained_commits(raw(connection), stored.id)
+    newest = _newest(connection, stored)
+    if newest is None or not found:
+        return Listing(newest, [], None)
+    try:
+        around = look_around(connection, stored, load_catalog(raw(connection)))
+    except DefinitionInvalid as error:
+        obstacle = f"what it reads has changed since its definition was accepted: {error}"
+        return Listing(newest, [Retained(place_of(each), each.is_of_launch, obstacle) for each in found], obstacle)
+    commits = with_obstacles(connection, stored, found, around, files)
+    return Listing(newest, commits, _general_obstacle(connection, stored))
+
+
+def _general_obstacle(connection: sa.Connection, stored: QueryRow) -> str | None:
+    try:
+        refuse_internal(stored.name)
+        refuse_if_read(connection, stored)
+        if stored.state not in AT_REST:
+            raise not_at_rest(stored.name, stored.state)
+    except Conflict as error:
+        return error.detail
+    return refusal_of_result(output_of_query(connection, stored.id))
+
+
+def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewound:
+    """Put a query back to a retained commit; it goes on from there with its next launch.
+
+    Args:
+        connection: in a transaction.
+        name: of the query.
+        asked: what is wanted.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        PreconditionFailed: ``version_mismatch``.
+        Conflict: ``query_not_at_rest``, ``relation_in_use``, ``commit_not_retained``, ``rewind_not_possible``, ``rewind_too_large``,
+            ``state_incompatible``, ``query_is_internal``.
+        DefinitionInvalid: with every problem; pointers lead into the definition of the body.
+    """
+    lock_edits(connection)
+    stored = get_query(connection, name, is_locking=True)
+    asked.conditions.check(f"query '{name}'", stored.version)
+    refuse_internal(name)
+    epoch = _epoch_at_rest(connection, stored)
+    refuse_if_read(connection, stored)
+    hold_delivery(connection, stored.id)
+    catalog = load_catalog(raw(connection))
+    edit, output, form = _edited(connection, stored, asked, catalog)
+    connector = asked.definition.into.connector if asked.definition is not None else None
+    ends_delivery = asked.definition is not None and not is_kept_by(connection, stored.id, connector)
+    chosen, before = _chosen(connection, stored, asked, catalog, ends_delivery=ends_delivery), _newest(connection, stored)
+    if before is None:
+        raise not_possible(f"query '{name}' has committed nothing")
+    size = change_log_bytes(raw(connection), output)
+    if size > asked.most_bytes:
+        raise too_large(size, asked.most_bytes)
+    try:
+        removed = rewind(raw(connection), stored.id, output, chosen)
+    except RowsUnknown as error:
+        raise not_possible(
+            f"the rows of '{output.name}' as of batch {chosen.batch_id} are not known any more: {error}"
+        ) from error
+    if asked.definition is not None:
+        follow_definition(connection, stored.id, connector, output)
+    _fence(connection, stored, epoch)
+    row = _store(connection, stored, asked.desired_state, form)
+    after = place_of(chosen)
+    _note(connection, stored, row, (before, after), edit)
+    return Rewound(row, edit, before, after, removed)
+
+
+def _epoch_at_rest(connection: sa.Connection, stored: QueryRow) -> int:
+    """Return the newest launch of a query that does not run.
+
+    Its row is not locked: drivers write those of all their queries together, and would wait for this transaction.
+    """
+    state, epoch = connection.execute(
+        sa.select(query_status.c.state, query_status.c.epoch).where(query_status.c.query_id == stored.id)
+    ).one()
+    if state not in AT_REST:
+        raise not_at_rest(stored.name, state)
+    return int(epoch)
+
+
+def _fence(connection: sa.Connection, stored: QueryRow, epoch: int) -> None:
+    """See to it that no launch has begun meanwhile, and that none which a driver has decided on begins."""
+    kept = connection.execute(
+        sa.update(query_status)
+        .where(query_status.c.query_id == stored.id, query_status.c.state.in_(AT_REST), query_status.c.epoch == epoch)
+        .values(version=query_status.c.version + 1)
+    )
+    if kept.rowcount != 1:
+        raise not_at_rest(stored.name, "starting")
+
+
+def _chosen(
+    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog, *, ends_delivery: bool
+) -> RetainedCommit:
+    found = {each.batch_id: each for each in retained_commits(raw(connection), stored.id)}
+    # Held before its segments are looked for: else the collector could give it up meanwhile, and its tasks would begin with nothing.
+    if asked.batch_id not in found or not hold_retained(raw(connection), stored.id, asked.batch_id):
+        raise not_retained(stored.name, asked.batch_id, list(found))
+    chosen = found[asked.batch_id]
+    obstacle = refusal_of_result(output_of_query(connection, stored.id))
+    if obstacle is None:
+        around = look_around(connection, stored, catalog)
+        if ends_delivery:
+            around = replace(around, delivered=None)
+        (judged,) = with_obstacles(connection, stored, [chosen], around, asked.files)
+        obstacle = judged.obstacle
+    if obstacle is not None:
+        raise not_possible(f"query '{stored.name}' cannot go back to batch {asked.batch_id}: {obstacle}")
+    return chosen
+
+
+def _newest(connection: sa.Connection, stored: QueryRow) -> Place | None:
+    row = connection.execute(
+        sa.select(commit.c.batch_id, commit.c.committed_at, commit.c.position, commit.c.stream_time_ms).where(
+            commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id, commit.c.batch_id.is_not(None)
+        )
+    ).one_or_none()
+    return None if row is None else Place(*row)
+
+
+def _edited(
+    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog
+) -> tuple[Edit | None, Output, dict[str, Any] | None]:
+    """Judge the edited definition, and give the result the columns that it gets.
+
+    Returns:
+        What it does otherwise; the result as it is then; the definition to store, None: the one that is stored.
+
+    The state of each retained commit fits the definition of now: edits that it does not fit begin anew, and forget these commits.
+    """
+    if asked.definition is None:
+        return None, output_of_query(connection, stored.id), None
+    functions = opened(QueryDefinition, stored.definition).functions
+    definition = normalise(with_functions(connection, asked.definition, functions))
+    try:
+        plan = build_plan(definition, catalog)
+    except DefinitionInvalid as error:
+        raise in_body(error) from error
+    edit = edit_of(connection, stored, definition, plan)
+    if edit.kind is EditKind.NEEDS_NEW_STATE:
+        raise refusal(edit, stored.name)
+    update_result(connection, stored, plan.output)
+    form = None if edit.kind is EditKind.NO_OP else stored_form(definition)
+    return edit, output_of_query(connection, stored.id), form
+
+
+def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
+    """Return the problems of a definition with pointers into the body that it stands in."""
+    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
+
+
+def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | None, form: dict[str, Any] | None) -> QueryRow:
+    values: dict[str, Any] = {"desired_state": desired_state or stored.desired_state}
+    if form is not None:
+        values |= redefined(form)
+    # With another generation what has failed is launched again, if it is wished to run.
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(generation=query.c.generation + 1, version=query.c.version + 1, updated_at=sa.func.now(), **values)
+    )
+    return get_query(connection, stored.name)
+
+
+def _note(connection: sa.Connection, stored: QueryRow, row: QueryRow, moved: tuple[Place, Place], edit: Edit | None) -> None:
+    before, after = moved
+    changed = [] if edit is None else list(edit.pointers)
+    add_event(connection, stored.id, "query_rewound", {"from": before.to_json(), "to": after.to_json(), "changed": changed})
+    if row.desired_state != stored.desired_state:
+        add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": row.desired_state})
+    bodies = stored.body | {"commit": before.to_json()}, row.body | {"commit": after.to_json()}
+    note(connection, Change(Action.REWIND, "query", stored.name, *bodies))

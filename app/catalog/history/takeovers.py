@@ -1,0 +1,190 @@
+"""Putting a fork in the place of its original: the query takes over definition, result, state and position of the fork, which is gone then.
+
+The result of the fork becomes the query's under the query's own name, by renaming; only segments are copied. So it takes a moment, however
+large the result is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.catalog.deliveries.edits import hold_delivery, move_delivery, planned_upto
+from app.catalog.history.forks import keep_alive, refuse_elsewhere
+from app.catalog.queries.edits import insert_reads, stored_form
+from app.catalog.queries.fork_rules import Fork, not_possible, taken_over
+from app.catalog.relations.materialisations import refuse_internal
+from app.catalog.relations.results import drop_result, move_result, output_of_query, refuse_if_read
+from app.catalog.stored.catalog import load_catalog
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.forgetting import forget_results
+from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
+from app.catalog.stored.state_files import SegmentsGone, StateFiles
+from app.db.tables import query, query_read, query_status
+from app.db.transactions import lock_edits, raw
+from app.http.requests.preconditions import Preconditions
+from engine.commit.history.taking_over import hold_commits, move_commits
+from engine.commit.task_states import load_kept, load_states
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan
+from engine.plan.model import Plan
+from engine.state.segments.in_manifest import stored_segments
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """What is taken over, and how.
+
+    Attributes:
+        fork: name of the fork.
+        checkpoint_id: the query's from then on.
+        files: where the state of queries is.
+        conditions: of the request, about the query.
+    """
+
+    fork: str
+    checkpoint_id: UUID
+    files: StateFiles
+    conditions: Preconditions
+
+
+def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow:
+    """Put a fork in the place of its original.
+
+    Whoever reads the original's relation over HTTP reads the fork's result under the same name; cursors of its changes end, for its log is
+    another one. Queries that read one of the two results are in the way: their positions are numbers in its log.
+
+    Args:
+        connection: in a transaction.
+        name: of the original.
+        asked: what is taken over.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        PreconditionFailed: ``version_mismatch``.
+        Conflict: ``relation_in_use``, ``fork_not_possible``, ``query_is_internal``.
+        DefinitionInvalid: what the fork reads has changed since it was accepted.
+    """
+    lock_edits(connection)
+    stored = get_query(connection, name, is_locking=True)
+    asked.conditions.check(f"query '{name}'", stored.version)
+    refuse_internal(name)
+    fork = get_query(connection, asked.fork, is_locking=True)
+    origin = Fork.of(fork.fork_of)
+    if origin is None or origin.query_id != stored.id:
+        raise not_possible(f"'{fork.name}' is no fork of '{name}'; POST /v1/queries/{name}/fork makes one", "?from_fork")
+    refuse_if_read(connection, stored)
+    refuse_if_read(connection, fork)
+    hold_delivery(connection, fork.id)
+    if planned_upto(connection, stored.id) is not None:
+        raise not_possible(
+            f"'{name}' delivers its results elsewhere, and the fork's would come to them: PUT '{name}' without `into.connector` first; give the "
+            "fork one of its own, if its results are to be delivered",
+            "?from_fork",
+        )
+    definition = opened(QueryDefinition, taken_over(stored.definition, fork.definition))
+    plan = build_plan(definition, load_catalog(raw(connection)))
+    # What is committed stays as it is from here on, and so do the segments that it names.
+    hold_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, stored.checkpoint_id))
+    _copy_state(connection, stored, fork, asked)
+    _fence(connection, stored, fork, asked.checkpoint_id)
+    _exchange(connection, stored, fork, plan, asked.checkpoint_id)
+    row = _store(connection, stored, fork, stored_form(definition), asked.checkpoint_id)
+    _end_fork(connection, fork, stored)
+    return row
+
+
+def _fence(connection: sa.Connection, stored: QueryRow, fork: QueryRow, checkpoint_id: UUID) -> None:
+    """See to it that the query is not launched as it was.
+
+    The row of its status gets another version: a launch that a driver has decided on would take the fence with the former checkpoint, and
+    throw away what is taken over.
+    """
+    root = sa.select(query_status.c.state_root).where(query_status.c.query_id == fork.id).scalar_subquery()
+    connection.execute(
+        sa.update(query_status)
+        .where(query_status.c.query_id == stored.id)
+        .values(state_root=root, state_checkpoint_id=checkpoint_id, version=query_status.c.version + 1)
+    )
+
+
+def _root(connection: sa.Connection, stored: QueryRow, fork: QueryRow) -> UUID | None:
+    """Return the directory that the state of the fork is in, and that of the query, too."""
+    rows = connection.execute(
+        sa.select(query_status.c.query_id, query_status.c.state_root).where(query_status.c.query_id.in_([stored.id, fork.id]))
+    )
+    roots: dict[UUID, UUID | None] = {row.query_id: row.state_root for row in rows}
+    if None not in roots.values() and len({*roots.values()}) > 1:
+        raise not_possible(f"'{stored.name}' and '{fork.name}' keep their state in different directories", "?from_fork")
+    return roots[fork.id]
+
+
+def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, asked: TakeOver) -> None:
+    kept = load_kept(raw(connection), fork.id, fork.checkpoint_id)
+    if kept.layout is None:
+        raise not_possible(f"'{fork.name}' has not begun yet; wait until it runs, or DELETE it", "?from_fork")
+    states = load_states(raw(connection), fork.id)
+    if not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
+        return
+    refuse_elsewhere(asked.files, fork.name, _root(connection, stored, fork))
+    source, target = (fork.id, fork.checkpoint_id), (stored.id, asked.checkpoint_id)
+    try:
+        asked.files.copy(source, target, kept.layout.segments, states, partial(keep_alive, connection))
+    except SegmentsGone as error:
+        raise not_possible(f"the state of '{fork.name}' cannot be copied: {error}", "?from_fork") from error
+
+
+def _exchange(connection: sa.Connection, stored: QueryRow, fork: QueryRow, plan: Plan, checkpoint_id: UUID) -> None:
+    """Throw away what the original has, and give it what the fork has."""
+    former = output_of_query(connection, fork.id)
+    forget_results(connection, stored.id)
+    drop_result(connection, stored.id)
+    move_result(connection, fork.id, stored.id, plan.output)
+    move_delivery(connection, fork.id, stored.id)
+    move_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, checkpoint_id), (former.name, plan.output.name))
+    connection.execute(sa.delete(query_read).where(query_read.c.query_id.in_([stored.id, fork.id])))
+    insert_reads(connection, stored.id, plan)
+
+
+def _store(
+    connection: sa.Connection, stored: QueryRow, fork: QueryRow, definition: dict[str, Any], checkpoint_id: UUID
+) -> QueryRow:
+    release = sa.select(query.c.release_nonce).where(query.c.id == fork.id).scalar_subquery()
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(
+            **redefined(definition),
+            checkpoint_id=checkpoint_id,
+            release_nonce=release,
+            generation=query.c.generation + 1,
+            version=query.c.version + 1,
+            updated_at=sa.func.now(),
+        )
+    )
+    # Whatever was forked from the fork is a fork of what the query is now.
+    own = query.c.fork_of["query_id"].as_string() == str(fork.id)
+    renamed = {"query_id": str(stored.id), "query": stored.name}
+    connection.execute(sa.update(query).where(own).values(fork_of=query.c.fork_of.concat(sa.cast(renamed, query.c.fork_of.type))))
+    add_event(connection, stored.id, "query_replaced", {"edit": "taken_over"})
+    replaced = get_query(connection, stored.name)
+    note(connection, Change(Action.REPLACE, "query", stored.name, stored.body, replaced.body | {"from_fork": fork.name}))
+    return replaced
+
+
+def _end_fork(connection: sa.Connection, fork: QueryRow, stored: QueryRow) -> None:
+    forget_results(connection, fork.id, is_deleted=True)
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == fork.id, query.c.version == fork.version)
+        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, fork.id, "query_deleted", {"result": "taken_over"})
+    note(connection, Change(Action.DELETE, "query", fork.name, fork.body, {"result": "taken_over", "by": stored.name}))

@@ -1,0 +1,1 @@
+"""Queries: their edits, and what answers show of them."""

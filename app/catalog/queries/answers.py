@@ -1,0 +1,98 @@
+"""Queries as answers show them, and definitions in bodies as they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import Response
+
+from app.access.internal_queries import is_internal
+from app.access.rules import refuse_beyond_scope, visible
+from app.access.scopes import named_in
+from app.catalog.drivers.fleet import warning_of_no_room
+from app.catalog.functions.sql import with_functions
+from app.catalog.queries.edits import Replaced
+from app.catalog.queries.fork_rules import Fork
+from app.catalog.queries.warnings import warnings_about, warnings_of_planned
+from app.catalog.stored.catalog import load_visible_catalog
+from app.catalog.stored.queries import QueryRow
+from app.catalog.warned import shown_reasons, shown_warnings
+from app.db.transactions import raw
+from app.http.parameters import Services
+from app.http.requests.conditions import set_etag
+from app.http.schemas import ForkOrigin, QueryAnswer, StoredQueryAnswer, WarningItem, WishAnswer
+from engine.definition.queries import QueryDefinition
+from engine.expressions.python_functions import Functions
+from engine.plan.build import read_query
+from engine.plan.warnings import DefinitionWarning
+
+
+def checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
+    """Read a definition, with the functions that it calls, and refuse what it names outside of the caller's scope."""
+    definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
+    refuse_beyond_scope(named_in(definition))
+    return definition
+
+
+def stored_answer(
+    connection: sa.Connection, services: Services, row: QueryRow, definition: QueryDefinition, response: Response
+) -> StoredQueryAnswer:
+    """Show a query that was just stored, with what may surprise of it."""
+    return _stored_answer(connection, services, row, warnings_about(connection, definition), response)
+
+
+def replaced_answer(connection: sa.Connection, services: Services, replaced: Replaced, response: Response) -> StoredQueryAnswer:
+    """Show a query that was just planned and stored, with what may surprise of it."""
+    warned = warnings_of_planned(connection, replaced.planned)
+    return _stored_answer(connection, services, replaced.row, warned, response)
+
+
+def _stored_answer(
+    connection: sa.Connection, services: Services, row: QueryRow, warned: list[DefinitionWarning], response: Response
+) -> StoredQueryAnswer:
+    warnings = shown_warnings(warned) + placing(connection, services, row)
+    return StoredQueryAnswer(**dict(query_answer(row, response)), warnings=warnings)
+
+
+def query_answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:
+    """Show a query; its version goes into the head of ``response``."""
+    if response is not None:
+        set_etag(response, row.version)
+    return QueryAnswer(
+        name=row.name,
+        definition={**row.definition, "desired_state": row.desired_state},
+        desired_state=row.desired_state,
+        state=row.state,
+        internal=is_internal(row.name),
+        fork_of=_origin(Fork.of(row.fork_of)),
+        generation=row.generation,
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _origin(fork: Fork | None) -> ForkOrigin | None:
+    if fork is None:
+        return None
+    return ForkOrigin(query=visible(fork.query), batch_id=fork.batch_id, committed_at=fork.committed_at)
+
+
+def placing(connection: sa.Connection, services: Services, row: QueryRow) -> list[WarningItem]:
+    """Warn of a query for which no driver has room."""
+    return shown_reasons(warning_of_no_room(connection, services.settings.driver.lease_ttl_ms, row.name))
+
+
+def wish_answer(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> WishAnswer:
+    """Show a wish that was noted."""
+    set_etag(response, row.version)
+    return WishAnswer(
+        name=row.name,
+        desired_state=row.desired_state,
+        state=row.state,
+        generation=row.generation,
+        version=row.version,
+        status=f"/v1/queries/{row.name}/status?wait_for={row.desired_state}",
+        warnings=placing(connection, services, row),
+    )

@@ -1,0 +1,319 @@
+"""Creating, replacing and deleting queries: each one transaction over the query, what it reads, and the relation it writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.catalog.deliveries.edits import end_delivery, follow_definition
+from app.catalog.functions.sql import with_functions
+from app.catalog.relations.change_retention import refuse_forgotten_changes
+from app.catalog.relations.materialisations import refuse_internal
+from app.catalog.relations.results import detach_result, drop_result, make_result, refuse_if_read, update_result
+from app.catalog.stored.catalog import load_catalog, load_catalog_for
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import planned as planned_as_stored
+from app.catalog.stored.edit_rules import Edit, EditKind, classify
+from app.catalog.stored.forgetting import forget_results
+from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, redefined
+from app.db.tables import query, query_read, query_status, relation
+from app.db.transactions import lock_edits, raw
+from app.errors.app_errors import Conflict
+from app.http.requests.preconditions import Preconditions
+from engine.definition.queries import QueryDefinition
+from engine.definition.start import Start
+from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
+from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.catalog import Catalog
+from engine.plan.folding import changes_with_readers
+from engine.plan.model import Plan
+
+# States in which nothing of the query runs, so that deleting it is done at once.
+_AT_REST = ("stopped", "failed", "backoff")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A definition with every default, its plan, and the relations that it was planned against."""
+
+    definition: QueryDefinition
+    plan: Plan
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a PUT or a POST did.
+
+    Attributes:
+        edit: what kind of change it was; None: there was no such query before.
+        is_anew: its state was thrown away.
+    """
+
+    row: QueryRow
+    edit: Edit | None
+    planned: Planned
+    is_anew: bool = False
+
+    @property
+    def is_created(self) -> bool:
+        """Whether there was no such query before."""
+        return self.edit is None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What a PUT asks for beside the definition.
+
+    Attributes:
+        is_wish_given: the body says a desired state; else an existing query keeps its own.
+        may_discard_state: begin anew where the kept state does not fit, or has made the query fail.
+        start: begin anew in any case, and read from here; None: not asked for.
+        is_release: let go at once what is due under the new definition (J11).
+    """
+
+    is_wish_given: bool = False
+    may_discard_state: bool = False
+    start: Start | None = None
+    is_release: bool = False
+    conditions: Preconditions = field(default_factory=Preconditions)
+
+
+def create_query(connection: sa.Connection, definition: QueryDefinition) -> Replaced:
+    """Store a new query and make the relation it writes.
+
+    Raises:
+        Conflict: ``name_taken``: by another query, or its result's name by a relation.
+        DefinitionInvalid: with every problem.
+    """
+    lock_edits(connection)
+    definition = with_functions(connection, definition)
+    if find_query(connection, definition.name) is not None:
+        raise Conflict(
+            "name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it"
+        )
+    planned = _planned(connection, definition)
+    definition, plan = planned.definition, planned.plan
+    query_id = uuid.uuid4()
+    connection.execute(
+        sa.insert(query).values(
+            id=query_id,
+            name=definition.name,
+            definition=stored_form(definition),
+            desired_state=definition.desired_state,
+            checkpoint_id=uuid.uuid4(),
+        )
+    )
+    connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
+    make_result(connection, query_id, plan)
+    _note_reads(connection, query_id, plan)
+    follow_definition(connection, query_id, definition.into.connector, plan.output)
+    add_event(connection, query_id, "query_created", {"generation": 1})
+    created = get_query(connection, definition.name)
+    note(connection, Change(Action.CREATE, "query", created.name, None, created.body))
+    return Replaced(created, None, planned)
+
+
+def _planned(connection: sa.Connection, definition: QueryDefinition) -> Planned:
+    definition = normalise(definition)
+    catalog = load_catalog_for(raw(connection), definition)
+    return Planned(definition, build_plan(definition, catalog), catalog)
+
+
+def _is_state_unusable(connection: sa.Connection, stored: QueryRow) -> bool:
+    """Whether the query has failed because its state cannot be used; then no definition makes it go on."""
+    code = query_status.c.error["code"].as_string()
+    unusable = sa.select(code.in_((StateCorrupt.code, StateNewer.code))).where(
+        query_status.c.query_id == stored.id, query_status.c.state == "failed"
+    )
+    return bool(connection.execute(unusable).scalar_one_or_none())
+
+
+def replace_query(connection: sa.Connection, definition: QueryDefinition, asked: Replacement) -> Replaced:
+    """Create the query, or replace its definition, as far as its state allows.
+
+    Raises:
+        Conflict: ``state_incompatible``, ``name_taken``, or ``relation_in_use``: a new beginning would take away what others read.
+        DefinitionInvalid: with every problem.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    lock_edits(connection)
+    if asked.start is not None:
+        definition = definition.model_copy(update={"start": asked.start})
+    stored = find_query(connection, definition.name, is_locking=True)
+    asked.conditions.check(f"query '{definition.name}'", None if stored is None else stored.version)
+    if stored is None:
+        return create_query(connection, definition)
+    definition = with_functions(connection, definition, opened(QueryDefinition, stored.definition).functions)
+    planned = _planned(connection, definition)
+    definition, plan = planned.definition, planned.plan
+    edit = edit_of(connection, stored, definition, plan)
+    is_anew = edit.kind is EditKind.NEEDS_NEW_STATE or asked.start is not None
+    is_anew |= asked.may_discard_state and _is_state_unusable(connection, stored)
+    if is_anew and not asked.may_discard_state:
+        raise edit.refusal(stored.name)
+    wish = definition.desired_state if asked.is_wish_given else stored.desired_state
+    values: dict[str, Any] = {}
+    if wish != stored.desired_state:
+        values["desired_state"] = wish
+    if edit.kind is not EditKind.NO_OP or is_anew:
+        values["generation"] = query.c.generation + 1
+    if edit.kind is not EditKind.NO_OP:
+        values |= redefined(stored_form(definition))
+    if is_anew:
+        values["checkpoint_id"] = uuid.uuid4()
+        _begin_anew(connection, stored, plan)
+    elif edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION):
+        update_result(connection, stored, plan.output)
+    if is_anew or edit.kind is not EditKind.NO_OP:
+        follow_definition(connection, stored.id, definition.into.connector, plan.output, is_anew=is_anew)
+    if asked.is_release and not is_anew:
+        # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.
+        values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}
+    if not values:
+        return Replaced(stored, edit, planned)
+    values |= {"version": query.c.version + 1, "updated_at": sa.func.now()}
+    connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
+    _note_edit(connection, stored, edit, wish, is_anew=is_anew, is_release=asked.is_release)
+    replaced = get_query(connection, definition.name)
+    options = {"state_discarded": is_anew, "released": asked.is_release and not is_anew}
+    note(connection, Change(Action.REPLACE, "query", replaced.name, stored.body, replaced.body | options))
+    return Replaced(replaced, edit, planned, is_anew)
+
+
+def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
+    """Classify the change from the stored definition to a normalised one that ``plan`` was built of."""
+    before = _plan_in_force(connection, stored)
+    return classify(
+        stored.definition,
+        stored_form(definition),
+        is_state_compatible=before is not None and fits_kept_state(before, plan),
+        is_plan_the_same=before == plan,
+    )
+
+
+def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str, *, is_anew: bool, is_release: bool) -> None:
+    if edit.kind is not EditKind.NO_OP or is_anew:
+        kind = EditKind.NEEDS_NEW_STATE if is_anew else edit.kind
+        add_event(connection, stored.id, "query_replaced", {"edit": kind.value, "changed": list(edit.pointers)})
+    if is_release and not is_anew:
+        add_event(connection, stored.id, "release_requested", {})
+    if wish != stored.desired_state:
+        add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": wish})
+
+
+def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, conditions: Preconditions) -> bool:
+    """Delete a query. Its driver stops it, then removes its state and its row.
+
+    Args:
+        connection: in a transaction.
+        name: the query.
+        keeps_result: the relation it writes stays as it is, for reading, until it is deleted itself; else it goes along.
+        conditions: of the request.
+
+    Returns:
+        Whether nothing of it runs any more.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        Conflict: ``relation_in_use``: the relation would go, and others read it; ``query_is_internal``.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    lock_edits(connection)
+    stored = get_query(connection, name, is_locking=True)
+    conditions.check(f"query '{name}'", stored.version)
+    refuse_internal(name)
+    if keeps_result:
+        detach_result(connection, stored)
+    else:
+        refuse_if_read(connection, stored)
+    # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
+    forget_results(connection, stored.id, is_deleted=True)
+    end_delivery(connection, stored.id)
+    if not keeps_result:
+        drop_result(connection, stored.id)
+    connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    outcome = {"result": "kept" if keeps_result else "discarded"}
+    add_event(connection, stored.id, "query_deleted", outcome)
+    note(connection, Change(Action.DELETE, "query", name, stored.body, outcome))
+    return stored.state in _AT_REST
+
+
+def stored_form(definition: QueryDefinition) -> dict[str, Any]:
+    """Return the JSON in which a definition is stored."""
+    return definition.model_dump(mode="json", by_alias=True)
+
+
+def _plan_in_force(connection: sa.Connection, stored: QueryRow) -> Plan | None:
+    """Return the plan of the definition that is stored; None: what it reads has changed since, and it has none any more."""
+    try:
+        return planned_as_stored(stored.definition, load_catalog(raw(connection)))
+    except DefinitionInvalid:
+        return None
+
+
+def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
+    """Note what a query reads; ``before`` is what it read until now."""
+    refuse_forgotten_changes(connection, plan)
+    _tell_producers(connection, insert_reads(connection, query_id, plan).difference(before))
+
+
+def insert_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> set[str]:
+    """Note that a query reads the inputs of its plan from here on; returns their names."""
+    names = {source.source_name for source in plan.inputs}
+    chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
+    connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
+    return names
+
+
+def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
+    """Launch anew what leaves changes out as long as nobody reads them, where these relations have their first reader (P11).
+
+    What has failed stays so: it looks for readers when it is launched.
+    """
+    first_read = (
+        sa.select(relation.c.produced_by)
+        .join_from(relation, query_read)
+        .join(query_status, query_status.c.query_id == relation.c.produced_by)
+        .where(relation.c.name.in_(names), query_status.c.state != "failed")
+        .group_by(relation.c.produced_by)
+        .having(sa.func.count() == 1)
+    )
+    producers = connection.execute(sa.select(query.c.id, query.c.definition).where(query.c.id.in_(first_read))).all()
+    catalog = load_catalog(raw(connection)) if producers else {}
+    for row in producers:
+        if _changes_with_readers(row.definition, catalog):
+            once_more = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
+            connection.execute(once_more)
+            add_event(connection, row.id, "restart_requested", {"reason": "its changes are read by a query from now on"})
+
+
+def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
+    try:
+        return changes_with_readers(planned_as_stored(stored, catalog))
+    except DefinitionInvalid:
+        return False  # no launch of it succeeds either; its readers are not to blame
+
+
+def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
+    """Throw away what the query wrote and kept; the launch that still runs is fenced from here on."""
+    refuse_if_read(connection, stored)
+    forget_results(connection, stored.id)
+    drop_result(connection, stored.id)
+    make_result(connection, stored.id, plan)
+    own = query_read.c.query_id == stored.id
+    before = connection.execute(sa.select(relation.c.name).join_from(relation, query_read).where(own)).scalars().all()
+    connection.execute(sa.delete(query_read).where(own))
+    _note_reads(connection, stored.id, plan, before)

@@ -1,0 +1,68 @@
+"""A stored query with its plan and what its last commit says: what questions about a query are answered from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.catalog.stored.catalog import load_catalog
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.queries import QueryRow, get_query
+from app.db.log_tables import commit
+from app.db.transactions import raw
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan
+from engine.plan.model import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the last commit of the query's present state says; nothing before the first.
+
+    Attributes:
+        position: feed → partition → next offset.
+        detail: what the sink noted (``engine.commit.sink``).
+    """
+
+    position: dict[str, dict[str, int]]
+    stream_time_ms: int | None
+    committed_at: datetime | None
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A query, how it is run, and how far it is."""
+
+    row: QueryRow
+    definition: QueryDefinition
+    plan: Plan
+    committed: Committed
+
+
+def get_planned(connection: sa.Connection, name: str, *, is_locking: bool = False) -> PlannedQuery:
+    """Return the query of that name.
+
+    Args:
+        connection: in a transaction in which nothing was done yet.
+        name: which query.
+        is_locking: the caller writes: its definition is locked. Else all is one snapshot: no commit falls between its parts.
+
+    Raises:
+        NotFound: ``query_not_found``.
+    """
+    if not is_locking:
+        connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    row = get_query(connection, name, is_locking=is_locking)
+    definition = opened(QueryDefinition, row.definition)
+    plan = build_plan(definition, load_catalog(raw(connection)))
+    found = connection.execute(
+        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, commit.c.detail).where(
+            commit.c.query_id == row.id, commit.c.checkpoint_id == row.checkpoint_id
+        )
+    ).one_or_none()
+    committed = Committed({}, None, None, {}) if found is None else Committed(*found)
+    return PlannedQuery(row, definition, plan, committed)

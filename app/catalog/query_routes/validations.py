@@ -1,0 +1,151 @@
+"""Dry run of a definition."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter
+
+from app.access.rules import name_beyond, scope_in_force
+from app.access.scopes import named_in
+from app.access.scopes_sql import names_beside
+from app.catalog.functions.sql import with_functions
+from app.catalog.queries.edits import edit_of
+from app.catalog.queries.models import EditChange, EditEffect, EditPreview, ValidationAnswer
+from app.catalog.queries.previews_sql import effects_of, last_commit_at
+from app.catalog.query_routes.looked_at import TargetProblems
+from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
+from app.catalog.stored.edit_rules import EditKind
+from app.catalog.stored.queries import find_query
+from app.catalog.warned import shown_problems, shown_warnings
+from app.db.transactions import raw
+from app.http.answers.documented import answered, body_examples, problems
+from app.http.examples import EDIT, WINDOW_DEFINITION
+from app.http.parameters import LongInspection, OnlyKnownParameters, PlanningTurn
+from app.http.requests.bodies import AnyJsonBody, request_body
+from app.http.requests.stored_texts import refuse_unstorable
+from app.http.schemas import ProblemItem, WarningItem
+from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.types.types import Schema
+from engine.plan.build import build_plan, normalise, read_query
+from engine.plan.model import Plan
+from engine.plan.operators.operator import Operator
+from engine.plan.warnings import warnings_of
+from engine.statements.writing.writing import statement_of
+
+router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
+
+
+@router.post(
+    "/validations",
+    summary="Check a query definition",
+    response_model=ValidationAnswer,
+    responses={200: answered(EDIT, "What is wrong, or the plan; and the edit it would be."), **problems(400, 413, 415)},
+    openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
+)
+def post_validation(
+    body: AnyJsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection
+) -> ValidationAnswer:
+    """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
+
+    `warnings` says where the lateness of records would depend on what one may not expect: on the number of a producer's tasks, on missing
+    grace over results that come out of the order of event time, on the time of arrival. They refuse nothing.
+
+    Where a query has its name, `edit` previews a PUT of it: how far the edit reaches and why, field by field, and of an edit in place
+    what it would let go, close or take away, counted as of the query's last commit. A number that committed facts do not tell exactly
+    is a range.
+    """
+    definition: QueryDefinition | None = None
+    try:
+        refuse_unstorable(body)
+        definition = read_query(body, lambda: load_visible_catalog(raw(transaction)))
+        definition = normalise(with_functions(transaction, definition))
+        _refuse_beyond_scope(transaction, definition)
+        catalog = load_catalog(raw(transaction))
+        plan = build_plan(definition, catalog)
+    except DefinitionInvalid as error:
+        return _answer(definition, None, shown_problems(error.problems), [], None, None)
+    if outside:
+        return _answer(definition, None, shown_problems(outside), [], None, None)
+    warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
+    return _answer(definition, plan, [], warned, _edit(transaction, definition, plan), statement_of(definition, catalog))
+
+
+def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition) -> None:
+    """Refuse what is outside of the caller's scope as a problem of the definition: nothing else is told of it.
+
+    Raises:
+        DefinitionInvalid: ``out_of_scope``.
+    """
+    scope = scope_in_force()
+    if scope is None:
+        return
+    faults = [
+        Problem(pointer, "out_of_scope", name_beyond(name, scope))
+        for pointer, name in named_in(definition)
+        if name is None or not scope.allows(name)
+    ]
+    if not faults and not all(map(scope.allows, names_beside(connection, definition.name))):
+        faults = [Problem("/name", "out_of_scope", name_beyond(definition.name, scope))]
+    if faults:
+        raise DefinitionInvalid(faults)
+
+
+def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) -> EditPreview | None:
+    stored = find_query(connection, definition.name)
+    if stored is None:
+        return None
+    edit = edit_of(connection, stored, definition, plan)
+    effects = effects_of(connection, stored, definition, plan) if edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION) else []
+    return EditPreview(
+        kind=edit.kind.value,
+        generation=stored.generation,
+        changes=[EditChange.model_validate(asdict(change)) for change in edit.changes],
+        effects=[
+            EditEffect(
+                pointer=effect.pointer,
+                effect=effect.kind,
+                operator=effect.operator,
+                at_least=effect.least,
+                at_most=effect.most,
+                from_ms=effect.from_ms,
+                to_ms=effect.to_ms,
+            )
+            for effect in effects
+        ],
+        committed_at=last_commit_at(connection, stored),
+    )
+
+
+def _answer(
+    definition: QueryDefinition | None,
+    plan: Plan | None,
+    faults: list[ProblemItem],
+    warned: list[WarningItem],
+    edit: EditPreview | None,
+    sql: str | None,
+) -> ValidationAnswer:
+    shown = None if plan is None else _shown(plan)
+    return ValidationAnswer(
+        valid=plan is not None,
+        problems=faults,
+        warnings=warned,
+        definition=None if definition is None else definition.model_dump(mode="json", by_alias=True),
+        sql=sql,
+        output=None if shown is None else shown["output"],
+        plan=shown,
+        edit=edit,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Return a plan's value as JSON: schemas as name to type, operators with their kind."""
+    if isinstance(value, Schema):
+        return {name: str(declared) for name, declared in value.items()}
+    if is_dataclass(value):
+        shown = {part.name: _shown(getattr(value, part.name)) for part in fields(value)}
+        return {"operator": type(value).__name__, **shown} if isinstance(value, Operator) else shown
+    return [_shown(inner) for inner in value] if isinstance(value, list | tuple) else value

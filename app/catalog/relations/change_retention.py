@@ -1,0 +1,140 @@
+"""How long the logs that queries make beside their results are kept, and what that means for queries that read a derived table.
+
+A query that reads a derived table builds its picture of it from the table's change log, from the beginning. So what a reader has not read
+yet is kept however old it is, and a query that comes when the beginning is gone is refused rather than given half a table.
+
+What is not delivered elsewhere yet (``into.connector``) is kept, too, but not for ever: a target that is away for longer stops its delivery.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from app.db.log_tables import RESULT_FEED, feed
+from app.db.tables import relation
+from app.db.transactions import EDIT_LOCK
+from app.errors.app_errors import Conflict, Fault
+from engine.log.sequences import trim_sequence
+from engine.log.storage import trim_in_steps, trim_partition
+from engine.plan.model import Plan
+from engine.plan.result_feeds import CHANGES, change_feed
+from engine.postgres.schemas import schemas_of
+
+_LOGS = """
+    SELECT f.id, f.name FROM slackwater.relation r JOIN log.feed f ON f.name = 'changes:' || r.name
+    WHERE r.kind = 'table' AND (r.origin = 'derived' OR r.definition ->> 'materialize' = 'true') ORDER BY f.id
+"""
+_STREAMS = "SELECT id, name, retention_ms FROM log.feed WHERE retention_ms IS NOT NULL AND next_sequence IS NOT NULL ORDER BY id"
+_DELIVERED = f"""
+    SELECT min(d.position) FROM slackwater.delivery d JOIN slackwater.relation r ON r.produced_by = d.query_id
+    WHERE %(feed)s = {RESULT_FEED}
+"""  # noqa: S608 - made of constants
+_REPLAYS = """
+    SELECT f.id, h.partition, coalesce((c.position -> f.name ->> h.partition::text)::bigint, 0)
+    FROM slackwater.query q JOIN log.feed f ON f.name = 'replay:' || q.id JOIN log.head h ON h.feed_id = f.id
+    LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+"""
+_KEEP_FROM = """
+    SELECT min(coalesce((c.position -> ('log:' || %(feed)s::text) ->> '0')::bigint, 0))
+    FROM slackwater.relation r JOIN slackwater.query_read qr ON qr.relation_id = r.id
+    JOIN slackwater.query q ON q.id = qr.query_id
+    LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+    WHERE 'changes:' || r.name = %(feed)s AND r.origin = 'derived'
+"""
+
+
+def trim_changes(connection: psycopg.Connection[Any], retention_ms: int, undelivered_ms: int = 0) -> int:
+    """Remove changes that are older than the retention and that no query has still to read; returns the number of batches removed.
+
+    Args:
+        connection: in autocommit mode.
+        retention_ms: of all changes.
+        undelivered_ms: what is not delivered yet is kept for so long at least.
+    """
+    removed = 0
+    for feed_id, name in connection.execute(_LOGS).fetchall():
+        for kept_ms in _steps(retention_ms, undelivered_ms):
+            trim = partial(_trim_changes, connection, feed_id, name, kept_ms, keeps_undelivered=kept_ms < undelivered_ms)
+            removed += trim_in_steps(connection, trim)
+    return removed
+
+
+def _steps(retention_ms: int, undelivered_ms: int) -> list[int]:
+    """Return by which ages a log is trimmed: what is delivered by its retention, what is not by the longer of the two bounds."""
+    return [retention_ms] if undelivered_ms <= retention_ms else [retention_ms, undelivered_ms]
+
+
+def _trim_changes(
+    connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, *, keeps_undelivered: bool
+) -> int:
+    # No query may begin to read the table between the look at the readers and the removal.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
+    row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
+    kept = [None if row is None else row[0], _delivered(connection, name) if keeps_undelivered else None]
+    return trim_sequence(connection, feed_id, retention_ms, min((each for each in kept if each is not None), default=None))
+
+
+def _delivered(connection: psycopg.Connection[Any], name: str) -> int | None:
+    row = connection.execute(_DELIVERED, {"feed": name}).fetchone()
+    return None if row is None else row[0]
+
+
+def trim_streams(connection: psycopg.Connection[Any], undelivered_ms: int = 0) -> int:
+    """Remove records of derived streams that are older than their retention; returns the number of batches removed.
+
+    Args:
+        connection: in autocommit mode.
+        undelivered_ms: see ``trim_changes``.
+    """
+    removed = 0
+    for feed_id, name, retention_ms in connection.execute(_STREAMS).fetchall():
+        for kept_ms in _steps(retention_ms, undelivered_ms):
+            trim = partial(_trim_stream, connection, feed_id, name, kept_ms, keeps_undelivered=kept_ms < undelivered_ms)
+            removed += trim_in_steps(connection, trim)
+    return removed
+
+
+def _trim_stream(
+    connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, *, keeps_undelivered: bool
+) -> int:
+    # A delivery begins in an edit, which may name the first row that is there.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
+    keep_from = _delivered(connection, name) if keeps_undelivered else None
+    return trim_sequence(connection, feed_id, retention_ms, keep_from)
+
+
+def trim_replays(connection: psycopg.Connection[Any], retention_ms: int) -> int:
+    """Remove replayed late records that their query has taken in longer ago than the retention; returns the number of batches removed."""
+    removed = 0
+    for feed_id, partition, taken in connection.execute(_REPLAYS).fetchall():
+        removed += trim_in_steps(connection, partial(trim_partition, connection, feed_id, partition, retention_ms, taken))
+    return removed
+
+
+def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
+    """Refuse a query that would read a derived table from its beginning where retention has removed that.
+
+    Raises:
+        Conflict: ``changes_expired``.
+    """
+    logs = [change_feed(source.relation.name) for source in plan.inputs if source.relation.kind == "table"]
+    found = connection.execute(
+        sa.select(relation.c.name)
+        .distinct()
+        .join_from(feed, relation, feed.c.name == sa.literal(CHANGES) + relation.c.name)
+        .where(feed.c.name.in_(logs), feed.c.start_sequence > 0, relation.c.kind == "table", relation.c.origin == "derived")
+        .order_by(relation.c.name)
+    )
+    names = [f"'{name}'" for name in found.scalars()]
+    if names:
+        faults = [Fault("", "changes_expired", f"the first changes of {name} were removed by retention") for name in names]
+        raise Conflict(
+            "changes_expired",
+            f"the change log of {', '.join(names)} begins too late to build the table from it. Let the query that writes it begin anew "
+            "(PUT /v1/queries/… with ?state=discard); SLACKWATER_CHANGES_RETENTION_MS keeps more",
+            faults,
+        )

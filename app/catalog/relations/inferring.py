@@ -1,0 +1,79 @@
+"""``"columns": "infer"`` in the definition of a source: put in its place is what the connector finds, before anything else is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.access.rules import refuse_beyond_scope
+from app.access.scopes import feeds_in
+from engine.definition.reading import read_definition
+from engine.definition.relations import SourceDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.catalog import feed_of
+from engine.plan.warnings import DefinitionWarning
+from engine.records.inferred import INFER, Inferred
+from engine.sources.connector_kinds import control_of
+from engine.sources.control import Site
+from engine.statements.sources.inferring import Asked
+
+_STAND_IN = "inferred"
+
+
+def asked_columns(name: str, model: type[SourceDefinition], body: Any) -> Asked | None:
+    """Say what is to be asked for a definition's columns; None: it does not say ``infer``.
+
+    Raises:
+        DefinitionInvalid: the rest of it is wrong.
+    """
+    if not isinstance(body, dict) or body.get("columns") != INFER:
+        return None
+    given = body.get("key")
+    stand_in = {**body, "columns": {_STAND_IN: "string"}, "key": [_STAND_IN] if given is None else given}
+    reading = read_definition(model, stand_in)
+    if reading.problems or reading.definition is None:
+        raise DefinitionInvalid(reading.problems)
+    return Asked(name, reading.definition, () if given is None else reading.definition.key)
+
+
+def inferred(asked: Asked, site: Site) -> Inferred:
+    """Return what a source's connector proposes.
+
+    Args:
+        asked: see there.
+        site: what the connector may use.
+
+    Raises:
+        DefinitionInvalid: the connector is wrong, or nothing says what the columns are.
+        Forbidden: it is beyond the scope of who asks.
+        SourceUnavailable: nobody can be asked now.
+    """
+    faults = list(asked.definition.connector.faults())
+    if faults:
+        raise DefinitionInvalid(faults)
+    refuse_beyond_scope(feeds_in(asked.definition))
+    feed = feed_of(asked.name, asked.definition)
+    return control_of(feed).infer(feed, site, asked.key)
+
+
+def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:
+    """Return a definition with the columns that were found, and with their key where it names none."""
+    columns = {each: str(declared) for each, declared in found.columns.items()}
+    key = {"key": list(found.key)} if body.get("key") is None and found.key else {}
+    return {**body, "columns": columns, **key}
+
+
+def warnings_of(found: Inferred) -> list[DefinitionWarning]:
+    """Say which fields are no columns, and that not everything was looked at. Codes: ``field_left_out``, ``inferred_from_part``."""
+    part = [] if found.seen is None else [
+        DefinitionWarning(
+            "/columns", "inferred_from_part", f"the columns are those of {found.seen}; a column that only other records have is missing",
+            "declare it, if there is one",
+        )
+    ]  # fmt: skip
+    return part + [
+        DefinitionWarning(
+            "/columns", "field_left_out", f"the field {name[:100]!r} is no column: {why}",
+            "declare the columns instead of `infer`, if it is wanted",
+        )
+        for name, why in found.left_out
+    ]  # fmt: skip

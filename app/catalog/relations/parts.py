@@ -1,0 +1,126 @@
+"""Streams into which several queries write (``into.append_to``): each query's result is a stream of its own, and a part of the other one.
+
+Who reads the whole stream reads its parts as well, and is noted as their reader, so that a part goes no sooner than its readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.access.rules import visible
+from app.catalog.stored.catalog import output_of
+from app.catalog.stored.older_code import PARTS, refuse_older_code
+from app.catalog.stored.queries import add_event
+from app.db.tables import query, query_read, relation
+from app.db.transactions import raw
+from app.errors.app_errors import Conflict, Fault
+from engine.errors import Problem
+from engine.log.dropped_feeds import drop_feed
+from engine.plan.evolution import column_faults
+from engine.plan.model import Output, RelationSchema
+
+_WHOLE = relation.c.definition["append_to"].as_string()
+
+
+def parts_of(connection: sa.Connection, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return, for each of these streams that has some, its parts by name, in the order in which they were made."""
+    rows = connection.execute(
+        sa.select(_WHOLE.label("whole"), relation.c.name)
+        .where(relation.c.origin == "derived", _WHOLE.in_(list(names)))
+        .order_by(relation.c.created_at, relation.c.name)
+    )
+    found: dict[str, list[str]] = {}
+    for whole, name in rows:
+        found.setdefault(whole, []).append(name)
+    return found
+
+
+def parts_in_order(name: str) -> sa.Select[Any]:
+    """Return the statement that gives the parts of a stream by name, in the order in which they were made."""
+    wanted = sa.select(relation.c.name).where(is_part_of(sa.literal(name)))
+    return wanted.order_by(relation.c.created_at, relation.c.name)
+
+
+def is_part_of(wholes: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition under which a relation is a part of one of these streams.
+
+    Args:
+        wholes: what its name is compared with, such as ``ANY(…)``.
+    """
+    return sa.and_(relation.c.origin == "derived", wholes == _WHOLE)
+
+
+def writers_into(connection: sa.Connection, name: str) -> list[str]:
+    """Return the queries that append to a stream."""
+    rows = connection.execute(
+        sa.select(query.c.name)
+        .join_from(relation, query, relation.c.produced_by == query.c.id)
+        .where(relation.c.origin == "derived", _WHOLE.is_not_distinct_from(name))
+        .order_by(query.c.name)
+    )
+    return list(rows.scalars())
+
+
+def refuse_if_written(connection: sa.Connection, name: str) -> None:
+    """Refuse to remove a stream into which queries write.
+
+    Raises:
+        Conflict: ``relation_in_use``.
+    """
+    writers = writers_into(connection, name)
+    if writers:
+        raise written_by(name, writers)
+
+
+def written_by(name: str, writers: Iterable[str]) -> Conflict:
+    """Return the refusal to take away or change that into which queries write."""
+    shown = [visible(writer) for writer in writers]
+    faults = [Fault("", "written_by", f"query '{writer}' appends to '{name}'") for writer in shown]
+    return Conflict("relation_in_use", f"{', '.join(shown)} append to '{name}'; delete or change the query first", faults)
+
+
+def parts_left(connection: sa.Connection, name: str) -> Sequence[Any]:
+    """Return the parts that deleted queries have left of a stream: id, name and definition of each."""
+    return connection.execute(
+        sa.select(relation.c.id, relation.c.name, relation.c.definition)
+        .where(relation.c.origin == "derived", relation.c.produced_by.is_(None), _WHOLE.is_not_distinct_from(name))
+        .order_by(relation.c.name)
+    ).all()
+
+
+def column_faults_of_left(connection: sa.Connection, name: str, after: RelationSchema) -> list[Problem]:
+    """Return why records that deleted queries have left of a stream would be no records of it any more."""
+    columns = (output_of(part.definition).columns for part in parts_left(connection, name))
+    return [fault for each in columns for fault in column_faults(each, after.columns, after.key)]
+
+
+def drop_parts(connection: sa.Connection, name: str) -> None:
+    """Remove the parts that deleted queries have left of a stream that goes; nobody reads them."""
+    for row in parts_left(connection, name):
+        drop_feed(raw(connection), row.name)
+        connection.execute(sa.delete(relation).where(relation.c.id == row.id))
+        note(connection, Change(Action.DELETE, "stream", row.name, {"definition": row.definition}, None))
+
+
+def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> None:
+    """Let the queries that read a stream read its new part as well, from their next launch on."""
+    if output.append_to is None:
+        return
+    refuse_older_code(connection, PARTS)
+    readers = (
+        sa.select(query_read.c.query_id)
+        .join_from(query_read, relation, query_read.c.relation_id == relation.c.id)
+        .where(relation.c.name == output.append_to)
+    )
+    for reader in connection.execute(readers).scalars().all():
+        connection.execute(sa.insert(query_read).values(query_id=reader, relation_id=part_id))
+        once_more = sa.update(query).where(query.c.id == reader).values(restart_nonce=query.c.restart_nonce + 1)
+        connection.execute(once_more)
+        reason = f"'{output.name}' appends to '{output.append_to}' from now on"
+        add_event(connection, reader, "restart_requested", {"reason": reason})

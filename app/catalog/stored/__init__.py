@@ -1,0 +1,1 @@
+"""Relations and queries as stored: their rows, and definitions read back."""

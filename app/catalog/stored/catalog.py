@@ -1,0 +1,245 @@
+"""The stored relations as the engine's catalog: one mapping from row to ``CatalogEntry``, used by the service and by drivers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import psycopg
+
+from app.access.rules import scope_in_force
+from app.access.scopes import Scope, names_in
+from app.catalog.stored.definitions import opened
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.errors import DefinitionInvalid
+from engine.expressions.names import NAME_PATTERN
+from engine.expressions.types.types import Schema
+from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts
+from engine.plan.disorder import Producers
+from engine.plan.model import LateRecords, Output, Plan
+
+_ALL = """
+    SELECT r.name, r.kind, r.origin, r.definition::text, q.name, reads.names,
+        CASE WHEN r.origin = 'derived' THEN r.definition ->> 'append_to' END
+    FROM slackwater.relation r
+    LEFT JOIN slackwater.query q ON q.id = r.produced_by
+    LEFT JOIN (
+        SELECT qr.query_id, array_agg(input.name) AS names
+        FROM slackwater.query_read qr JOIN slackwater.relation input ON input.id = qr.relation_id GROUP BY qr.query_id
+    ) reads ON reads.query_id = r.produced_by
+    ORDER BY r.created_at, r.name
+"""
+# In the order in which they were made: so are the parts of a stream merged where all else is equal (T2).
+
+_AROUND = """
+    WITH RECURSIVE around AS (
+        SELECT r.id FROM slackwater.relation r WHERE r.name = ANY(%s)
+        UNION
+        SELECT further.id FROM around JOIN slackwater.relation r ON r.id = around.id CROSS JOIN LATERAL (
+            SELECT qr.relation_id AS id FROM slackwater.query_read qr WHERE qr.query_id = r.produced_by
+            UNION ALL
+            SELECT part.id FROM slackwater.relation part WHERE part.origin = 'derived' AND part.definition ->> 'append_to' = r.name
+        ) further
+    )
+    SELECT r.name, r.kind, r.origin, r.definition::text, q.name, (
+        SELECT array_agg(input.name)
+        FROM slackwater.query_read qr JOIN slackwater.relation input ON input.id = qr.relation_id WHERE qr.query_id = r.produced_by
+    ), CASE WHEN r.origin = 'derived' THEN r.definition ->> 'append_to' END
+    FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by
+    WHERE r.id IN (SELECT id FROM around)
+    ORDER BY r.created_at, r.name
+"""
+"""Relations, their parts, and whatever these are made of."""
+
+_PRODUCER = """
+    SELECT q.definition FROM slackwater.relation r JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
+"""
+
+
+class StoredCatalog(Mapping[str, CatalogEntry]):
+    """The relations of one moment by name. A definition is read when its entry is asked for: a plan names a few of perhaps thousands.
+
+    Args:
+        rows: those that are stored, in the order in which they were made.
+        scope: of who asks; None: everything.
+        is_visible_only: leave out what is outside of the scope. A stream is read with all of its parts nevertheless.
+        rest: gives all of them, where ``rows`` are those around what is planned (``_AROUND``). Asked when another one is looked for, as for the
+            name that was meant, or when they are listed.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[_Row],
+        scope: Scope | None,
+        *,
+        is_visible_only: bool = False,
+        rest: Callable[[], Iterable[_Row]] | None = None,
+    ) -> None:
+        self._scope, self._is_visible_only, self._rest = scope, is_visible_only, rest
+        self._take(rows)
+
+    def _take(self, rows: Iterable[_Row]) -> None:
+        self._rows = {row.name: row for row in rows}
+        self._entries: dict[str, CatalogEntry] = {}
+        self._parts: dict[str, list[_Row]] = {}
+        for row in self._rows.values():
+            if row.append_to is not None:
+                self._parts.setdefault(row.append_to, []).append(row)
+        if self._is_visible_only and self._scope is not None:
+            self._rows = {name: row for name, row in self._rows.items() if self._scope.allows(name)}
+
+    def _take_rest(self) -> None:
+        """Look at all relations, unless they are here."""
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._take(rest())
+
+    def __getitem__(self, name: str) -> CatalogEntry:
+        entry = self._entries.get(name)
+        if entry is None:
+            if name not in self._rows:
+                self._take_rest()
+            entry = self._entries[name] = self._read(self._rows[name])
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        self._take_rest()
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        self._take_rest()
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._rows:
+            self._take_rest()
+        return name in self._rows
+
+    def _read(self, row: _Row) -> CatalogEntry:
+        entry = with_its_parts(row.entry(), [part.entry() for part in self._parts.get(row.name, ())])
+        return entry if self._scope is None else replace(entry, is_hidden=not self._scope.allows(row.name))
+
+
+class _Row(NamedTuple):
+    """A stored relation."""
+
+    name: str
+    kind: Literal["stream", "table"]
+    origin: Literal["source", "derived"]
+    definition: str
+    produced_by: str | None
+    reads: list[str] | None
+    append_to: str | None
+
+    def entry(self) -> CatalogEntry:
+        """Return its entry, without parts."""
+        return entry_of(self.name, self.kind, self.origin, json.loads(self.definition), self.produced_by, self.reads or [])
+
+
+def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
+    """Return every relation by name; one statement, so one consistent picture.
+
+    What is outside of the caller's scope is there, for cycles lead through it, and is not suggested.
+    """
+    return StoredCatalog(_all(connection), scope_in_force())
+
+
+def load_catalog_for(connection: psycopg.Connection[Any], definition: QueryDefinition) -> Catalog:
+    """Return the same, to plan one definition: what that leads to is loaded now, the rest only if it is asked for after all.
+
+    So creating and launching a query cost the same beside thousands of others.
+    """
+    names = [name for _, name in names_in(definition) if re.fullmatch(NAME_PATTERN, name)]  # no other is anybody's
+    around = connection.execute(_AROUND, (names,)).fetchall()
+    return StoredCatalog(map(_Row._make, around), scope_in_force(), rest=lambda: _all(connection))
+
+
+def load_visible_catalog(connection: psycopg.Connection[Any]) -> Catalog:
+    """Return every relation within the caller's scope by name."""
+    return StoredCatalog(_all(connection), scope_in_force(), is_visible_only=True)
+
+
+def _all(connection: psycopg.Connection[Any]) -> Iterable[_Row]:
+    return map(_Row._make, connection.execute(_ALL).fetchall())
+
+
+def producers_of(connection: psycopg.Connection[Any]) -> Producers:
+    """Return what gives the definition of the query that writes a relation.
+
+    It asks the database when it is asked. One that a newer version has stored is not known: it says nothing to warn about. Nor does one
+    outside of the caller's scope.
+    """
+    scope = scope_in_force()
+
+    def producer(relation: str) -> QueryDefinition | None:
+        row = connection.execute(_PRODUCER, (relation,)).fetchone()
+        try:
+            definition = None if row is None else opened(QueryDefinition, row[0])
+        except DefinitionInvalid:
+            return None
+        is_told = scope is None or definition is None or all(scope.allows(name) for _, name in names_in(definition))
+        return definition if is_told else None
+
+    return producer
+
+
+def entry_of(
+    name: str,
+    kind: Literal["stream", "table"],
+    origin: Literal["source", "derived"],
+    definition: Mapping[str, Any],
+    produced_by: str | None,
+    reads: list[str],
+) -> CatalogEntry:
+    """Return the catalog entry of one stored relation."""
+    if origin == "source":
+        return source_entry(name, source_of(kind, definition))
+    # What a reader needs of a derived relation is its output alone.
+    plan = Plan(produced_by or "", tasks=1, inputs=(), stages=(), output=output_of(definition), late_records=LateRecords(0, 0))
+    return replace(derived_entry(plan), reads=frozenset(reads))
+
+
+def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
+    """Read a source's definition back."""
+    return opened(TableDefinition if kind == "table" else StreamDefinition, definition)
+
+
+def output_to_json(output: Output) -> dict[str, Any]:
+    """Return the form in which a derived relation is stored."""
+    return {
+        "name": output.name,
+        "kind": output.kind,
+        "columns": output.columns.to_json(),
+        "key": list(output.key),
+        "is_windowed": output.is_windowed,
+        "is_final": output.is_final,
+        "retention_ms": output.retention_ms,
+        "partitions": 1,  # versions before numbered results read it
+        "history_retention_ms": output.history_retention_ms,
+        "closes_after_ms": output.closes_after_ms,
+        "has_open": output.has_open,
+        "log_retention_ms": output.log_retention_ms,
+        "append_to": output.append_to,
+    }
+
+
+def output_of(stored: Mapping[str, Any]) -> Output:
+    """Read what ``output_to_json`` made."""
+    return Output(
+        name=stored["name"],
+        kind=stored["kind"],
+        columns=Schema.from_json(stored["columns"]),
+        key=tuple(stored["key"]),
+        is_windowed=stored["is_windowed"],
+        is_final=stored["is_final"],
+        retention_ms=stored["retention_ms"],
+        history_retention_ms=stored.get("history_retention_ms"),
+        closes_after_ms=stored.get("closes_after_ms"),
+        has_open=stored.get("has_open", False),
+        log_retention_ms=stored.get("log_retention_ms"),
+        append_to=stored.get("append_to"),
+    )

@@ -1,0 +1,160 @@
+"""Rows of queries: finding, listing, wishing. Transactions that also touch relations are in ``query_edits``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.access.audit.rules import Action, Change
+from app.access.audit.sql import note
+from app.access.rules import actor
+from app.access.scopes_sql import query_is_visible
+from app.db.page_bounds import Most, bounded
+from app.db.tables import delivery, query, query_event, query_status
+from app.errors.app_errors import Conflict, NotFound
+from app.http.requests.preconditions import Preconditions
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A stored query: the user's wish, and the state its status row shows.
+
+    Attributes:
+        fork_of: what it has gone on from, as ``app.catalog.queries.fork_rules.Fork`` is stored; None of a query that is no fork.
+    """
+
+    id: UUID
+    name: str
+    definition: dict[str, Any]
+    generation: int
+    desired_state: str
+    restart_nonce: int
+    checkpoint_id: UUID
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    state: str
+    fork_of: dict[str, Any] | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What users wrote, as the audit log shows it."""
+        return {"definition": self.definition, "desired_state": self.desired_state, "generation": self.generation}
+
+
+_COLUMNS = (
+    query.c.id,
+    query.c.name,
+    query.c.definition,
+    query.c.generation,
+    query.c.desired_state,
+    query.c.restart_nonce,
+    query.c.checkpoint_id,
+    query.c.version,
+    query.c.created_at,
+    query.c.updated_at,
+    query_status.c.state,
+    query.c.fork_of,
+)
+_LIVE = sa.select(*_COLUMNS).join_from(query, query_status).where(query.c.deleted_at.is_(None))
+
+
+def find_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow | None:
+    """Return the query of that name, locked against other writers on request; None where there is none."""
+    statement = _LIVE.where(query.c.name == name)
+    if is_locking:
+        statement = statement.with_for_update(of=query)
+    row = connection.execute(statement).one_or_none()
+    return None if row is None else QueryRow(*row)
+
+
+def statement_text(connection: sa.Connection, query_id: UUID) -> str | None:
+    """Return the statement that says what a query does; None where JSON made it, or changed it since."""
+    found: str | None = connection.execute(sa.select(query.c.statement).where(query.c.id == query_id)).scalar_one()
+    return found
+
+
+def redefined(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a query that gets another definition: the statement that made it does not say what it does any more.
+
+    Whoever carries a statement out notes its text afterwards.
+    """
+    return {"definition": form, "statement": None}
+
+
+def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow:
+    """Return the query of that name.
+
+    Raises:
+        NotFound: ``query_not_found``.
+    """
+    found = find_query(connection, name, is_locking=is_locking)
+    if found is None:
+        raise query_not_found(name)
+    return found
+
+
+def query_not_found(name: str) -> NotFound:
+    """Return the error for an unknown query."""
+    return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists those there are")
+
+
+def list_queries(connection: sa.Connection, most: Most, after: str | None) -> tuple[list[QueryRow], bool]:
+    """Return queries by name, beginning behind ``after``, and whether the last is beyond; only what the caller's scope allows."""
+    statement = _LIVE.where(query_is_visible()).order_by(query.c.name).limit(most.items)
+    if after is not None:
+        statement = statement.where(query.c.name > after)
+    rows = connection.execute(bounded(statement, ("definition",), most.bytes)).all()
+    return [QueryRow(*row[:-1]) for row in rows], bool(rows) and rows[-1][-1]
+
+
+def set_desired_state(connection: sa.Connection, name: str, state: str, conditions: Preconditions) -> tuple[QueryRow, bool]:
+    """Write the wish. Returns the query afterwards and whether anything changed."""
+    stored = get_query(connection, name, is_locking=True)
+    conditions.check(f"query '{name}'", stored.version)
+    if stored.desired_state == state:
+        return stored, False
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(desired_state=state, version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": state})
+    before, after = {"desired_state": stored.desired_state}, {"desired_state": state}
+    note(connection, Change(Action.SET_DESIRED_STATE, "query", name, before, after))
+    return get_query(connection, name), True
+
+
+def request_restart(connection: sa.Connection, name: str, conditions: Preconditions) -> QueryRow:
+    """Ask for a new launch: the same definition, the same state, the next epoch.
+
+    Raises:
+        Conflict: ``query_not_wanted``: a query that is not wished to run cannot be restarted.
+    """
+    stored = get_query(connection, name, is_locking=True)
+    conditions.check(f"query '{name}'", stored.version)
+    if stored.desired_state != "running":
+        raise Conflict(
+            "query_not_wanted",
+            f'query \'{name}\' is wished {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{"state": "running"}} starts it',
+        )
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(restart_nonce=query.c.restart_nonce + 1, version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "restart_requested", {"restart_nonce": stored.restart_nonce + 1})
+    stopped = sa.update(delivery).where(delivery.c.query_id == stored.id, delivery.c.is_stopped)
+    connection.execute(stopped.values(is_stopped=False, error=None, attempt=0, next_attempt_at=None, state_since=sa.func.now()))
+    before, after = {"restart_nonce": stored.restart_nonce}, {"restart_nonce": stored.restart_nonce + 1}
+    note(connection, Change(Action.RESTART, "query", name, before, after))
+    return get_query(connection, name)
+
+
+def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
+    """Append to the query's history."""
+    connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=actor(), detail=detail))

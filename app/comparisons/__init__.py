@@ -1,0 +1,1 @@
+"""Many definitions at once, compared with what is registered."""

@@ -1,0 +1,133 @@
+"""Who waits for a query's facts or commits is woken by LISTEN. The bell only shortens polling: a waiter also looks by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+import anyio.to_thread
+import psycopg
+import structlog
+
+from app.db.database import CONNECT_TIMEOUT_SECONDS
+from engine.commit.sink import COMMIT_CHANNEL
+from engine.postgres.incarnation import notice
+from engine.postgres.links import LinkedAsyncConnection
+from engine.postgres.postgres import connect
+
+CHANNELS = ("slackwater_fact", COMMIT_CHANNEL)
+"""States that drivers wrote, and commits of sinks; both carry the query's id."""
+RECONNECT_SECONDS = 1.0
+# How long a waiter trusts the silence: a notification can be lost with the connection that carried it.
+LOOK_AGAIN_SECONDS = 1.0
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Waiter(Protocol):
+    """What a ring sets, such as an ``asyncio.Event``."""
+
+    def set(self) -> None:
+        """Note the ring."""
+
+
+W = TypeVar("W", bound=Waiter)
+
+
+class Bell:
+    """One LISTEN connection for all waiters of a process."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._waiters: dict[str, set[Waiter]] = {}
+
+    async def run(self) -> None:
+        """Listen until cancelled; a lost connection is made anew."""
+        while True:
+            try:
+                # Without patience of its own, for it waits by trade: it ends with other connections that are found dead.
+                async with await LinkedAsyncConnection.connect(
+                    self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
+                ) as connection:
+                    # The database may have been put back while nobody listened.
+                    await anyio.to_thread.run_sync(_notice, self._dsn)
+                    connection.add_notify_handler(lambda each: self.ring(each.payload))  # what comes with answers
+                    for channel in CHANNELS:
+                        await connection.execute(f"LISTEN {channel}")
+                    # What was rung while nobody listened is lost: let everybody look.
+                    for query_id in list(self._waiters):
+                        self.ring(query_id)
+                    await _heard(connection, self.ring)
+            except psycopg.Error as error:
+                log.warning("bell_connection_lost", error=str(error))
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    @property
+    def waiters(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._waiters.values()))
+
+    def ring(self, query_id: str) -> None:
+        """Wake everybody who waits for this query."""
+        for waiter in self._waiters.get(query_id, ()):
+            waiter.set()
+
+    @contextmanager
+    def listening(self, query_id: UUID, waiter: W) -> Iterator[W]:
+        """Yield what is set at each ring. Enter it before the first look, or a ring in between is missed."""
+        waiters = self._waiters.setdefault(str(query_id), set())
+        waiters.add(waiter)
+        try:
+            yield waiter
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                self._waiters.pop(str(query_id), None)
+
+
+async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str], None]) -> None:
+    """Ring for each notification until the connection is lost.
+
+    ``AsyncConnection.notifies`` wakes up ten times a second for nothing, and costs a tenth of a millisecond for each notification.
+
+    Raises:
+        psycopg.OperationalError: it is lost.
+    """
+    loop = asyncio.get_running_loop()
+    lost: asyncio.Future[None] = loop.create_future()
+    link, encoding, number = connection.pgconn, connection.info.encoding, connection.fileno()
+
+    def listen() -> None:
+        try:
+            link.consume_input()
+            while (found := link.notifies()) is not None:
+                ring(found.extra.decode(encoding))
+        except psycopg.Error as error:
+            # At once: libpq has closed the socket, and the next connection that anybody opens may get its number.
+            loop.remove_reader(number)
+            if not lost.done():
+                lost.set_exception(error)
+
+    loop.add_reader(number, listen)
+    try:
+        listen()  # what came with the answer to LISTEN
+        await lost
+    finally:
+        if not lost.done() or lost.cancelled():
+            loop.remove_reader(number)
+
+
+def _notice(dsn: str) -> None:
+    with connect(dsn, "slackwater-bell") as connection:
+        notice(connection)
+
+
+async def rung(event: asyncio.Event, seconds: float) -> None:
+    """Wait for a ring, at most ``seconds`` and at most until it is time to look again, and clear it."""
+    try:
+        await asyncio.wait_for(event.wait(), min(seconds, LOOK_AGAIN_SECONDS))
+    except TimeoutError:
+        return
+    event.clear()

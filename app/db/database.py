@@ -1,0 +1,237 @@
+"""The database: its migrations, and the pools the service speaks through.
+
+Control-plane transactions are synchronous and run in FastAPI's worker threads: they share one transaction with the connectors'
+synchronous DDL (views, feeds), and each statement then exists once. Reads and appends, the hot paths, are asynchronous.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+import psycopg_pool
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+import app
+from app.db.schema_version import SchemaVersion, refuse_newer
+from app.db.turns import Turns
+from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
+from engine.postgres.postgres import DATABASE_AWAY
+
+# Any number, the same in every process: two processes that start together must not migrate together.
+MIGRATION_LOCK = 0x51AC
+_DIALECT = "postgresql+psycopg://"
+CONNECT_TIMEOUT_SECONDS = 10
+
+# A client waits behind each of these: it shall hear within seconds that the database is away, and when it is back find no pool that still
+# pauses between attempts.
+LINK_OPTIONS = {"connect_timeout": 4, "patience_s": 2.0}
+POOL_PATIENCE_SECONDS = 6.0
+# A connection that died in the middle of a transaction holds its locks until the database notices; an append's lock stops its whole feed.
+APPEND_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=15000"}
+TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"}
+
+
+AWAY = (*DATABASE_AWAY, psycopg_pool.PoolTimeout)
+"""The database or the connection to it failed: the same request succeeds once it is back."""
+
+
+def migrate(dsn: str) -> SchemaVersion:
+    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current, or newer and fits.
+
+    Returns:
+        How it was before.
+
+    Raises:
+        SchemaTooNew: a newer version has upgraded it.
+    """
+    config = Config()
+    config.set_main_option("script_location", str(Path(app.__file__).resolve().parent.parent / "migrations"))
+    config.attributes["dsn"] = dsn
+    with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as lock:
+        lock.execute("SELECT pg_advisory_lock(%s)", (lock.schemas.lock(MIGRATION_LOCK),))
+        schema = refuse_newer(lock)
+        if schema.is_behind:
+            command.upgrade(config, "head")
+        return schema
+
+
+def engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> sa.Engine:
+    """Build an engine whose connections are ours, opened as the DSN says and the options of a connection.
+
+    SQLAlchemy would let the options replace those of the DSN.
+    """
+    return sa.create_engine(_DIALECT, creator=lambda: LinkedConnection.connect(dsn, **(options or {})), **pooling)
+
+
+def async_engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> AsyncEngine:
+    """Build the same, asynchronous."""
+    return create_async_engine(_DIALECT, async_creator=lambda: LinkedAsyncConnection.connect(dsn, **(options or {})), **pooling)
+
+
+@contextmanager
+def single_transaction(dsn: str) -> Iterator[sa.Connection]:
+    """Open a connection for one transaction: what commands do, which have no pools."""
+    engine = engine_for(dsn, poolclass=sa.NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The pools of one service. What may be slow has none together with what must be quick.
+
+    Attributes:
+        dsn: for connections of their own (LISTEN).
+        control: synchronous; one ``begin()`` is one transaction that changes what exists.
+        control_turns: to be taken before ``control`` is.
+        inspection: synchronous; one ``begin()`` is one transaction that only looks at what exists.
+        inspection_turns: to be taken before ``inspection`` is.
+        reads: asynchronous; API keys, statuses, metrics, and pages.
+        page_turns: to be taken before pages are read through ``reads``.
+        appends: asynchronous psycopg connections of the appender, which opens a transaction where it needs several statements.
+        lookups: the same for rows whose keys are known: one statement each, so without transactions, and read only.
+        scans: the same for reads that may look at many rows.
+    """
+
+    dsn: str
+    control: sa.Engine
+    control_turns: Turns
+    inspection: sa.Engine
+    inspection_turns: Turns
+    reads: AsyncEngine
+    page_turns: Turns
+    appends: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+    lookups: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+    scans: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+
+    @classmethod
+    def create(cls, dsn: str, pool_size: int, read_timeout_ms: int) -> Self:
+        """Build the pools without connecting; ``open`` connects.
+
+        Args:
+            dsn: the database.
+            pool_size: connections of each pool.
+            read_timeout_ms: after it the database ends a statement that only reads.
+        """
+        bounded = bounded_reads(read_timeout_ms)
+        alone = {**bounded, "autocommit": True}
+        return cls(
+            dsn=dsn,
+            control=_engine(dsn, pool_size, TRANSACTION_OPTIONS),
+            control_turns=Turns(pool_size),
+            inspection=_engine(dsn, pool_size, bounded),
+            inspection_turns=Turns(pool_size),
+            reads=async_engine_for(
+                dsn,
+                {**LINK_OPTIONS, **bounded_reads(read_timeout_ms, is_read_only=False)},  # when a key was used last is noted
+                pool_pre_ping=True,
+                **_sizes(pool_size),
+            ),
+            page_turns=Turns(pool_size),
+            appends=linked_pool(dsn, {**APPEND_OPTIONS, "autocommit": True}, max_size=pool_size),
+            lookups=linked_pool(dsn, alone, max_size=pool_size),
+            scans=linked_pool(dsn, alone, max_size=pool_size),
+        )
+
+    async def open(self) -> None:
+        """Open the pools of the hot paths; the others connect on first use."""
+        for pool in (self.appends, self.lookups, self.scans):
+            await pool.open()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for pool in (self.appends, self.lookups, self.scans):
+            await pool.close()
+        await self.reads.dispose()
+        self.inspection.dispose()
+        self.control.dispose()
+
+    @asynccontextmanager
+    async def paging(self) -> AsyncIterator[AsyncConnection]:
+        """Lend a connection of ``reads`` for a page, which may be slow: half of them stay for what is quick.
+
+        Raises:
+            Unavailable: ``database_busy``.
+        """
+        async with self.page_turns.taken(is_long=True), self.reads.connect() as connection:
+            yield connection
+
+
+def bounded_reads(timeout_ms: int, *, is_read_only: bool = True) -> dict[str, str]:
+    """Return the options of connections for reading: the database ends what takes too long, and sooner what waits for a lock."""
+    read_only = "-c default_transaction_read_only=on " if is_read_only else ""
+    limits = f"-c statement_timeout={timeout_ms} -c lock_timeout={max(1, timeout_ms // 2)} -c idle_in_transaction_session_timeout=60000"
+    return {"options": read_only + limits}
+
+
+def _engine(dsn: str, pool_size: int, options: Mapping[str, Any]) -> sa.Engine:
+    return engine_for(dsn, {**LINK_OPTIONS, **options}, pool_pre_ping=True, **_sizes(pool_size))
+
+
+def _sizes(pool_size: int) -> dict[str, Any]:
+    return {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": POOL_PATIENCE_SECONDS}
+
+
+class PoolBusy(psycopg_pool.PoolTimeout):
+    """Every connection of a pool is in use; the database itself may be well."""
+
+
+class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
+    """A pool that gives no connection which the database has ended.
+
+    The pool's own check asks the database each time, and pauses longer and longer between one dead connection and the next.
+    """
+
+    _lent = 0
+
+    async def getconn(self, timeout: float | None = None) -> psycopg.AsyncConnection:
+        """See ``AsyncConnectionPool``. Dead ones give way to new ones at once.
+
+        Raises:
+            PoolBusy: others had all of them for the whole time.
+            psycopg_pool.PoolTimeout: the database gives none.
+        """
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            try:
+                connection = await super().getconn(max(0.0, deadline - time.monotonic()))
+            except psycopg_pool.PoolTimeout as error:
+                if self._lent >= self.max_size:
+                    raise PoolBusy(str(error)) from error
+                raise
+            self._lent += 1
+            if is_usable(connection):
+                return connection
+            await connection.close()
+            await self.putconn(connection)
+
+    async def putconn(self, connection: psycopg.AsyncConnection) -> None:
+        """See ``AsyncConnectionPool``."""
+        self._lent -= 1
+        await super().putconn(connection)
+
+
+def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any) -> LinkedPool:
+    """Build a pool, not open yet, whose connections notice a database that is gone, and that tries anew for each who asks."""
+    return LinkedPool(
+        dsn,
+        connection_class=LinkedAsyncConnection,
+        kwargs={**LINK_OPTIONS, **(options or {})},
+        min_size=min_size,
+        timeout=POOL_PATIENCE_SECONDS,
+        reconnect_timeout=POOL_PATIENCE_SECONDS,
+        open=False,
+        **pooling,
+    )

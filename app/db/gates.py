@@ -1,0 +1,144 @@
+"""How much may be under way at once. What is beyond is refused at once: a queue without end makes everybody wait and helps nobody.
+
+Waits that cost nothing (long polls, event streams) pass no gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client import Counter
+
+from app.errors.app_errors import TooManyRequests
+from app.settings.limit_settings import LimitSettings
+
+RETRY_AFTER = {"Retry-After": "1"}
+MOST_CHECKS = 4
+MOST_REGISTRY_LOOKUPS = 8
+"""Bodies whose schemas a registry has: each may hold a thread for seconds while that is away."""
+
+
+class Gate:
+    """A bound on an amount of work.
+
+    Args:
+        limit: how much may be under way; one that is larger than it passes alone.
+        refused: counts refusals.
+        detail: of the error.
+    """
+
+    def __init__(self, limit: int, refused: Counter, detail: str) -> None:
+        self._limit = limit
+        self._refused = refused
+        self._detail = detail
+        self.under_way = 0
+
+    def enter(self, amount: int = 1) -> None:
+        """Let work in; ``leave`` must follow.
+
+        Raises:
+            TooManyRequests: ``too_many_requests``.
+        """
+        if self.under_way and self.under_way + amount > self._limit:
+            self._refused.inc()
+            raise TooManyRequests("too_many_requests", self._detail, headers=RETRY_AFTER)
+        self.under_way += amount
+
+    def leave(self, amount: int = 1) -> None:
+        """Let it out."""
+        self.under_way -= amount
+
+    @contextmanager
+    def passed(self, amount: int = 1) -> Iterator[Passing]:
+        """Let work in for the length of the block.
+
+        Raises:
+            TooManyRequests: ``too_many_requests``.
+        """
+        self.enter(amount)
+        passing = Passing(self, amount)
+        try:
+            yield passing
+        finally:
+            self.leave(passing.amount)
+
+
+@dataclass(slots=True)
+class Passing:
+    """Work behind a gate, whose amount may turn out to be more than was said."""
+
+    gate: Gate
+    amount: int
+
+    def grow(self, amount: int) -> None:
+        """Make it at least ``amount``.
+
+        Raises:
+            TooManyRequests: ``too_many_requests``.
+        """
+        more = amount - self.amount
+        if more > 0:
+            self.gate.leave(self.amount)
+            try:
+                self.gate.enter(amount)
+            except TooManyRequests:
+                self.gate.under_way += self.amount
+                raise
+            self.amount = amount
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The gates of one process.
+
+    Attributes:
+        rows: reads of tables' rows by key.
+        scans: other reads of tables' rows.
+        pages: other reads of what may be much: records, late records, history, lateness, explanations.
+        append_bytes: bodies of appends, from their arrival to their commit.
+        registries: bodies whose schemas are asked for.
+        checks: of connections. Each has a thread for some seconds, and knocks at somebody's door.
+    """
+
+    rows: Gate
+    scans: Gate
+    pages: Gate
+    append_bytes: Gate
+    checks: Gate
+    registries: Gate
+
+    @classmethod
+    def of(cls, limits: LimitSettings, refused: Counter) -> Self:
+        """Build the gates."""
+        return cls(
+            Gate(
+                limits.row_reads,
+                refused.labels("row_reads"),
+                f"{limits.row_reads} reads of rows by key are under way; try again, or look many keys up at once with POST …/rows:lookup "
+                "(SLACKWATER_LIMITS__ROW_READS)",
+            ),
+            Gate(
+                limits.scan_reads,
+                refused.labels("scan_reads"),
+                f"{limits.scan_reads} reads of many rows are under way; try again (SLACKWATER_LIMITS__SCAN_READS)",
+            ),
+            Gate(
+                limits.page_reads,
+                refused.labels("page_reads"),
+                f"{limits.page_reads} reads of this kind are under way; try again (SLACKWATER_LIMITS__PAGE_READS)",
+            ),
+            Gate(
+                limits.append_bytes,
+                refused.labels("append_bytes"),
+                f"{limits.append_bytes} bytes of records wait to be written; try again, slower (SLACKWATER_LIMITS__APPEND_BYTES)",
+            ),
+            Gate(MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are under way; try again"),
+            Gate(
+                MOST_REGISTRY_LOOKUPS,
+                refused.labels("registries"),
+                f"{MOST_REGISTRY_LOOKUPS} bodies wait for schemas of a registry; try again, slower",
+            ),
+        )

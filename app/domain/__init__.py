@@ -1,1 +1,0 @@
-"""Pure rules of the control plane: no SQL, no HTTP, no clock."""

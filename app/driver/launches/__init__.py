@@ -1,0 +1,1 @@
+"""Launching and stopping the queries of a driver."""

@@ -1,0 +1,190 @@
+"""The runner that users get: plans a stored definition and runs it in this process's one Spark session."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from app.access.internal_queries import is_internal
+from app.catalog.stored.catalog import load_catalog_for
+from app.catalog.stored.definitions import opened
+from app.catalog.stored.state_files import checkpoint_directory
+from app.catalog.stored.state_places import state_store_of
+from app.db.database import CONNECT_TIMEOUT_SECONDS
+from app.db.site import site_of
+from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.unfinished import is_unfinished
+from app.driver.session_start import SessionStart
+from app.settings.settings import Settings
+from app.telemetry.tracing import Done, tracing_of
+from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan
+from engine.plan.folding import folded
+from engine.plan.model import Plan
+from engine.postgres.links import LinkedConnection
+from engine.postgres.postgres import LAUNCHES, lent_connection
+from engine.runtime.launch_state import Launch
+from engine.runtime.limits.watch import WorkBounds
+from engine.runtime.run_options import CommittedBatch, RunOptions
+from engine.sources.connector_kinds import control_of
+from engine.spark.streams.fleet import Fleet
+from engine.spark.warm_up import make_class_archive, warm_up
+from engine.state.segments.objects import Objects
+
+FIRST_ORDER_S = 0.5
+"""A driver that has queries to go on with is told so at once."""
+
+ARCHIVE_AFTER_S = 60.0
+"""By then the first queries run, and what lives for a moment only is gone."""
+
+_LAUNCHED_SQL = """
+SELECT q.release_nonce, EXISTS (
+    SELECT FROM slackwater.relation r JOIN slackwater.query_read d ON d.relation_id = r.id WHERE r.produced_by = q.id
+) FROM slackwater.query q WHERE q.id = %s
+"""
+"""What a launch takes from the store beside the definition: the newest release, and whether queries read its result."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class SparkRunner:
+    """One session, many queries.
+
+    Args:
+        settings: with a ``database_url``.
+        begun: a session that is on its way already; None: ``open`` starts one.
+
+    Raises:
+        TracingMissing: spans are asked for and the extra ``otel`` is not installed.
+    """
+
+    def __init__(self, settings: Settings, begun: SessionStart | None = None) -> None:
+        if settings.dsn is None:
+            raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
+        self._of_service = settings
+        self._dsn = settings.dsn
+        self._checkpoints_dir = settings.checkpoints_dir
+        self._begun = begun or SessionStart(settings)
+        self._settings = self._begun.settings
+        self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
+        self._tracing = tracing_of(settings, "slackwater-driver")
+        self._is_wanted, self._is_closed = threading.Event(), threading.Event()
+        self._fleet: Fleet | None = None
+        self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
+
+    def open(self) -> None:
+        """Start the JVM.
+
+        Raises:
+            JavaMissing: no usable Java.
+        """
+        self._session = self._begun.session()
+        self._fleet = Fleet(self._session, self._dsn, lambda: self.is_alive)
+        threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the JVM answers."""
+        try:
+            return bool(self._opened.sparkContext.defaultParallelism)
+        except Exception:  # noqa: BLE001 - py4j raises whatever its socket raised
+            return False
+
+    def launch(self, order: LaunchOrder) -> QueryHandle:
+        """Plan a query against the catalog of now, take over its checkpoint, start it.
+
+        Raises:
+            DefinitionInvalid: a relation it reads has gone or changed since it was accepted.
+            EngineError: see ``RunningQuery.opened``.
+        """
+        self._is_wanted.set()
+        order.note_phase("planning")
+        plan = self._plan(order)
+        order.note_phase("restoring")
+        # Links stay: executors on other hosts know the path that was set, and there a link may lead elsewhere.
+        directory = checkpoint_directory(self._checkpoints_dir.absolute(), order.query_id, order.checkpoint_id)
+        store = state_store_of(self._of_service)
+        elsewhere = store.below(str(order.query_id)).below(str(order.checkpoint_id)) if isinstance(store, Objects) else None
+        options = RunOptions(
+            on_first_commit=lambda: order.note_phase("committed"),
+            on_commit=None if self._tracing is None else self._trace,
+            on_restoring=lambda: order.note_phase("restoring"),
+            bounds=self._bounds,
+            retaining=self._retaining(order.name),
+        )
+        assert self._fleet is not None  # noqa: S101 - it is open
+        return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere), options)
+
+    def _retaining(self, name: str) -> Retaining:
+        """Say which commits of a query are retained: none of an internal one, which follows its table."""
+        if is_internal(name):
+            return NOTHING_RETAINED
+        return Retaining(self._of_service.retained_commits_every_ms, self._of_service.state_retention_ms)
+
+    def _connect(self) -> LinkedConnection:
+        return LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
+
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
+        """See ``Runner``."""
+        with self._connect() as connection:
+            return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
+
+    def close(self) -> None:
+        """Stop the session; its JVM ends with this process. The last spans are sent."""
+        self._is_wanted.set()
+        self._is_closed.set()
+        if self._session is not None:
+            self._session.stop()
+        if self._tracing is not None:
+            self._tracing.close()
+
+    def _use_spare_time(self) -> None:
+        """Do beforehand what the first query, and later starts, would wait for. No query needs it: what goes wrong is only told."""
+        try:
+            if not self._is_wanted.wait(FIRST_ORDER_S):
+                warm_up(self._opened)
+                if self._fleet is not None:
+                    self._fleet.make_ready()
+                log.info("spark_warmed_up")
+            if self._of_service.spark.class_archive and not self._is_closed.wait(ARCHIVE_AFTER_S):
+                make_class_archive(self._settings)
+        except Exception:
+            if not self._is_closed.is_set():
+                log.warning("spare_time_wasted", exc_info=True)
+
+    def _trace(self, batch: CommittedBatch) -> None:
+        if self._tracing is not None:
+            self._tracing.record(span_of(batch))
+
+    @property
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise RuntimeError("the Spark session is not open yet")
+        return self._session
+
+    def _plan(self, order: LaunchOrder) -> Plan:
+        definition = opened(QueryDefinition, order.definition)
+        with lent_connection(self._dsn, LAUNCHES) as connection:
+            plan = build_plan(definition, load_catalog_for(connection, definition))
+            row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
+        site = replace(site_of(self._of_service), dsn=self._dsn)
+        for feed in {read.feed for read in plan.inputs}:
+            control_of(feed).check(feed, site)
+        release, is_read = (0, False) if row is None else row
+        return folded(replace(plan, release=release), is_read=is_read)
+
+
+def span_of(batch: CommittedBatch) -> Done:
+    """Describe a batch to whoever reads traces."""
+    attributes: dict[str, str | int] = {
+        "slackwater.query": batch.query,
+        "slackwater.epoch": batch.epoch,
+        "slackwater.batch_id": batch.batch_id,
+        "slackwater.rows": batch.rows,
+    }
+    return Done(f"batch {batch.query}", batch.began_ns, batch.ended_ns, attributes)

@@ -1,0 +1,1 @@
+"""Keeps one driver process alive."""

@@ -1,0 +1,244 @@
+"""GET …/explain: why there is no row yet for a key and a time, or why this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Query, Request
+
+from app.appends.rules import EARLY_MS
+from app.catalog.queries.columns import first_input, result_columns, typed
+from app.catalog.queries.plans import PlannedQuery, get_planned
+from app.errors.app_errors import BadRequest, Fault
+from app.explain.models import EXPLANATION, ExplainAnswer, ExplainStep, NearRecord, RecordPlace
+from app.explain.rules.facts import Place, Question, Record, Step
+from app.explain.rules.walk import explain
+from app.explain.sql import StoredFacts
+from app.http.answers.documented import answered, problems
+from app.http.parameters import MAX_NAME_LENGTH, LongInspection, Name, known_parameters, unknown_parameter
+from app.http.sentences import shown
+from app.http.values import parse_held, parse_instant_ms
+from engine.plan.model import Plan
+
+KEY_PREFIX = "key."
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[known_parameters((KEY_PREFIX,))])
+
+Key = Annotated[
+    str | None,
+    Query(
+        description="A value of the query's key, where that is one column; else `key.<column>=`. The answer's `key_columns` say which "
+        "columns they are.",
+        max_length=4096,
+        examples=["JFK"],
+    ),
+]
+At = Annotated[
+    str | None,
+    Query(description="The event time: RFC 3339, or milliseconds since 1970.", max_length=64, examples=["2013-01-01T12:00:00Z"]),
+]
+PartitionOf = Annotated[
+    int | None, Query(ge=0, le=100_000, description="With `offset`: the one record of the query's first input that is meant.")
+]
+PartOf = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00]+$",
+        description="With `offset`, where queries append to the first input: the part that has the record, as `place.part` names it. Absent: "
+        "the stream's own log.",
+    ),
+]
+OffsetOf = Annotated[int | None, Query(ge=0, le=2**62, description="See `partition`.")]
+
+
+@router.get(
+    "/{name}/explain",
+    summary="Explain a row, or its absence",
+    response_model=ExplainAnswer,
+    responses={200: answered(EXPLANATION, "The answer, and how it was found."), **problems(400, 404)},
+)
+def get_explanation(
+    name: Name,
+    request: Request,
+    transaction: LongInspection,
+    key: Key = None,
+    at: At = None,
+    partition: PartitionOf = None,
+    offset: OffsetOf = None,
+    part: PartOf = None,
+) -> ExplainAnswer:
+    """Why there is no row yet for a key and an event time, or why this version: read or not, rejected, late, waiting, which version, final.
+
+    Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. Composite keys are asked for as
+    `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
+    The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
+    committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
+    within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. The answer is `no_record`,
+    with the nearest records of the key, if no record with this key and time was read and nothing else is kept of them; the further steps then
+    say what would happen to such a record now.
+    """
+    found = get_planned(transaction, name)
+    return _answer(transaction, found, _given(found.plan, key, request), at, _place(partition, offset, part))
+
+
+def answer_why(connection: sa.Connection, name: str, key: Sequence[str], at: str | None) -> ExplainAnswer:
+    """Explain a row, or its absence, for the values of the query's key in their order.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        BadRequest: ``bad_parameter``: the key has other columns, or a value is none of theirs.
+    """
+    found = get_planned(connection, name)
+    columns = _key_columns(found.plan)
+    if len(key) != len(columns):
+        raise _bad("key", f"the key has {len(columns)} values ({', '.join(columns)}), not {len(key)}")
+    return _answer(connection, found, list(zip(columns, key, strict=True)), at, None)
+
+
+def _answer(
+    connection: sa.Connection, found: PlannedQuery, given: list[tuple[str, str]], at: str | None, place: Place | None
+) -> ExplainAnswer:
+    values = _values(found.plan, given)
+    if place is not None and (values or at is not None):
+        raise _bad("offset", "`partition` and `offset` name one record with its own key and time: leave `key` and `at` out")
+    question = Question(values, _at(at, place), place)
+    if not values and question.place is None:
+        raise _bad("key", f"say which key: {_way_to_ask(found.plan)}; or ask by one of {', '.join(_choices(found.plan))}")
+    facts = StoredFacts(connection, found)
+    _check_partition(found.plan, place, facts)
+    explanation = explain(found.plan, question, facts)
+    return ExplainAnswer(
+        query=found.row.name,
+        key={_allowed(found.plan)[column]: text for column, text in given},
+        key_columns=[f"{first_input(found.plan).alias}.{name}" for name in _key_columns(found.plan)],
+        at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,
+        answer=_step(explanation.answer),
+        nearest=[_near(record) for record in explanation.nearest],
+        steps=[_step(step) for step in explanation.steps],
+        position=found.committed.position,
+        stream_time_ms=found.committed.stream_time_ms,
+        committed_at=found.committed.committed_at,
+        stale=found.row.state != "running",
+    )
+
+
+def _near(record: Record) -> NearRecord:
+    return NearRecord(event_time_ms=record.event_time_ms, place=_record_place(record.place), is_read=record.is_read)
+
+
+def _record_place(place: Place) -> RecordPlace:
+    return RecordPlace(partition=place.partition, offset=place.offset, part=place.part)
+
+
+def _step(step: Step) -> ExplainStep:
+    place = None if step.place is None else _record_place(step.place)
+    return ExplainStep(
+        code=step.code, blocking=step.is_blocking, sentence=step.sentence, kind=step.kind, stage=step.stage, operator=step.operator,
+        task=step.task, clock=step.clock, now_ms=step.now_ms, until_ms=step.until_ms, version_ms=step.version_ms,
+        next_version_ms=step.next_version_ms, reason=step.reason, place=place,
+    )  # fmt: skip
+
+
+def _allowed(plan: Plan) -> dict[str, str]:
+    """Return what columns may be called in the question, each with its qualified name."""
+    source = first_input(plan)
+    return {**result_columns(plan), **{name: f"{source.alias}.{name}" for name in source.relation.columns.names}}
+
+
+def _given(plan: Plan, key: str | None, request: Request) -> list[tuple[str, str]]:
+    given = [
+        (name.removeprefix(KEY_PREFIX), value)
+        for name, value in request.query_params.multi_items()
+        if name.startswith(KEY_PREFIX)
+    ]
+    if key is None:
+        return given
+    columns = _key_columns(plan)
+    if len(columns) == 1:
+        return [(columns[0], key), *given]
+    detail = f"the key of this query is not one column; {_way_to_ask(plan)}"
+    raise BadRequest("composite_key", detail, [Fault("?key", "composite_key", detail)])
+
+
+def _key_columns(plan: Plan) -> tuple[str, ...]:
+    """Return the columns of the first input that the query's first step keeps together; of its relation's key where it has none."""
+    source = first_input(plan)
+    together = tuple(name for name in source.hash_key if name in source.relation.columns)
+    return next((columns for columns in (together, source.relation.key) if len(columns) == 1), together) or (
+        source.relation.key or source.relation.columns.names
+    )
+
+
+def _way_to_ask(plan: Plan) -> str:
+    columns = _key_columns(plan)
+    alias = first_input(plan).alias
+    if len(columns) == 1:
+        return f"`key=…` is a value of {alias}.{columns[0]}"
+    return f"ask with {'&'.join(f'{KEY_PREFIX}{name}=…' for name in columns)} (columns of {alias})"
+
+
+def _choices(plan: Plan) -> list[str]:
+    return [KEY_PREFIX + each for each in _allowed(plan)]
+
+
+def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
+    """Parse values into the types of their columns."""
+    allowed, types = _allowed(plan), typed(plan)
+    unknown = [f"{KEY_PREFIX}{name}" for name, _ in given if name not in allowed]
+    if unknown:
+        raise unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in allowed])
+    values: dict[str, object] = {}
+    for name, text in given:
+        try:
+            if allowed[name] in values:
+                raise ValueError("is given twice")
+            values[allowed[name]] = parse_held(text, types[allowed[name]])
+        except ValueError as error:
+            raise _bad(f"{KEY_PREFIX}{name}", str(error)) from error
+    return values
+
+
+def _at(at: str | None, place: Place | None) -> int:
+    if at is None and place is not None:
+        return 0  # the record's own time counts
+    try:
+        if at is None:
+            raise ValueError("say which event time: at=2013-01-01T12:00:00Z")
+        ms = parse_instant_ms(at)
+        if at.isdigit() and ms < EARLY_MS:  # most likely seconds, or a year
+            raise ValueError(f"the number counts milliseconds and would be {shown(ms)}; if that is meant, write it in this form")
+    except ValueError as error:
+        raise _bad("at", str(error)) from error
+    return ms
+
+
+def _place(partition: int | None, offset: int | None, part: str | None) -> Place | None:
+    if (partition is None) != (offset is None):
+        missing = "partition" if partition is None else "offset"
+        raise _bad(missing, "`partition` and `offset` go together")
+    if partition is None or offset is None:
+        if part is not None:
+            raise _bad("part", "it says where `partition` and `offset` are: give them, or leave it out")
+        return None
+    return Place(partition, offset, part)
+
+
+def _check_partition(plan: Plan, place: Place | None, facts: StoredFacts) -> None:
+    if place is None:
+        return
+    source = first_input(plan)
+    parts = {lane.source_name: lane for lane in plan.lanes_of(source) if lane.part_of is not None}
+    if place.part is not None and place.part not in parts:
+        has = f"its parts are {', '.join(parts)}" if parts else "no query appends to it"
+        raise _bad("part", f"{source.relation.name} has no part {place.part}; {has}")
+    lane = source if place.part is None else parts[place.part]
+    known = facts.committed.ends.get(lane.feed.name)
+    if known and place.partition not in known:
+        there = ", ".join(str(number) for number in sorted(known))
+        raise _bad("partition", f"{lane.source_name} has no partition {place.partition}; it has {there}")
+
+
+def _bad(parameter: str, detail: str) -> BadRequest:
+    return BadRequest("bad_parameter", f"{parameter}: {detail}", [Fault(f"?{parameter}", "bad_parameter", detail)])

@@ -1,0 +1,124 @@
+"""What an explanation is about, as the operators of the plan see it one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from app.catalog.queries.columns import task_of
+from app.explain.rules.facts import Clock, Code, Facts, LateFact, Place, Record, ResultFact, Step
+from engine.plan.model import Plan, Stage
+from engine.plan.operators.operator import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A record, or what a record would be, on its way through a plan.
+
+    Attributes:
+        values: known values under the names they have before the next operator.
+        record: the record that was found; None: what is said holds for one that would come now.
+        late: kept late records of this key and time.
+        results: what the result holds for this key and time.
+        is_recognised: enough is known to tell rows of this key from others; False: ``results`` is empty and says nothing.
+    """
+
+    plan: Plan
+    facts: Facts
+    at_ms: int
+    values: Mapping[str, object]
+    record: Record | None
+    late: Sequence[LateFact]
+    results: Sequence[ResultFact]
+    is_recognised: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether the query has read such a record."""
+        return self.record is not None and self.record.is_read
+
+    @property
+    def is_known_of(self) -> bool:
+        """Whether anything that is kept concerns this key and time: the record, a late record, or what the result holds."""
+        return self.record is not None or bool(self.results) or any(fact.event_time_ms == self.at_ms for fact in self.late)
+
+    def task(self, stage: Stage) -> int | None:
+        """Return the task that handles it in a stage, None where that is not known."""
+        return task_of(stage, self.plan, self.values)
+
+    def clock(self, name: str, task: int | None) -> int | None:
+        """Return an operator's clock in a task, the smallest of all where the task is not known; None before the first record."""
+        clocks = self.facts.committed.clocks.get(name, {})
+        if task is not None:
+            return clocks.get(str(task))
+        return min((ms for ms in clocks.values() if ms is not None), default=None)
+
+    def late_at(self, operator: str, reasons: Sequence[str]) -> LateFact | None:
+        """Return the late record of an operator whose reason begins so; only one of this very time counts."""
+        return next(
+            (
+                fact
+                for fact in self.late
+                if fact.operator == operator and fact.event_time_ms == self.at_ms and fact.reason.startswith(tuple(reasons))
+            ),
+            None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an operator says, and what is known behind it that was not before it: of a join's other side."""
+
+    steps: Sequence[Step] = ()
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+class Waiting(NamedTuple):
+    """A clock: which, where it is, where it must be."""
+
+    clock: Clock
+    now_ms: int | None
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where a step of one operator is written.
+
+    Attributes:
+        task: see ``Step``.
+    """
+
+    stage: Stage
+    operator: Operator
+    task: int | None
+
+    def step(
+        self,
+        code: Code,
+        sentence: str,
+        *,
+        is_blocking: bool = False,
+        clock: Waiting | None = None,
+        version: tuple[int, int | None] | None = None,
+        reason: str | None = None,
+        place: Place | None = None,
+    ) -> Step:
+        """Write a step.
+
+        Args:
+            code: see ``Step``.
+            sentence: see ``Step``.
+            is_blocking: see ``Step``.
+            clock: what counts.
+            version: when what answers begins and ends.
+            reason: see ``Step``.
+            place: see ``Step``.
+        """
+        which, now_ms, until_ms = (None, None, None) if clock is None else clock
+        begin_ms, end_ms = version or (None, None)
+        return Step(
+            code, is_blocking, sentence, self.operator.kind, self.stage.index, self.operator.name, self.task, which, now_ms, until_ms,
+            begin_ms, end_ms, reason, place,
+        )  # fmt: skip

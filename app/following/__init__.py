@@ -1,0 +1,1 @@
+"""Following changes: exactly once behind a cursor, or behind a snapshot."""

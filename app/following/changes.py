@@ -1,0 +1,331 @@
+"""Following a relation's changes: exactly once behind a cursor, or behind a snapshot.
+
+A snapshot is sent row by row in key order, each stretch of rows read in a short transaction of its own. What makes that exact: in the
+transaction that reads the next rows, the follower first gets what has changed since *among the keys it has already*; so at every event
+the rows up to the cursor's key are as of the cursor's offset, and the keys behind it are not yet known. Leaving at any event and going
+on later is the same step again. At its end the follower has the table as of one position, and no change was sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+from uuid import UUID
+
+import psycopg
+
+from app.catalog.stored.log_pages import Connection
+from app.db.page_bounds import Most
+from app.errors.app_errors import Unavailable
+from app.following import change_log
+from app.following.change_log import STRETCH_BYTES, STRETCH_ROWS, Heads, Stretch
+from app.following.cursors import ChangeCursor
+from app.following.followed import Followed
+from app.following.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
+from app.following.push_events import PushEvent
+from app.following.snapshots import hold, read_rows, up_to
+from app.following.tails import change_news
+from app.following.tails.change_news import News
+from app.following.tails.tail import Tail, taken
+from app.following.tails.tails import Tails
+from engine.plan.model import Output
+
+STRETCHES_AT_ONCE = 64
+"""What one step reads at most: the few connections of all followers are lent for moments."""
+
+Start = Literal["snapshot", "earliest", "latest"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSource:
+    """A relation's log as a ``Source``."""
+
+    followed: Followed
+    has_text_numbers: bool
+
+    @property
+    def id(self) -> Hashable:
+        """The log, in the form in which its numbers are written."""
+        parts = tuple((part.identity, part.part) for part in self.followed.parts)
+        return "changes", self.followed.identity, self.followed.name, self.followed.columns, self.has_text_numbers, parts
+
+    @property
+    def rings(self) -> UUID | None:
+        """The query that writes it; None: nobody does, or several do."""
+        return None if self.followed.parts else self.followed.query_id
+
+    @staticmethod
+    async def heads_of(connection: Connection, sources: Sequence[ChangeSource]) -> Sequence[Heads | Unavailable]:
+        """See ``Source``."""
+        return await change_news.heads_of(connection, [source.followed for source in sources])
+
+    @staticmethod
+    async def news_of(
+        connection: Connection,
+        sources: Sequence[ChangeSource],
+        ends: Sequence[Sequence[int] | None],
+        *,
+        from_oldest: bool = False,
+    ) -> Sequence[News | Unavailable]:
+        """See ``Source``."""
+        texts, followed = [source.has_text_numbers for source in sources], [source.followed for source in sources]
+        return await change_news.news_of(connection, followed, ends, texts, from_oldest=from_oldest)
+
+    async def heads(self, connection: Connection) -> Heads:
+        """Return those of this one alone.
+
+        Raises:
+            Unavailable: ``relation_changing``.
+        """
+        return await change_news.heads(connection, self.followed)
+
+    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+        """See ``Source``; its partitions are ``Followed.lanes``."""
+        own, number = self.followed.lanes[partition]
+        far = await change_log.stretch_end(connection, own, number, start, min(STRETCH_ROWS, end - start))
+        return await change_log.read_stretch(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a follower begins, and what was found of its log at this moment."""
+
+    cursor: ChangeCursor
+    news: News
+
+
+class ChangeFollower:
+    """One client that follows one relation.
+
+    Args:
+        tails: whose connections it reads through.
+        source: the relation.
+        begun: where it begins.
+        tail: the source's, to wait for what is new.
+        most_bytes: after so many a step ends, before its limit; at least one event.
+
+    Attributes:
+        cursor: where it is; moves with what ``next`` returns.
+        is_caught_up: the last ``next`` found nothing behind what it returned.
+    """
+
+    def __init__(
+        self,
+        tails: Tails,
+        source: ChangeSource,
+        begun: Begun,
+        tail: Tail | None = None,
+        *,
+        most_bytes: int = STRETCH_BYTES,
+    ) -> None:
+        self._tails = tails
+        self._most_bytes = most_bytes
+        self._source = source
+        self._followed = source.followed
+        self._tail = tail
+        self._news: News | None = begun.news
+        self.cursor = begun.cursor
+        self.is_caught_up = False
+
+    @property
+    def id(self) -> str:
+        """The cursor's text."""
+        return self.cursor.encode()
+
+    async def next(self, limit: int) -> list[PushEvent]:
+        """Return up to ``limit`` events, fewer where they are large; nothing where there are none at the moment.
+
+        Raises:
+            CursorExpired: what comes next is no longer known.
+            BadRequest: ``bad_cursor``.
+        """
+        self.is_caught_up = False
+        if self.cursor.rows_after is not None and self._followed.output is not None:
+            try:
+                return await self._snapshot_step(self._followed.output, limit)
+            except psycopg.DataError as error:
+                raise bad_cursor() from error  # a text of its key is not of the column's type
+        if self._tail is not None and self._tail.is_gone:
+            raise _replaced(self._followed)
+        events = self._from_tail(limit) if self._tail is not None else None
+        events = self._from_news(limit) if events is None else events
+        return await self._from_log(limit) if events is None else events
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until there may be something, at most so long; not at all where there was more to look through. Only with a tail."""
+        if self._tail is None or not self.is_caught_up:
+            return
+        is_behind = any(offset < end for offset, end in zip(self.cursor.offsets, self._tail.ends, strict=False))
+        if not is_behind:  # it has been woken while this follower read from the database
+            await self._tail.wait(seconds)
+
+    def _from_tail(self, limit: int) -> list[PushEvent] | None:
+        """Take from the shared tail; None where this follower is further behind than that in some partition."""
+        if self._tail is None:
+            return None
+        events: list[PushEvent] = []
+        room = self._most_bytes
+        for partition, offset in enumerate(self.cursor.offsets):
+            if len(events) >= limit or room <= 0:
+                return events
+            found = self._tail.take(partition, offset, limit - len(events))
+            if found is None:
+                return events or None
+            cut = _cut(found, limit - len(events), room)
+            events += self._events(partition, cut)
+            room = 0 if len(cut.texts) < len(found.texts) else room - _size(cut)
+        self._news = None
+        self.is_caught_up = len(events) < limit and room > 0
+        return events
+
+    def _from_news(self, limit: int) -> list[PushEvent] | None:
+        """Take from what was found when it began; None where that was not all, and once it is taken."""
+        news = self._news
+        if news is None:
+            return None
+        offset, ends = self.cursor.offsets[0], tuple(next_offset for _, next_offset in news.heads)
+        if news.read is not None and news.start <= offset < ends[0]:
+            events = self._events(0, _cut(taken(news.read(), offset, limit), limit, self._most_bytes))
+            self.is_caught_up = self.cursor.offsets == ends
+            return events
+        self._news = None
+        self.is_caught_up = self._tail is None and self.cursor.offsets == ends
+        return [] if self.is_caught_up else None
+
+    async def _from_log(self, limit: int) -> list[PushEvent]:
+        """Read from the database, together with who is at the same place."""
+        wanted = self._source.id, self.cursor.offsets, limit, self._most_bytes
+        step = await self._tails.reads.read(wanted, partial(_read_step, self._source, self.cursor, limit, self._most_bytes))
+        events = [event for partition, found in step.stretches for event in self._events(partition, found)]
+        self.is_caught_up = step.is_all
+        return events
+
+    def _events(self, partition: int, stretch: Stretch) -> list[PushEvent]:
+        before, behind = self.cursor.around(partition)
+        events = [
+            PushEvent("change", f"{before}{offset + 1}{behind}", text)
+            for offset, text in zip(stretch.offsets, stretch.texts, strict=True)
+        ]
+        self.cursor = self.cursor.at(partition, stretch.end)
+        return events
+
+    async def _snapshot_step(self, output: Output, limit: int) -> list[PushEvent]:
+        """Bring what the client has of the snapshot up to date, then, where that is done, add rows."""
+        async with self._tails.reading() as connection:
+            try:
+                await hold(connection, output)
+            except psycopg.errors.UndefinedTable as error:
+                raise _replaced(self._followed) from error
+            heads = await _heads(connection, self._source, self.cursor)
+            next_offset = heads[0][1]
+            if not self.cursor.rows_after:
+                self.cursor = self.cursor.at(0, next_offset)
+            events = await self._caught_up(connection, next_offset, limit)
+            room = self._most_bytes - sum(len(event.json) for event in events)
+            if self.cursor.offsets[0] == next_offset and len(events) < limit and room > 0:
+                events += await self._rows(connection, output, limit - len(events), room)
+        self.is_caught_up = self.cursor.rows_after is None
+        return events
+
+    async def _caught_up(self, connection: Connection, next_offset: int, limit: int) -> list[PushEvent]:
+        """Return the changes of keys that were sent already, up to ``next_offset`` or one stretch far."""
+        start = self.cursor.offsets[0]
+        if start == next_offset:
+            return []
+        rows = min(STRETCH_ROWS, limit, next_offset - start)
+        end = await change_log.stretch_end(connection, self._followed, 0, start, rows)
+        frame = await change_log.read_frame(connection, self._followed, 0, start, end)
+        known = await up_to(connection, self._followed, frame, self.cursor)
+        changes = change_log.encode_changes(self._followed, 0, known, end, has_text_numbers=self._source.has_text_numbers)
+        return self._events(0, changes)
+
+    async def _rows(self, connection: Connection, output: Output, limit: int, room: int) -> list[PushEvent]:
+        rows, is_last = await read_rows(
+            connection, self._followed, output, self.cursor, Most(limit, room), has_text_numbers=self._source.has_text_numbers
+        )
+        events = []
+        for row in rows:
+            self.cursor = replace(self.cursor, rows_after=row.key)
+            events.append(PushEvent("snapshot", self.cursor.encode(), row.json))
+        if is_last:
+            self.cursor = replace(self.cursor, rows_after=None)
+            events.append(PushEvent("snapshot_end", self.cursor.encode(), f'{{"offset":{self.cursor.offsets[0]}}}'))
+        return events
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What was read from the database at once.
+
+    Attributes:
+        stretches: with their lanes, in order.
+        is_all: there was nothing behind them.
+    """
+
+    stretches: Sequence[tuple[int, Stretch]]
+    is_all: bool
+
+
+async def _read_step(source: ChangeSource, cursor: ChangeCursor, limit: int, room: int, connection: Connection) -> _Step:
+    """Read behind a cursor; several stretches where a shared feed holds little of the relation, and not all of it at once."""
+    stretches: list[tuple[int, Stretch]] = []
+    items, is_all = 0, True
+    for partition, (_, next_offset) in enumerate(await _heads(connection, source, cursor)):
+        offset, rows = cursor.offsets[partition], limit - items
+        while offset < next_offset and items < limit and room > 0 and len(stretches) < STRETCHES_AT_ONCE:
+            found = await source.stretch(connection, partition, offset, min(next_offset, offset + rows))
+            cut = _cut(found, limit - items, room)
+            stretches.append((partition, cut))
+            offset, items, room = cut.end, items + len(cut.texts), room - _size(cut)
+            # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
+            rows = STRETCH_ROWS
+        is_all = is_all and offset >= next_offset
+    return _Step(stretches, is_all)
+
+
+async def _heads(connection: Connection, source: ChangeSource, cursor: ChangeCursor) -> Heads:
+    heads = await source.heads(connection)
+    if not heads:
+        raise _replaced(source.followed)
+    check_cursor(source.followed, cursor, heads)
+    return heads
+
+
+def _replaced(followed: Followed) -> CursorExpired:
+    return CursorExpired(followed.name, "the result was begun anew or deleted, or the database was put back")
+
+
+def _cut(stretch: Stretch, items: int, room: int) -> Stretch:
+    """Return the stretch up to so many items, or up to the one with which the room is full."""
+    count = 0
+    while count < min(items, len(stretch.texts)) and room > 0:
+        room -= len(stretch.texts[count])
+        count += 1
+    if count == len(stretch.texts):
+        return stretch
+    return Stretch(stretch.offsets[:count], stretch.texts[:count], stretch.offsets[count - 1] + 1)
+
+
+def _size(stretch: Stretch) -> int:
+    return sum(map(len, stretch.texts))
+
+
+async def begin(tails: Tails, source: ChangeSource, start: Start | ChangeCursor) -> Begun:
+    """Return where a follower begins: there, or behind the cursor that it has.
+
+    Raises:
+        CursorExpired: what comes next is no longer known, or the relation is being replaced.
+        Unavailable: ``relation_changing``.
+    """
+    followed = source.followed
+    if isinstance(start, ChangeCursor):
+        news = await tails.look(source, start.offsets if start.rows_after is None else None)
+        return Begun(continued(followed, start, news.heads), news)
+    news = await tails.look(source, (0,) * len(followed.lanes) if start == "earliest" else None)
+    if not news.heads:
+        raise CursorExpired(followed.name, "the result was begun anew or deleted")
+    offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in news.heads)
+    parts = tuple(part.identity for part in followed.parts)
+    return Begun(ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts), news)

@@ -1,0 +1,118 @@
+"""Where a follower of changes is: the durable cursor that is also the id of every event. Pure.
+
+``<identity>.<offset of partition 0>_<offset of partition 1>…``, then for each part of a stream to which queries append ``~<its
+identity>.<its offset>``, and inside a snapshot ``.<key>``: base64url of the texts of the last row's key as a JSON list. Clients treat it as
+opaque. While a snapshot is under way the offset says as of when the rows *up to that key* are known to the client; so a snapshot can be
+left and gone on with behind any row (``app.following.changes``).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from app.http.values import is_text
+
+MAX_CURSOR_CHARS = 4_096
+"""256 partitions with 10^14 records each, or the longest key (1,024 bytes), stay below; so do the headers that carry it."""
+
+_FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)((?:~[0-9a-f]{16}\.[0-9]{1,19})*)(?:\.([A-Za-z0-9_-]+))?")
+_MAX_OFFSET = 2**63 - 1
+
+
+def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None, rewound: UUID | None = None) -> str:
+    """Return what tells a log from every other one: an earlier one of the same relation's name, or itself before it was put back.
+
+    Args:
+        relation_id: whose changes are in it.
+        feed_id: the log.
+        incarnation: of all logs (``engine.postgres.incarnation``); None: the first.
+        rewound: drawn when the query that writes it was last rewound; None: it never was.
+    """
+    text = f"{relation_id}/{feed_id}" if incarnation is None else f"{relation_id}/{feed_id}/{incarnation}"
+    text = text if rewound is None else f"{text}/rewound/{rewound}"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCursor:
+    """A place in a log of changes.
+
+    Attributes:
+        identity: of the log.
+        offsets: next offset by partition, and then by part.
+        rows_after: inside a snapshot the texts of the last row's key, empty before the first row; None: there is no snapshot to finish.
+        parts: identities of the logs of the stream's parts.
+    """
+
+    identity: str
+    offsets: tuple[int, ...]
+    rows_after: tuple[str, ...] | None = None
+    parts: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The offsets by partition of the log itself."""
+        return self.offsets[: len(self.offsets) - len(self.parts)]
+
+    @property
+    def by_part(self) -> dict[str, int]:
+        """The offsets by identity of a part."""
+        return dict(zip(self.parts, self.offsets[len(self.own) :], strict=True))
+
+    def at(self, partition: int, offset: int) -> ChangeCursor:
+        """Return the cursor whose next offset of one partition is this."""
+        return replace(self, offsets=(*self.offsets[:partition], offset, *self.offsets[partition + 1 :]))
+
+    def encode(self) -> str:
+        """Return the text of the cursor."""
+        before, behind = self.around(0)
+        return f"{before}{self.offsets[0]}{behind}"
+
+    def around(self, partition: int) -> tuple[str, str]:
+        """Return what stands before and behind one partition's offset in the text of the cursor."""
+        texts = [f".{offset}" if not place else f"_{offset}" for place, offset in enumerate(self.own)]
+        texts += [f"~{identity}.{offset}" for identity, offset in self.by_part.items()]
+        first = texts[partition].rstrip("0123456789")
+        key = "" if self.rows_after is None else f".{_encode_key(self.rows_after)}"
+        return "".join([self.identity, *texts[:partition], first]), "".join([*texts[partition + 1 :], key])
+
+    @staticmethod
+    def decode(text: str) -> ChangeCursor:
+        """Read a cursor.
+
+        Raises:
+            ValueError: this text is none.
+        """
+        found = _FORM.fullmatch(text) if len(text) <= MAX_CURSOR_CHARS else None
+        if found is None:
+            raise ValueError("not a cursor")
+        identity, offsets, listed, key = found.groups()
+        parts = [part.split(".") for part in listed.split("~")[1:]]
+        names = tuple(name for name, _ in parts)
+        numbers = tuple(int(offset) for offset in (*offsets.split("_"), *(offset for _, offset in parts)))
+        if max(numbers) > _MAX_OFFSET or len(set(names)) < len(names):
+            raise ValueError("not a cursor")
+        return ChangeCursor(identity, numbers, None if key is None else _decode_key(key), names)
+
+
+def _encode_key(key: Sequence[str]) -> str:
+    return (
+        base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":"), ensure_ascii=False).encode()).rstrip(b"=").decode()
+    )
+
+
+def _decode_key(text: str) -> tuple[str, ...]:
+    try:
+        key = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise ValueError("not a cursor") from error
+    if not isinstance(key, list) or not all(isinstance(part, str) and is_text(part) for part in key):
+        raise ValueError("not a cursor")
+    return tuple(key)

@@ -1,0 +1,247 @@
+"""What can be followed: a relation, with the log that its changes are in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.access.rules import visible
+from app.catalog.relations.materialisations import materialised_output
+from app.catalog.relations.parts import is_part_of
+from app.catalog.stored.catalog import entry_of, output_to_json
+from app.catalog.stored.relations import ROWS, Kind, RelationRow, of_kind
+from app.catalog.stored.targets import entry_of_row
+from app.db.log_tables import feed, incarnation
+from app.db.shared_reads import SharedReads
+from app.db.tables import query, relation
+from app.errors.app_errors import AppError, Conflict, Unavailable
+from app.following.cursors import identity_of
+from app.reads.readable import written
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema
+from engine.plan.catalog import CatalogEntry
+from engine.plan.model import Output, RelationSchema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A relation whose changes are in the log.
+
+    Attributes:
+        output: what a table's rows are kept as; None for a stream, which has none.
+        identity: tells the log from every other one, in cursors.
+        incarnation: of all logs, see ``engine.postgres.incarnation``.
+        rewound: of its log, drawn when its query was last rewound: numbers are given again since.
+        is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
+        relation: what a stream's records must be.
+        query_id: whose commits bring changes; None: they come by appends.
+        relation_id: the relation's row.
+        stored_columns: as that has them; with others, what is told has another form.
+        partitions: of its log, as it is followed.
+        parts: of a stream: those to which its records belong as well, in the order in which they were made (P13).
+        part: it is followed as a part of another stream, with that one's ``relation``: its name, as who asks may see it.
+    """
+
+    name: str
+    kind: Kind
+    feed_id: int
+    is_derived: bool
+    identity: str
+    incarnation: UUID | None
+    rewound: UUID | None
+    relation: RelationSchema
+    output: Output | None
+    query_id: UUID | None
+    relation_id: UUID
+    stored_columns: Any
+    partitions: int = 1
+    parts: tuple[Followed, ...] = ()
+    part: str | None = None
+
+    @cached_property
+    def lanes(self) -> tuple[tuple[Followed, int], ...]:
+        """What has an order of its own, as cursors count it: each partition of its log, then each part."""
+        return (*((self, partition) for partition in range(self.partitions)), *((part, 0) for part in self.parts))
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of a row."""
+        return self.relation.columns
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns, in order."""
+        return self.relation.key
+
+    @cached_property
+    def member(self) -> pl.Expr | None:
+        """The condition under which a record of a shared feed belongs to the relation."""
+        return None if self.relation.where is None else compile_scalar(self.relation.where, self.relation.columns).expr
+
+
+class Followables:
+    """The relations that can be followed. Those that are asked for at the same moment are looked up together: many clients come at once."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._asked = SharedReads(self._fetch)
+
+    async def find(self, kind: Kind, name: str, *, takes_records: bool = False) -> Followed:
+        """Return the stream or table of that name as it can be followed.
+
+        Args:
+            kind: of the relation.
+            name: of the relation.
+            takes_records: of a table whose rows are kept nowhere the records that were appended will do.
+
+        Raises:
+            NotFound: ``relation_not_found``.
+            Conflict: ``table_not_materialised``; ``not_readable``: its records are not in the built-in log.
+            Unavailable: ``relation_changing``.
+        """
+        found: Any = await self._asked.read(_Wanted(kind, name, takes_records))
+        return _told(found)
+
+    async def _fetch(self, wanted: list[_Wanted]) -> tuple[Followed | AppError, ...]:
+        async with self._engine.connect() as connection:
+            return await _found(connection, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What somebody wants to follow."""
+
+    kind: Kind
+    name: str
+    takes_records: bool
+
+
+def _told(found: Followed | AppError) -> Followed:
+    """Return what was found, as who asks may see it."""
+    if isinstance(found, AppError):
+        raise found
+    return replace(found, parts=tuple(replace(part, part=visible(part.name)) for part in found.parts)) if found.parts else found
+
+
+async def _found(connection: AsyncConnection, wanted: Sequence[_Wanted]) -> tuple[Followed | AppError, ...]:
+    """Return each with its parts, or why it cannot be followed, by three statements."""
+    rows = await _rows(connection, wanted)
+    read = {each: _tried(partial(_read, rows, each)) for each in wanted}
+    found = [each for several in read.values() if not isinstance(several, AppError) for each in several]
+    logs = await _logs(connection, {each.entry.feed.log_feed for each in found})
+    writers = await _writers(connection, {each.writer for each in found if each.writer is not None})
+    built = {
+        each: several if isinstance(several, AppError) else _tried(partial(_built, several, logs, writers))
+        for each, several in read.items()
+    }
+    return tuple(built[each] for each in wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A relation as it is stored.
+
+    Attributes:
+        entry: what is followed of it.
+        writer: name of the query whose commits bring changes.
+        output: see ``Followed``.
+    """
+
+    row: RelationRow
+    entry: CatalogEntry
+    writer: str | None
+    output: Output | None
+
+
+def _tried(make: Callable[[], T]) -> T | AppError:
+    try:
+        return make()
+    except AppError as error:
+        return error
+
+
+async def _rows(connection: AsyncConnection, wanted: Sequence[_Wanted]) -> Sequence[RelationRow]:
+    """Return these relations and the parts of the streams among them, in the order in which they were made."""
+    is_wanted = relation.c.name == _any_of(each.name for each in wanted)
+    if streams := {each.name for each in wanted if each.kind == "stream"}:
+        is_wanted = sa.or_(is_wanted, is_part_of(_any_of(streams)))
+    found = await connection.execute(ROWS.where(is_wanted).order_by(relation.c.created_at, relation.c.name))
+    return [RelationRow(*row) for row in found]
+
+
+def _any_of(names: Iterable[str]) -> sa.ColumnElement[Any]:
+    return sa.any_(sa.literal(sorted(set(names)), ARRAY(sa.Text)))
+
+
+def _read(rows: Sequence[RelationRow], wanted: _Wanted) -> list[_Read]:
+    """Return a relation, and behind it its parts."""
+    row = of_kind(next((row for row in rows if row.name == wanted.name), None), wanted.kind, wanted.name)
+    is_bare = wanted.takes_records and row.origin == "source" and materialised_output(row) is None
+    writer, output = written(row) if row.kind == "table" and not is_bare else (row.produced_by, None)
+    # The rows of a source are followed as its internal query writes them.
+    entry = entry_of_row(row) if output is None else entry_of(row.name, row.kind, "derived", output_to_json(output), writer, [])
+    if not entry.feed.traits.is_kept_here:
+        detail = f"'{row.name}' reads {entry.feed.traits.holds}; only records in the built-in log can be followed"
+        raise Conflict("not_readable", detail)
+    own = _Read(row, entry, writer, output)
+    if row.kind == "table":
+        return [own]
+    return [own, *(_Read(part, entry_of_row(part), part.produced_by, None) for part in rows if _is_part(part, row.name))]
+
+
+def _is_part(row: RelationRow, whole: str) -> bool:
+    return row.origin == "derived" and row.definition.get("append_to") == whole
+
+
+async def _logs(connection: AsyncConnection, feeds: Iterable[str]) -> Mapping[str, Any]:
+    columns = feed.c.name, feed.c.id, feed.c.partitions, feed.c.next_sequence, feed.c.rewound
+    found = await connection.execute(
+        sa.select(*columns, incarnation.c.id.label("incarnation"))
+        .join_from(feed, incarnation, sa.true())
+        .where(feed.c.name == _any_of(feeds))
+    )
+    return {row.name: row for row in found}
+
+
+async def _writers(connection: AsyncConnection, names: Iterable[str]) -> Mapping[str, UUID]:
+    found = await connection.execute(
+        sa.select(query.c.name, query.c.id).where(query.c.name == _any_of(names), query.c.deleted_at.is_(None))
+    )
+    return {row.name: row.id for row in found}
+
+
+def _built(read: Sequence[_Read], logs: Mapping[str, Any], writers: Mapping[str, UUID]) -> Followed:
+    """Return a relation with its parts, whose records are judged as that one's."""
+    whole, *parts = (_of_log(each, logs, writers) for each in read)
+    return replace(whole, parts=tuple(replace(part, relation=whole.relation, part=part.name) for part in parts))
+
+
+def _of_log(read: _Read, logs: Mapping[str, Any], writers: Mapping[str, UUID]) -> Followed:
+    row, log = read.row, logs.get(read.entry.feed.log_feed)
+    if log is None:
+        raise Unavailable("relation_changing", f"'{row.name}' is being changed; try again", headers={"Retry-After": "1"})
+    return Followed(
+        partitions=log.partitions if log.next_sequence is None else 1,
+        name=row.name,
+        kind=row.kind,
+        feed_id=log.id,
+        is_derived=log.next_sequence is not None,
+        identity=identity_of(row.id, log.id, log.incarnation, log.rewound),
+        incarnation=log.incarnation,
+        rewound=log.rewound,
+        relation=read.entry.relation,
+        output=read.output,
+        query_id=None if read.writer is None else writers.get(read.writer),
+        relation_id=row.id,
+        stored_columns=row.definition["columns"],
+    )

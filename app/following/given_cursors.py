@@ -1,0 +1,75 @@
+"""Whether a cursor of changes that a client sends still leads somewhere: what it must be of, and what of its log must be there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.errors.app_errors import BadRequest, Fault, Gone
+from app.following.cursors import ChangeCursor
+from app.following.followed import Followed
+
+
+class CursorExpired(Gone):
+    """The cursor leads nowhere any more; ``detail`` says why and what to do."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            "cursor_expired",
+            f"{why}; what followers hold of '{name}' is no longer continued: drop it and begin anew without the cursor "
+            "(from=snapshot for a table's rows, from=earliest for what the log still holds)",
+        )
+
+
+def read_cursor(followed: Followed, text: str) -> ChangeCursor:
+    """Read what a client sent as cursor.
+
+    Raises:
+        BadRequest: ``bad_cursor``: it cannot be one of this relation.
+    """
+    try:
+        cursor = ChangeCursor.decode(text)
+    except ValueError as error:
+        raise bad_cursor() from error
+    if cursor.rows_after is None:
+        return cursor
+    if followed.output is None or len(cursor.rows_after) not in (0, max(len(followed.key), 1)) or len(cursor.offsets) != 1:
+        raise bad_cursor()
+    return cursor
+
+
+def continued(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> ChangeCursor:
+    """Return a cursor for the parts that there are now: one that it does not know is followed from its beginning.
+
+    Raises:
+        CursorExpired: as ``check_cursor``; or what a part held is there no more.
+    """
+    known, parts = cursor.by_part, tuple(part.identity for part in followed.parts)
+    if not known.keys() <= set(parts):
+        raise CursorExpired(followed.name, "a query that appended to it was begun anew or deleted with its records")
+    wanted = replace(cursor, offsets=(*cursor.own, *(known.get(part, 0) for part in parts)), parts=parts)
+    check_cursor(followed, wanted, heads)
+    return wanted
+
+
+def check_cursor(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> None:
+    """Refuse a cursor whose continuation is not known.
+
+    Raises:
+        CursorExpired: it belongs to another log, to one that was put back, or to what retention removed.
+    """
+    if cursor.identity != followed.identity or len(cursor.offsets) != len(heads):
+        raise CursorExpired(
+            followed.name, "the cursor is of an earlier result, of another relation, or from before the database was put back"
+        )
+    for offset, (oldest, next_offset) in zip(cursor.offsets, heads, strict=True):
+        if offset < oldest:
+            raise CursorExpired(followed.name, f"changes {offset} to {oldest - 1} were removed by the retention of the log")
+        if offset > next_offset:
+            raise CursorExpired(followed.name, f"the cursor is ahead of the log, which ends at {next_offset}: it was put back")
+
+
+def bad_cursor() -> BadRequest:
+    """Return the error for a cursor that nobody was given."""
+    detail = "take the cursor from `next` or from an event's id, unchanged; it belongs to this path"
+    return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])

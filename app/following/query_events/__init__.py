@@ -1,0 +1,1 @@
+"""What happens to a query, as an event stream."""

@@ -1,0 +1,220 @@
+"""GET …/changes: push reads of tables and streams, as an event stream or page by page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.catalog.stored.relations import Kind
+from app.errors.app_errors import BadRequest, Fault
+from app.following.changes import ChangeFollower, ChangeSource, Start, begin
+from app.following.cursors import MAX_CURSOR_CHARS, ChangeCursor
+from app.following.followed import Followables
+from app.following.given_cursors import read_cursor
+from app.following.models import ChangesAnswer
+from app.following.push import event_stream, events_documented, refuse_of_pages, wants_events
+from app.following.push_events import PushEvent
+from app.following.tails.tails import Tails
+from app.http.answers.documented import answered, problems
+from app.http.answers.negotiation import JSON_TYPE
+from app.http.parameters import DEFAULT_LIMIT, MAX_LIMIT, Name, OnlyKnownParameters, Services, ServicesOf
+
+MAX_WAIT_SECONDS = 60
+streams = APIRouter(prefix="/v1/streams", tags=["reads"], dependencies=[OnlyKnownParameters])
+tables = APIRouter(prefix="/v1/tables", tags=["reads"], dependencies=[OnlyKnownParameters])
+
+_TABLE_PAGE = {
+    "name": "delays_by_airport",
+    "phase": "changes",
+    "changes": [
+        {
+            "kind": "change",
+            "op": "upsert",
+            "partition": 0,
+            "offset": 4711,
+            "event_time_ms": 1357038000000,
+            "key": {"origin": "JFK", "window_start": "2013-01-01T10:00:00Z", "window_end": "2013-01-01T11:00:00Z"},
+            "row": {"origin": "JFK", "window_start": "2013-01-01T10:00:00Z", "window_end": "2013-01-01T11:00:00Z", "flights": 17},
+        }
+    ],
+    "next": "5d41402abc4b2a76.4712",
+    "caught_up": True,
+}
+_STREAM_PAGE = {
+    "name": "departures",
+    "phase": "changes",
+    "changes": [
+        {
+            "kind": "change",
+            "op": "append",
+            "partition": 0,
+            "offset": 9000,
+            "event_time_ms": 1357035420000,
+            "key": {"origin": "EWR"},
+            "row": {"origin": "EWR", "flight": 1545},
+        }
+    ],
+    "next": "7215ee9c7d9dc229.9001_0",
+    "caught_up": True,
+}
+_EVENTS = (
+    'retry: 1000\nevent: position\ndata: {}\nid: 5d41402abc4b2a76.4711\n\nevent: change\ndata: {"op":"upsert","partition":0,"offset":4711,'
+    '"event_time_ms":1357038000000,"key":{"origin":"JFK"},"row":{"origin":"JFK","flights":17}}\nid: 5d41402abc4b2a76.4712\n\n'
+)
+_ERRORS = problems(400, 404, 406, 409, 410, 429)
+
+
+def _ok(page: object) -> dict[str, object]:
+    documented = answered(page, "A page, or with `Accept: text/event-stream` everything from here on.")
+    documented["content"] |= events_documented(_EVENTS)
+    return documented
+
+
+class FollowParameters(BaseModel):
+    """What a page or a stream of a table's changes takes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    from_: Start | None = Field(
+        None,
+        alias="from",
+        description="Where to begin without a cursor. `snapshot`: the rows of now, then changes. `earliest` (default): what the log still "
+        "holds. `latest`: what comes.",
+    )
+    cursor: str | None = Field(
+        None,
+        max_length=MAX_CURSOR_CHARS,
+        description="`next` of a page, or the id of an event: go on behind it. Not with `from`.",
+    )
+    bigints: Literal["number", "string"] = Field(
+        "number", description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."
+    )
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many at most in a page; fewer where they are large.")
+    wait: float = Field(0.0, ge=0, le=MAX_WAIT_SECONDS, description="Pages only: seconds to wait for the first change.")
+
+
+class FollowStreamParameters(FollowParameters):
+    """The same of a stream, which has no rows to begin with."""
+
+    from_: Literal["earliest", "latest"] | None = Field(
+        None,
+        alias="from",
+        description="Where to begin without a cursor. `earliest` (default): what the log still holds. `latest`: what comes.",
+    )
+
+
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        max_length=MAX_CURSOR_CHARS,
+        description="Id of the last event, as a client sends it that comes back; goes before `cursor` and `from`.",
+    ),
+]
+
+
+@tables.get(
+    "/{name}/changes", summary="Follow a table", response_model=ChangesAnswer, responses={200: _ok(_TABLE_PAGE), **_ERRORS}
+)
+async def get_table_changes(
+    name: Name,
+    request: Request,
+    services: ServicesOf,
+    asked: Annotated[FollowParameters, Query()],
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Every change of a table, each exactly once, from a snapshot, from the oldest kept one, or behind a cursor.
+
+    Fold them by key: an `upsert` sets the row, a `delete` removes it. In a versioned table a change of an older time than the one held
+    does not change the row of now. Windows that leave after their retention leave without a change. A snapshot can be left at any event
+    and gone on with later; changes of rows that were given already come in between.
+    """
+    wanted = await _wanted(services, "table", name, asked)
+    return await _answer(request, services, wanted, last_event_id)
+
+
+@streams.get(
+    "/{name}/changes", summary="Follow a stream", response_model=ChangesAnswer, responses={200: _ok(_STREAM_PAGE), **_ERRORS}
+)
+async def get_stream_changes(
+    name: Name,
+    request: Request,
+    services: ServicesOf,
+    asked: Annotated[FollowStreamParameters, Query()],
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions.
+
+    Of a stream to which queries append (`into.append_to`) the records of these parts as well, each part in the order of its numbers; `part`
+    names it. One that comes later is followed from its beginning, behind any cursor.
+    """
+    wanted = await _wanted(services, "stream", name, asked)
+    return await _answer(request, services, wanted, last_event_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a request follows, and how."""
+
+    source: ChangeSource
+    asked: FollowParameters
+
+
+async def _wanted(services: Services, kind: Kind, name: str, asked: FollowParameters) -> _Wanted:
+    if asked.cursor is not None and asked.from_ is not None:
+        detail = "`cursor` says where to go on, `from` where to begin: give one of them"
+        raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
+    followed = await services.of(Followables).find(kind, name)
+    return _Wanted(ChangeSource(followed, asked.bigints == "string"), asked)
+
+
+async def _answer(request: Request, services: Services, wanted: _Wanted, last_event_id: str | None) -> Response:
+    source, asked = wanted.source, wanted.asked
+    is_stream = wants_events(request)
+    if is_stream:
+        refuse_of_pages(request, "limit", "wait")
+    # An empty id is what a client has after a reset: none.
+    given = last_event_id or asked.cursor
+    start = asked.from_ or "earliest" if given is None else read_cursor(source.followed, given)
+    if not is_stream:
+        return await _page(services, source, start, asked)
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[ChangeFollower]:
+        begun = await begin(services.of(Tails), source, start)
+        async with services.of(Tails).following(source, begun.news) as tail:
+            yield ChangeFollower(services.of(Tails), source, begun, tail)
+
+    return event_stream(request, services, opening)
+
+
+async def _page(services: Services, source: ChangeSource, start: Start | ChangeCursor, asked: FollowParameters) -> Response:
+    begun = await begin(services.of(Tails), source, start)
+    most = services.settings.limits.page_bytes
+    if asked.wait <= 0:
+        follower = ChangeFollower(services.of(Tails), source, begun, most_bytes=most)
+        return _page_response(follower, source, await follower.next(asked.limit))
+    async with services.of(Tails).following(source, begun.news) as tail:
+        follower = ChangeFollower(services.of(Tails), source, begun, tail, most_bytes=most)
+        deadline = time.monotonic() + asked.wait
+        events = await follower.next(asked.limit)
+        while not events and (left := deadline - time.monotonic()) > 0 and not services.of(Tails).is_closing:
+            await follower.wait(left)
+            events = await follower.next(asked.limit)
+    return _page_response(follower, source, events)
+
+
+def _page_response(follower: ChangeFollower, source: ChangeSource, events: list[PushEvent]) -> Response:
+    items = ",".join(f'{{"kind":"{event.kind}",{event.json[1:]}' for event in events if event.kind != "snapshot_end")
+    phase = "changes" if follower.cursor.rows_after is None else "snapshot"
+    caught_up = "true" if follower.is_caught_up else "false"
+    return Response(
+        f'{{"name":"{source.followed.name}","phase":"{phase}","changes":[{items}],"next":"{follower.id}","caught_up":{caught_up}}}',
+        media_type=JSON_TYPE,
+    )

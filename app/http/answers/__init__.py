@@ -1,0 +1,1 @@
+"""What an answer looks like: problems, JSON and Arrow, event streams."""

@@ -1,0 +1,99 @@
+"""What a web page of somebody else's cannot do: reach a service without keys through the browser of whoever reads the page.
+
+A service that asks for no keys believes whoever reaches it. A browser on the same machine reaches it, and runs every page's scripts. So the
+name in ``Host`` must be one of the service's own (else a name that was bound anew makes the page's origin ours), and a request that a page
+of another origin caused is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from app.errors.app_errors import AppError, Forbidden, Misdirected
+from app.http.answers.problems import problem_response
+from app.http.guards.edge import READING
+
+OWN_SITES: Final = frozenset({"", "same-origin", "none"})
+"""Values of ``Sec-Fetch-Site``: no browser, a page of our own, the address bar."""
+
+
+class BrowserGuard:
+    """ASGI middleware around a service that asks for no keys.
+
+    Args:
+        app: what it guards.
+        names: host names under which the service may be asked for, beside localhost and addresses.
+        refused: makes the answer for what is refused.
+    """
+
+    def __init__(
+        self, app: ASGIApp, names: frozenset[str], refused: Callable[[Request, AppError], Response] = problem_response
+    ) -> None:
+        self._app = app
+        self._refused = refused
+        self._names = frozenset(name.lower() for name in names) | {"localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            refusal = self._refusal(Headers(scope=scope), scope.get("method", ""))
+            if refusal is not None and scope["type"] == "websocket":
+                await WebSocketClose(reason=refusal.code)(scope, receive, send)
+                return
+            if refusal is not None:
+                await self._refused(Request(scope), refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, headers: Headers, method: str) -> AppError | None:
+        host = headers.get("host", "")
+        name = _name_of(host)
+        if name is None or not (name in self._names or _is_address(name)):
+            return Misdirected(
+                "host_not_allowed",
+                f"this service asks for no keys, so it answers to localhost, to addresses and to the names in SLACKWATER_ALLOWED_HOSTS "
+                f"only, not to {host[:100]!r}",
+            )
+        site, origin = headers.get("sec-fetch-site", ""), headers.get("origin")
+        is_link = method in READING and headers.get("sec-fetch-mode") == "navigate"
+        is_foreign = origin is not None and _authority_of(origin) != host.lower()
+        if is_foreign or (site not in OWN_SITES and not is_link):
+            return Forbidden(
+                "foreign_origin",
+                "this service asks for no keys, so it refuses what pages of other origins send through a browser; call it from a program, "
+                "or ask for keys (SLACKWATER_AUTH=on) and put a proxy of the page's own origin before it",
+            )
+        return None
+
+
+def _name_of(host: str) -> str | None:
+    """Return the name in a Host header without its port, lower case; None where there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _is_address(name: str) -> bool:
+    """Whether a name is an IP address: no page can bind that to another machine."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _authority_of(origin: str) -> str | None:
+    """Return host and port of an origin; None where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

@@ -1,0 +1,260 @@
+"""What endpoints ask for by type: the services of this application, preconditions, refusal of unknown parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar, cast
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import Depends, Path, Query, Request
+from fastapi.concurrency import contextmanager_in_threadpool
+from fastapi.dependencies.models import Dependant
+from fastapi.params import Depends as Dependency
+from pydantic import BaseModel
+
+from app.db.bell import Bell
+from app.db.database import Database
+from app.db.gates import Gates
+from app.errors.app_errors import BadRequest, Fault, Unavailable
+from app.http.leaving import cancelled_when_left
+from app.settings.settings import Settings
+from app.telemetry.setup import Metrics
+from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.patience import patience
+
+Found = TypeVar("Found")
+Feature = TypeVar("Feature")
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 10_000
+MAX_NAME_LENGTH = 255
+MAX_KEY_LENGTH = 4_096
+OUTSIDE: Final = 8
+"""So many sources and targets are looked at outside of the database at once: a fifth of the threads that serve requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a request may use, built once by ``create_app``.
+
+    Attributes:
+        planning: turns of checking definitions. It is Python's work alone, and more threads at it would only keep the others waiting.
+        outside: turns of asking other systems, each in a thread: those that are away leave threads and turns of planning to others.
+        features: what single features keep for the whole application, by class: ``app.main.main`` builds them, so that nothing here knows them.
+    """
+
+    settings: Settings
+    database: Database
+    bell: Bell
+    metrics: Metrics
+    gates: Gates
+    planning: asyncio.Semaphore
+    outside: asyncio.Semaphore
+    features: Mapping[type, object]
+
+    def of(self, kind: type[Feature]) -> Feature:
+        """Return the one object of this class that a feature has in this application."""
+        return cast("Feature", self.features[kind])
+
+
+async def services_of(request: Request) -> Services:
+    """Return the services of the application that serves ``request``. Asynchronous, or every call would cross into a thread."""
+    services: Services = request.app.state.services
+    return services
+
+
+ServicesOf = Annotated[Services, Depends(services_of)]
+
+
+async def _transaction(services: ServicesOf) -> AsyncIterator[sa.Connection]:
+    database = services.database
+    async with database.control_turns.taken(), contextmanager_in_threadpool(database.control.begin()) as connection:
+        yield connection
+
+
+# Scope "function": committed before the answer goes out, so that a client that reads its own write finds it.
+Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
+
+
+async def _inspection(services: ServicesOf) -> AsyncIterator[sa.Connection]:
+    database = services.database
+    async with database.inspection_turns.taken(), contextmanager_in_threadpool(database.inspection.begin()) as connection:
+        yield connection
+
+
+async def _long_inspection(request: Request, services: ServicesOf) -> AsyncIterator[sa.Connection]:
+    database = services.database
+    async with (
+        database.inspection_turns.taken(is_long=True),
+        contextmanager_in_threadpool(database.inspection.begin()) as connection,
+        cancelled_when_left(request, connection),
+    ):
+        yield connection
+
+
+Inspection = Annotated[sa.Connection, Depends(_inspection, scope="function")]
+"""A transaction that only reads, and little."""
+
+LongInspection = Annotated[sa.Connection, Depends(_long_inspection, scope="function")]
+"""A transaction that only reads, and may take long; it ends when its client leaves. Stands behind a body among an endpoint's parameters."""
+
+
+@asynccontextmanager
+async def planning_turn(services: Services) -> AsyncIterator[None]:
+    """Wait for a turn of checking definitions; inside, the deadline of CPU counts.
+
+    Raises:
+        Unavailable: ``planning_busy``.
+    """
+    detail = "many definitions are being checked; try again in a moment (SLACKWATER_LIMITS__PLANNING)"
+    limits = services.settings.limits
+    busy = Unavailable("planning_busy", detail, headers={"Retry-After": "1"})
+    async with _turn(services.planning, limits.planning_wait_s, busy):
+        with patience(_Deadline(limits.planning_cpu_s)):
+            yield
+
+
+async def planned(services: Services, work: Callable[[], Found]) -> Found:
+    """Do in a thread, in its turn, what takes as long as checking a definition: binding and compiling; others are served meanwhile.
+
+    Raises:
+        Unavailable: ``planning_busy``.
+    """
+    async with planning_turn(services):
+        return await to_thread.run_sync(work)
+
+
+async def looked_outside(services: Services, work: Callable[[], Found]) -> Found:
+    """Ask other systems in a thread, bounded in their number; nobody who asks nothing of them waits for it.
+
+    Raises:
+        Unavailable: ``sources_busy``.
+    """
+    detail = f"{OUTSIDE} sources are being looked at, and what they name answers slowly; try again in a moment"
+    busy = Unavailable("sources_busy", detail, headers={"Retry-After": "1"})
+    async with _turn(services.outside, services.settings.limits.planning_wait_s, busy):
+        return await to_thread.run_sync(work)
+
+
+@asynccontextmanager
+async def _turn(turns: asyncio.Semaphore, wait_s: float, busy: Unavailable) -> AsyncIterator[None]:
+    """Have one of a few turns for the length of the block.
+
+    Raises:
+        Unavailable: ``busy``: others have all of them for too long.
+    """
+    try:
+        async with asyncio.timeout(wait_s):
+            await turns.acquire()
+    except TimeoutError as error:
+        raise busy from error
+    try:
+        yield
+    finally:
+        turns.release()
+
+
+class _Deadline:
+    """Ends the checking of a definition by the CPU that its thread has used; the machine may be busy with others."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._began_s: float | None = None
+
+    def begin(self) -> None:
+        self._began_s = time.thread_time()
+
+    def ask(self) -> None:
+        if self._began_s is None:
+            self.begin()
+        elif time.thread_time() - self._began_s > self._most_s:
+            bound = f"more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S)"
+            detail = f"checking it took {bound}; compute parts of it in a query before"
+            raise DefinitionInvalid([Problem("", "definition_too_expensive", detail)])
+
+
+async def _planning(services: ServicesOf) -> AsyncIterator[None]:
+    async with planning_turn(services):
+        yield
+
+
+PlanningTurn = Annotated[None, Depends(_planning, scope="function")]
+"""Of routes that check definitions. As a parameter it stands behind the body, which may come slowly, and before the transaction."""
+
+
+async def _behind_gate(services: ServicesOf) -> AsyncIterator[None]:
+    with services.gates.pages.passed():
+        yield
+
+
+PageRead: Dependency = Depends(_behind_gate, scope="function")
+"""Of routes that read pages: not more of them at once than the service is told."""
+
+
+def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
+    """Refuse a query parameter that the endpoint does not know, or that comes twice: a misspelt filter must not answer everything.
+
+    Args:
+        prefixes: names that start with one of them are the endpoint's own business.
+    """
+
+    async def check(request: Request) -> None:
+        if not request.query_params:
+            return
+        known = set(_parameter_names(request.scope["route"].dependant))
+        given = Counter(name for name, _ in request.query_params.multi_items())
+        for name, times in given.items():
+            if times > 1 and name in known:
+                raise bad_parameter(name, f"is given {times} times; give it once")
+        unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes)]
+        if unknown:
+            raise unknown_parameter(unknown, [*sorted(known), *(f"{prefix}<column>" for prefix in prefixes)])
+
+    return Depends(check)
+
+
+def _parameter_names(dependant: Dependant) -> Iterator[str]:
+    for parameter in dependant.query_params:
+        model = parameter.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield from (field.alias or name for name, field in model.model_fields.items())
+        else:
+            yield parameter.alias
+    for nested in dependant.dependencies:
+        yield from _parameter_names(nested)
+
+
+def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
+    """Return the error for parameters that are none."""
+    allowed = f"this path takes {', '.join(known)}" if known else "this path takes none"
+    faults = [Fault(f"?{name}", "unknown_parameter", allowed) for name in unknown]
+    return BadRequest("unknown_parameter", f"unknown parameter {', '.join(unknown)}; {allowed}", faults)
+
+
+def bad_parameter(name: str, detail: str) -> BadRequest:
+    """Return the error for a parameter with a wrong value."""
+    return BadRequest("bad_parameter", f"{name}: {detail}", [Fault(f"?{name}", "bad_parameter", detail)])
+
+
+def is_name(text: str) -> bool:
+    """Whether a path's part could name something at all."""
+    return len(text) <= MAX_NAME_LENGTH and "\0" not in text
+
+
+OnlyKnownParameters = known_parameters()
+
+Name = Annotated[
+    str, Path(description="Name of the resource.", examples=["departures"], max_length=MAX_NAME_LENGTH, pattern=r"^[^\x00]+$")
+]
+MOST_OF_PAGE = "How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`)."
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)]
+
+
+def example(value: Any, summary: str) -> dict[str, Any]:
+    """Return one named example in OpenAPI's form."""
+    return {"summary": summary, "value": value}

@@ -1,0 +1,1 @@
+"""What a request may say: bodies, conditions, idempotency keys, pages."""

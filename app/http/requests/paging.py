@@ -1,0 +1,82 @@
+"""Opaque cursors: base64url of a JSON list, the sort key of the last item seen."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+from fastapi import Query
+
+from app.db.page_bounds import IS_BEYOND
+from app.errors.app_errors import BadRequest, Fault
+from app.http.values import is_text
+
+Item = TypeVar("Item")
+Key = list[str | int]
+Cursor = Annotated[
+    str | None,
+    Query(
+        max_length=4096,
+        description="`next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` "
+        "where its items are large together.",
+    ),
+]
+
+
+def encode_cursor(key: Sequence[str | int]) -> str:
+    """Return the cursor that goes on behind ``key``."""
+    return base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":")).encode()).rstrip(b"=").decode()
+
+
+def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) -> Key | None:
+    """Return the key a cursor stands for; None for no cursor.
+
+    Args:
+        cursor: what a client sent.
+        types: the types the key's parts must have.
+
+    Raises:
+        BadRequest: ``bad_cursor``: it was not made by this path.
+    """
+    if cursor is None:
+        return None
+    try:
+        key = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise bad_cursor() from error
+    if (
+        not isinstance(key, list)
+        or [type(part) for part in key] != list(types)
+        or not all(is_text(part) for part in key if isinstance(part, str))
+    ):
+        raise bad_cursor()
+    if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in key):
+        raise bad_cursor()
+    return key
+
+
+def bad_cursor() -> BadRequest:
+    """Return the error for a cursor that is none."""
+    detail = "take the cursor from `next` of the page before, unchanged; it belongs to this path and these filters"
+    return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
+
+
+def page(
+    found: Sequence[Item], limit: int, key: Callable[[Item], Sequence[str | int]], *, is_last_beyond: bool | None = None
+) -> tuple[Sequence[Item], str | None]:
+    """Split found items into a page and the cursor of the next one.
+
+    Args:
+        found: ``limit + 1`` items, or fewer.
+        limit: of the page.
+        key: what the cursor says of an item.
+        is_last_beyond: whether the last item is beyond a page that is full before its limit; None: its own ``IS_BEYOND`` says so.
+    """
+    is_full = len(found) > 1 and (getattr(found[-1], IS_BEYOND, False) if is_last_beyond is None else is_last_beyond)
+    count = min(limit, len(found) - 1) if is_full else limit
+    if len(found) <= count:
+        return found, None
+    return found[:count], encode_cursor(key(found[count - 1]))

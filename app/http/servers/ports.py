@@ -1,0 +1,131 @@
+"""Every port that the service opens is built here, so that no guard of one can be missing at another."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.errors.app_errors import AppError
+from app.http.answers.problems import problem_response
+from app.http.guards.browsers import BrowserGuard
+from app.http.guards.edge import BodyLimits, Edge
+from app.http.requests.stored_texts import StoredTexts
+from app.http.servers.bounds import ConnectionBounds, connections_for, raise_file_limit
+from app.http.servers.http1 import impatient_protocol
+from app.settings.settings import Settings
+from app.telemetry.setup import Metrics
+from app.telemetry.tracing import Tracing
+
+KEEP_ALIVE_S: Final = 75
+"""Longer than clients keep an idle connection: who closes first while the other sends loses a request."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def guard(
+    app: FastAPI,
+    settings: Settings,
+    metrics: Metrics,
+    tracing: Tracing | None,
+    refused: Callable[[Request, AppError], Response] = problem_response,
+) -> None:
+    """Put the guards of every port around an application; nothing may be added around them.
+
+    Args:
+        app: of a port.
+        settings: of the service.
+        metrics: where requests are counted.
+        tracing: where spans go.
+        refused: makes the answer for what a guard refuses.
+    """
+    app.add_middleware(StoredTexts, refused=refused)
+    if not settings.is_key_required:
+        app.add_middleware(BrowserGuard, names=settings.host_names, refused=refused)
+    limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
+    app.add_middleware(Edge, metrics=metrics, limits=limits, tracing=tracing)
+
+
+def server_config(
+    app: FastAPI, settings: Settings, *, graceful_s: int, speaks_http2: bool = False, **more: Any
+) -> uvicorn.Config:
+    """Return how a port is served.
+
+    Args:
+        app: with its guards.
+        settings: of the service.
+        graceful_s: for answers under way when the service stops.
+        speaks_http2: also HTTP/2 without TLS, with prior knowledge.
+        more: of ``uvicorn.Config``.
+    """
+    ports = 1 if settings.ksql_port is None else 2
+    raise_file_limit(settings.limits.connections * ports)
+    bounds = ConnectionBounds(settings.client_timeout_s, connections_for(settings.limits.connections, ports))
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=graceful_s,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        http=impatient_protocol(bounds, speaks_http2=speaks_http2),
+        ws="none",
+        **more,
+    )
+
+
+def open_port(host: str, port: int, setting: str) -> socket.socket:
+    """Open a port before anything is started on it: who connects from then on waits, and nobody else can take it.
+
+    Args:
+        host: an address of this machine.
+        port: its number.
+        setting: says another one.
+
+    Raises:
+        OSError: it cannot be had; with the setting.
+    """
+    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+        opened.listen()
+    except OSError as error:
+        opened.close()
+        raise OSError(error.errno, f"{host}:{port} cannot be had ({error.strerror}): set {setting} to another port") from error
+    return opened
+
+
+async def serve_beside(config: uvicorn.Config, opened: socket.socket, stopping: asyncio.Event) -> None:
+    """Serve a second port in the loop of the service until ``stopping`` is set; the port is closed in the end.
+
+    Args:
+        config: of the port, without a lifespan.
+        opened: the port.
+        stopping: ends it.
+    """
+    server = _BesideServer(config)
+    serving = asyncio.create_task(server.serve([opened]))
+    stopped = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        server.should_exit = True
+        await serving
+
+
+class _BesideServer(uvicorn.Server):
+    """Leaves signals to the service's own server, which ends this one."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """See ``uvicorn.Server``."""
+        yield

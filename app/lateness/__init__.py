@@ -1,0 +1,1 @@
+"""How late records come, and what became of those that came too late."""

@@ -1,0 +1,101 @@
+"""Every route of the service, made ready once for a process: FastAPI takes as long for that as for a hundred requests."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fastapi import APIRouter
+from starlette.routing import BaseRoute
+
+from app.access import me
+from app.access.audit import routes as audit
+from app.access.guard import guards
+from app.access.keys import routes as api_keys
+from app.access.tokens import debezium
+from app.appends import routes as appending
+from app.catalog.connections import routes as connections
+from app.catalog.history import fork_routes as forks
+from app.catalog.history import rewind_routes as rewinds
+from app.catalog.query_routes import routes as queries
+from app.catalog.query_routes import validations
+from app.catalog.relations import routes as relations
+from app.comparisons import routes as comparisons
+from app.explain import routes as explain
+from app.following import routes as changes
+from app.following.query_events import routes as query_events
+from app.http.answers.documented import problems
+from app.http.guards.plain_route import PlainRoute
+from app.http.parameters import PageRead
+from app.lateness import record_routes as late_records
+from app.lateness import routes as lateness
+from app.main import error_pages, functions
+from app.reads import record_routes as records
+from app.reads import routes as reads
+from app.sql import routes as statements
+from app.status import overview_routes as overview
+from app.status import routes as status
+from app.status import service
+from app.status.drivers import routes as system
+from app.status.history import routes as history
+from app.status.lineage import routes as lineage
+
+ROUTERS = (
+    reads.keys,  # first, for routers are tried in turn
+    relations.streams,
+    relations.tables,
+    appending.router,
+    debezium.router,
+    records.router,
+    reads.router,
+    changes.streams,
+    changes.tables,
+    queries.router,
+    forks.router,
+    rewinds.router,
+    statements.router,
+    status.router,
+    overview.router,
+    query_events.router,
+    history.router,
+    lineage.router,
+    lateness.router,
+    explain.router,
+    late_records.router,
+    validations.router,
+    comparisons.router,
+    functions.router,
+    error_pages.router,
+    connections.router,
+    me.router,
+    api_keys.router,
+    audit.router,
+    system.router,
+    service.router,
+)
+PLAIN: tuple[PlainRoute, ...] = tuple(
+    route for router in (reads.keys, appending.router) for route in router.routes if isinstance(route, PlainRoute)
+)
+"""Routes that are tried before all others: no other one has their paths and methods."""
+
+PAGED = (
+    audit.router,
+    records.router,
+    history.router,
+    lineage.router,
+    overview.router,
+    lateness.router,
+    explain.router,
+    late_records.router,
+)
+
+
+@cache
+def routes(*, is_key_required: bool) -> tuple[BaseRoute, ...]:
+    """Return the routes, which find everything of an application in its state, so that applications share them."""
+    first = guards(is_key_required=is_key_required)
+    made = APIRouter(generate_unique_id_function=lambda route: route.name)
+    for router in ROUTERS:
+        is_paged = router in PAGED
+        dependencies = [*first, PageRead] if is_paged else first
+        made.include_router(router, dependencies=dependencies, responses=problems(429) if is_paged else None)
+    return tuple(made.routes)

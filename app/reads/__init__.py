@@ -1,0 +1,1 @@
+"""Pull reads: rows and records."""

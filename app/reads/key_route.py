@@ -1,0 +1,39 @@
+"""The route of the most frequent read: a key's row as it is now, nothing else said."""
+
+from __future__ import annotations
+
+from fastapi import Request, Response
+
+from app.http.answers.negotiation import wanted_form
+from app.http.guards.plain_route import PlainRoute
+from app.http.parameters import DEFAULT_LIMIT, MAX_KEY_LENGTH
+from app.reads.freshness import Freshness
+from app.reads.row_reads import Wanted, answer_rows
+
+_ANY = Freshness()
+
+
+class KeyRoute(PlainRoute):
+    """Reads the row. Whether its client leaves is not watched: such a read costs less than that."""
+
+    def is_plain(self, request: Request) -> bool:
+        """See ``PlainRoute``."""
+        return super().is_plain(request) and len(request.path_params["key"]) <= MAX_KEY_LENGTH
+
+    async def answer(self, request: Request) -> Response:
+        """See ``PlainRoute``."""
+        wanted = Wanted(
+            table=request.path_params["name"],
+            filters=(),
+            single_key=request.path_params["key"],
+            at_ms=None,
+            range_ms=None,
+            state=None,
+            bounds_ms=(None, None),
+            is_descending=False,
+            has_text_numbers=False,
+            limit=DEFAULT_LIMIT,
+            cursor=None,
+            form=wanted_form(request),
+        )
+        return await answer_rows(request.app.state.services, wanted, _ANY)

@@ -1,0 +1,127 @@
+"""GET /v1/streams/{name}/records: a stream's records by partition and offset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.access.rules import visible, visible_position
+from app.catalog.relations.parts import parts_in_order
+from app.catalog.stored.relations import RelationRow, of_kind
+from app.catalog.stored.result_positions import ResultPosition, result_position
+from app.catalog.stored.targets import entry_of_row, find_relation_async
+from app.db.page_bounds import Most
+from app.errors.app_errors import BadRequest, Fault
+from app.http.answers.documented import answered, problems
+from app.http.answers.negotiation import lines_documented, page_response
+from app.http.answers.record_json import encode_records
+from app.http.examples import RECORDS
+from app.http.leaving import ended_with_client
+from app.http.parameters import DEFAULT_LIMIT, MAX_NAME_LENGTH, Limit, Name, OnlyKnownParameters, ServicesOf
+from app.http.schemas import RecordsAnswer
+from app.reads.records import read_records
+from app.reads.routes import Bigints
+
+router = APIRouter(prefix="/v1/streams", tags=["records"], dependencies=[OnlyKnownParameters])
+
+MAX_OFFSET = 2**62
+Partition = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=100_000,
+        description="Which partition; each is read on its own. Absent: partition 0 of a source alone (the answer's `partition_count` says how "
+        "many there are); a derived stream as a whole, in the order "
+        "in which its query emitted the records, and offsets count over all of its partitions.",
+    ),
+]
+Offset = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="First offset; absent: the oldest there is.")]
+_OK = answered(RECORDS, "Records in offset order.")
+_OK["content"] |= lines_documented('{"$offset":0,"$event_time_ms":1357035420000,"origin":"EWR","flight":1545}\n')
+
+
+PartOf = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00]+$",
+        description="Read one of the answer's `parts`: what a query has appended to this stream, with the columns and the event times that they "
+        "have here. Offsets are the part's. Absent: the stream's own log.",
+    ),
+]
+
+
+@router.get(
+    "/{name}/records",
+    summary="Read a stream's records",
+    response_model=RecordsAnswer,
+    responses={200: _OK, **problems(400, 404, 409, 410)},
+)
+@ended_with_client
+async def get_records(
+    name: Name,
+    request: Request,
+    services: ServicesOf,
+    partition: Partition = None,
+    offset: Offset = None,
+    part: PartOf = None,
+    bigints: Bigints = "number",
+    limit: Limit = DEFAULT_LIMIT,
+) -> Response:
+    """Records of one partition from `offset` on; go on with `next_offset`. Sources and results alike.
+
+    An answer ends early, before `limit`, where its records are large together (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there is more
+    as long as `next_offset` is less than `end_offset`.
+
+    Of a stream to which queries append (`into.append_to`) each part has offsets of its own: `parts` names them, `part` reads one. All records
+    together, resumable, are at `/changes`.
+
+    A stream that shares its feed skips the records of others, so offsets can have gaps. With `Accept: application/x-ndjson` records come
+    as lines.
+    """
+    async with services.database.reads.connect() as connection:
+        relation = of_kind(await find_relation_async(connection, name), "stream", name)
+        parts = (await connection.execute(parts_in_order(name))).scalars().all()
+        writer = relation if part is None else await _part(connection, name, part, parts)
+        result = await result_position(connection, writer)
+    entry = entry_of_row(relation)
+    entry = entry if part is None else replace(entry, feed=entry_of_row(writer).feed)
+    async with services.database.scans.connection() as scanning, scanning.transaction():
+        most = Most(limit, services.settings.limits.page_bytes)
+        page = await read_records(scanning, entry, partition, offset, most, time.time_ns() // 1_000_000)
+    records = encode_records(page.frame, entry.relation.columns, has_text_numbers=bigints == "string")
+    rest = {
+        "stream": name,
+        "part": part,
+        "parts": [visible(each) for each in parts],
+        "partition": page.partition,
+        "partition_count": page.partition_count,
+        "next_offset": page.next_offset,
+        "end_offset": page.end_offset,
+        **described(result),
+    }
+    return page_response(request, "records", records, rest)
+
+
+async def _part(connection: AsyncConnection, name: str, part: str, parts: Sequence[str]) -> RelationRow:
+    """Return a part of a stream; one whose name who asks may not see is none."""
+    if part not in parts or visible(part) != part:
+        has = f"its parts are {', '.join(map(visible, parts))}" if parts else "no query appends to it"
+        detail = f"'{name}' has no part '{part}'; {has}"
+        raise BadRequest("bad_parameter", f"part: {detail}", [Fault("?part", "bad_parameter", detail)])
+    return of_kind(await find_relation_async(connection, part), "stream", part)
+
+
+def described(result: ResultPosition) -> dict[str, Any]:
+    """Return the part of an answer that says how far the result is."""
+    return {
+        "position": visible_position(result.position),
+        "stream_time_ms": result.stream_time_ms,
+        "committed_at": None if result.committed_at is None else result.committed_at.isoformat().replace("+00:00", "Z"),
+        "stale": result.is_stale,
+    }

@@ -1,0 +1,163 @@
+"""GET …/rows and POST …/rows:lookup: pull reads of materialised tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from app.errors.app_errors import BadRequest, Fault, Unprocessable
+from app.http.answers.documented import answered, body_examples, problems
+from app.http.answers.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, wanted_form
+from app.http.leaving import ended_with_client
+from app.http.parameters import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
+from app.http.requests.bodies import JsonBody, request_body, validated
+from app.reads.freshness import read_fresh
+from app.reads.key_route import KeyRoute
+from app.reads.models import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody, RowsAnswer
+from app.reads.parameters import Fresh, Rows, RowsParameters
+from app.reads.readable import TOO_LARGE, Ask, Readables, ReadableTable
+from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, is_filter, parse_key
+from app.reads.row_reads import FOUND, Wanted, answer_rows, lookup_ask, members, not_versioned
+from engine.plan.model import Output
+
+router = APIRouter(prefix="/v1/tables", tags=["reads"])
+keys = APIRouter(prefix="/v1/tables", tags=["reads"], route_class=KeyRoute)
+
+Bigints = Annotated[
+    Literal["number", "string"],
+    Query(description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."),
+]
+_OK = answered(ROWS, "Rows in key order, as of the last commit.")
+_OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17,"$state":"final"}\n')
+_OK["content"] |= arrow_documented()
+_RESPONSES = {200: _OK, **problems(400, 404, 409, 410, 422, 429, 504)}
+_FILTERS = [known_parameters((KEY_PREFIX, COLUMN_PREFIX))]
+
+
+@router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES, dependencies=_FILTERS)
+@ended_with_client
+async def get_rows(name: Name, request: Request, services: ServicesOf, parameters: Rows) -> Response:
+    """Rows as of the query's last commit, in every state of the query: `stale` is true while it does not run.
+
+    **Conditions**, all of which must hold: `key.<column>=value` on key columns, `where.<column>=value` on any column; behind the column
+    may stand `.eq .ne .gt .ge .lt .le .in .null`: `where.delay.ge=15`, `where.carrier.in=B6,AA` (a JSON array where values hold commas),
+    `where.temp.null=false`. `ne` also finds nulls. In a windowed table `window_from` and `window_to` bound the start of the window.
+
+    **Time.** `as_of` gives rows as they were at an event time; `from` and `to` give every version whose validity meets the range, each
+    with `$valid_from_ms` and `$valid_to_ms` (null: still valid); both need a versioned table. What is older than the retained history
+    answers 410 `history_expired`; a range that begins there says so in `truncated`. Rows of windowed tables carry `$state`: `final` or
+    `open`.
+
+    Rows come in key order, page by page with `cursor`; as JSON, with `Accept: application/x-ndjson` as lines, with
+    `Accept: application/vnd.apache.arrow.stream` as Arrow.
+    """
+    return await answer_rows(services, _wanted(name, request, parameters, None), parameters.freshness())
+
+
+@keys.get(
+    "/{name}/rows/{key:path}",
+    summary="Read one key's rows",
+    response_model=RowsAnswer,
+    responses=_RESPONSES,
+    dependencies=_FILTERS,
+)
+@ended_with_client
+async def get_rows_of_key(
+    name: Name,
+    key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=MAX_KEY_LENGTH)],
+    request: Request,
+    services: ServicesOf,
+    parameters: Rows,
+) -> Response:
+    """The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 where there is none.
+
+    `row_not_found`: there is no row; `row_deleted`: a versioned table had one, and it was deleted; 410 `history_expired`: it cannot be
+    said any more, because the time asked for is older than the retained history and the key's latest version began later. With `from`
+    or `to`: the key's versions, none being no error. For tables with one key column beside the window; composite keys are asked for as
+    `/rows?key.a=…&key.b=…`.
+    """
+    return await answer_rows(services, _wanted(name, request, parameters, key), parameters.freshness())
+
+
+@router.post(
+    "/{name}/rows:lookup",
+    summary="Look many keys up",
+    response_model=LookupAnswer,
+    responses={
+        200: answered(LOOKUP, "One result for each key, in their order."),
+        **problems(400, 404, 409, 413, 415, 422, 429, 504),
+    },
+    openapi_extra=request_body(
+        "LookupBody",
+        body_examples(
+            keys=("Whole keys", LOOKUP_BODY),
+            values=("Bare values, where the key is one column", {"keys": ["JFK", "EWR"]}),
+        ),
+    ),
+    dependencies=[OnlyKnownParameters],
+)
+@ended_with_client
+async def post_lookup(name: Name, body: JsonBody, request: Request, services: ServicesOf, parameters: Fresh) -> Response:
+    """Up to 1,000 keys in one consistent read, each found or not, and why not.
+
+    A key is an object with every key column (also the window's bounds, in a windowed table); where the key is one column, the bare value
+    does. `reason` is `row_not_found`, or of a versioned table `row_deleted` or `history_expired`. With `Accept: application/x-ndjson`
+    results come as lines.
+    """
+    given = validated(LookupBody, body).keys
+    at_ms, has_text_numbers = parameters.at_ms(), parameters.bigints == "string"
+
+    def ask(table: ReadableTable) -> Ask:
+        if at_ms is not None and table.output.history_retention_ms is None:
+            raise not_versioned(table.output, "as_of")
+        return lookup_ask(_keys(table.output, given), at_ms, has_text_numbers=has_text_numbers)(table)
+
+    reading = await read_fresh(services, name, parameters.freshness(), lambda: services.of(Readables).read(name, ask))
+    outcomes, rows = reading.values
+    if TOO_LARGE in outcomes:
+        raise services.of(Readables).too_large(name, "/keys", "ask for fewer keys, or keep less in a row")
+    results = [_result(outcome, row) for outcome, row in zip(outcomes, rows, strict=True)]
+    form = "lines" if wanted_form(request) == "lines" else "json"
+    rest = members(name, reading.head, reading.table.output, at_ms)
+    return joined_response(form, "results", SEPARATORS[form].join(results), rest)  # type: ignore[index,arg-type]
+
+
+def _wanted(name: str, request: Request, parameters: RowsParameters, key: str | None) -> Wanted:
+    return Wanted(
+        table=name,
+        filters=[(parameter, text) for parameter, text in request.query_params.multi_items() if is_filter(parameter)],
+        single_key=key,
+        at_ms=parameters.at_ms(),
+        range_ms=parameters.range_ms(),
+        state=parameters.state,
+        bounds_ms=parameters.bounds_ms(),
+        is_descending=parameters.order == "desc",
+        has_text_numbers=parameters.bigints == "string",
+        limit=parameters.limit,
+        cursor=parameters.cursor,
+        form=wanted_form(request),
+    )
+
+
+def _keys(output: Output, given: Sequence[Any]) -> list[tuple[object, ...]]:
+    """Parse the keys of a lookup, every fault with its pointer."""
+    if not output.key:
+        raise BadRequest("table_without_key", f"'{output.name}' has one row and no key; GET /v1/tables/{output.name}/rows")
+    keys, faults = [], []
+    for place, one in enumerate(given):
+        try:
+            keys.append(parse_key(one, output.columns, output.key))
+        except ValueError as error:
+            faults.append(Fault(f"/keys/{place}", "bad_key", str(error)))
+    if faults:
+        raise Unprocessable("bad_key", f"{len(faults)} of {len(given)} keys: {faults[0].pointer}: {faults[0].detail}", faults)
+    return keys
+
+
+def _result(outcome: str, row: str | None) -> str:
+    if outcome == FOUND:
+        return f'{{"found":true,"reason":null,"row":{row}}}'
+    return f'{{"found":false,"reason":{json.dumps(outcome)},"row":null}}'

@@ -1,0 +1,1 @@
+"""The settings: typed, frozen, passed down."""

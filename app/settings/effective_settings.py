@@ -1,0 +1,95 @@
+"""The settings in force: read from the environment once, and listed with where each comes from.
+
+Every setting is an environment variable: ``SLACKWATER_PORT=9090``, nested ones with two underscores
+(``SLACKWATER_SPARK__DRIVER_MEMORY=4g``). A variable with our prefix that names no setting is an error: a typo must not pass silently.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+from slackwater.settings import VARIABLES as CLIENT_VARIABLES
+
+from app.settings.settings import ENV_PREFIX, NESTING, Settings
+from engine.definition.connections.secret import VARIABLES
+
+
+class UnknownSetting(ValueError):
+    """An environment variable with our prefix names no setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One setting as it is in force.
+
+    Attributes:
+        name: dotted path, such as ``spark.master``.
+        variable: the environment variable that sets it.
+        value: its text; secrets are masked.
+        origin: where the value comes from.
+    """
+
+    name: str
+    variable: str
+    value: str
+    origin: Literal["environment", "default", "command line"]
+
+
+def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from the environment.
+
+    Raises:
+        UnknownSetting: a variable with our prefix names no setting.
+        pydantic.ValidationError: a value is not what its setting takes.
+    """
+    present = os.environ if environment is None else environment
+    known = {variable for _, variable, _ in _leaves(Settings.model_construct())}
+    unknown = sorted(
+        name
+        for name in present
+        # Users choose the names behind the beginning of variables that `env:NAME` of connections reads.
+        if name.upper().startswith(ENV_PREFIX)
+        and name.upper() not in known
+        and not name.startswith(VARIABLES)
+        and name.upper() not in CLIENT_VARIABLES
+    )
+    if unknown:
+        raise UnknownSetting(f"{', '.join(unknown)}: no such setting; `slackwater config show` lists all of them")
+    return Settings()
+
+
+def effective(settings: Settings, environment: Mapping[str, str], overridden: frozenset[str] = frozenset()) -> list[Effective]:
+    """List every setting with its value and origin; ``overridden`` names those the command line gave."""
+    present = {name.upper() for name, value in environment.items() if value != ""}
+    rows = []
+    for name, variable, value in _leaves(settings):
+        origin: Literal["environment", "default", "command line"] = "environment" if variable in present else "default"
+        if name in overridden:
+            origin = "command line"
+        rows.append(Effective(name, variable, "" if value is None else str(value), origin))
+    return rows
+
+
+def in_force(settings: Settings) -> list[Effective]:
+    """List the settings of a running service: what the environment does not say was given when it was started.
+
+    An embedded database is no setting: `database_url` is empty then.
+    """
+    told = {name: value for name, _, value in _leaves(Settings())}
+    shown = settings if told["database_url"] is not None else settings.model_copy(update={"database_url": None})
+    overridden = frozenset(name for name, _, value in _leaves(shown) if value != told[name])
+    return effective(shown, os.environ, overridden)
+
+
+def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        here = (*path, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, here)
+        else:
+            yield ".".join(here), ENV_PREFIX + NESTING.join(here).upper(), value

@@ -1,0 +1,1 @@
+"""Statements of SQL over HTTP: scripts and what they answer."""

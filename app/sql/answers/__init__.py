@@ -1,0 +1,1 @@
+"""Outcomes of statements as answers show them."""

@@ -1,0 +1,47 @@
+"""Outcomes of statements as answers show them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from app.access.rules import visible_position_text
+from app.catalog.warned import shown_warnings
+from app.sql.answers.models import ResultColumn, StatementResult
+from app.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
+
+
+def answer_of(outcome: Outcome) -> StatementResult:
+    """Return what a statement's part of an answer says."""
+    parsed = outcome.parsed
+    about = {"statement": parsed.text, "line": parsed.place.line}
+    match outcome:
+        case Defined(done=done):
+            return StatementResult(
+                **about, kind="done", message=done.sentence, relation=done.relation, query=done.query, definition=done.definition,
+                notes=list(done.notes), warnings=shown_warnings(done.warnings),
+            )  # fmt: skip
+        case Listed(listing=listing):
+            columns = [ResultColumn(name=name, type=kind) for name, kind in listing.columns]
+            rows = [list(row) for row in listing.rows]
+            return StatementResult(**about, kind="rows", message=_counted(len(rows)), columns=columns, rows=rows)
+        case Selected(rows=found):
+            columns = [ResultColumn(name=name, type=str(kind)) for name, kind in found.columns.items()]
+            shown = values_of(found.texts())
+            position = None if found.position is None else json.loads(visible_position_text(found.position))
+            return StatementResult(
+                **about, kind="rows", message=_counted(len(shown)), columns=columns, rows=shown, position=position
+            )  # fmt: skip
+        case Inserted(appended=appended, relation=relation):
+            refused = "" if not appended.rejected_count else f", {appended.rejected_count} refused: {appended.rejected[0].detail}"
+            message = f"{appended.count} {'record' if appended.count == 1 else 'records'} appended{refused}"
+            return StatementResult(**about, kind="inserted", message=message, relation=relation.definition_name)
+
+
+def values_of(objects: Any) -> list[list[Any]]:
+    """Return the values of JSON objects in the order of their members."""
+    return [list(json.loads(text).values()) for text in objects]
+
+
+def _counted(number: int) -> str:
+    return "1 row" if number == 1 else f"{number:,} rows"

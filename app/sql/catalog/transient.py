@@ -1,0 +1,139 @@
+"""Queries that live as long as somebody reads them: what SELECT ... EMIT computes beyond looking at single rows.
+
+Readers of equal definitions share one query; its result is a stream that each of them follows from where it wants. Every reader has a row
+with an expiry that it renews. Who leaves last deletes the query, and so does whoever sweeps, where a process died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+import structlog
+from anyio import to_thread
+
+from app.access.rules import refuse_beyond_scope
+from app.access.scopes import names_in
+from app.catalog.queries.edits import create_query, delete_query
+from app.catalog.stored.queries import find_query
+from app.db.database import Database
+from app.db.tables import query, query_status, transient_reader
+from app.db.transactions import lock_edits
+from app.errors.app_errors import AppError, TooManyRequests
+from app.http.requests.preconditions import Preconditions
+from engine.definition.queries import QueryDefinition
+
+PREFIX: Final = "transient_"
+"""Of these queries' names, and of their results'."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+LEASE: Final = timedelta(seconds=30)
+RENEWED_EVERY_S: Final = 10.0
+
+
+def named(definition: QueryDefinition) -> QueryDefinition:
+    """Return a definition under the name that all readers of equal ones share; it is its result's name as well."""
+    said = json.dumps(definition.model_dump(mode="json", by_alias=True), sort_keys=True)
+    name = PREFIX + hashlib.sha256(said.encode()).hexdigest()[:16]
+    return definition.model_copy(update={"name": name, "into": definition.into.model_copy(update={"stream": name})})
+
+
+def join(connection: sa.Connection, definition: QueryDefinition, text: str, most: int) -> UUID:
+    """Become a reader of a query, which is created where nobody reads it yet.
+
+    Args:
+        connection: in a transaction.
+        definition: as ``named`` gives it.
+        text: the statement.
+        most: how many such queries there may be.
+
+    Raises:
+        TooManyRequests: ``too_many_transient_queries``.
+        DefinitionInvalid: with every problem.
+    """
+    refuse_beyond_scope(name for name in names_in(definition) if not name[1].startswith(PREFIX))
+    lock_edits(connection)
+    if find_query(connection, definition.name) is None:
+        _refuse_too_many(connection, most)
+        create_query(connection, definition)
+        connection.execute(
+            sa.update(query).where(query.c.name == definition.name, query.c.deleted_at.is_(None)).values(statement=text)
+        )
+    reader = uuid4()
+    connection.execute(sa.insert(transient_reader).values(id=reader, query=definition.name, expires_at=_expiry()))
+    return reader
+
+
+def renew(connection: sa.Connection, reader: UUID, name: str) -> str | None:
+    """Stay a reader; returns why the query has failed, None while it has not."""
+    connection.execute(sa.update(transient_reader).where(transient_reader.c.id == reader).values(expires_at=_expiry()))
+    wanted = (
+        sa.select(query_status.c.state, query_status.c.error)
+        .join_from(query, query_status)
+        .where(query.c.name == name, query.c.deleted_at.is_(None))
+    )
+    found = connection.execute(wanted).one_or_none()
+    if found is None:
+        return "the query was deleted"
+    return str((found.error or {}).get("detail", "the query has failed")) if found.state == "failed" else None
+
+
+def leave(connection: sa.Connection, reader: UUID) -> None:
+    """Be no reader any more; who leaves last deletes the query."""
+    lock_edits(connection)
+    connection.execute(sa.delete(transient_reader).where(transient_reader.c.id == reader))
+    sweep(connection)
+
+
+def sweep(connection: sa.Connection) -> None:
+    """Delete such queries that nobody reads."""
+    lock_edits(connection)
+    connection.execute(sa.delete(transient_reader).where(transient_reader.c.expires_at < sa.func.now()))
+    for name in _unread(connection):
+        delete_query(connection, name, keeps_result=False, conditions=Preconditions())
+
+
+async def sweep_periodically(database: Database) -> None:
+    """Delete such queries that nobody reads, until cancelled: those of readers whose process died."""
+    while True:
+        await asyncio.sleep(LEASE.total_seconds())
+        try:
+            async with database.control_turns.taken():
+                await to_thread.run_sync(_sweep_once, database, abandon_on_cancel=True)
+        except (sa.exc.SQLAlchemyError, AppError) as error:
+            log.warning("transient_sweep_failed", error=str(error))
+
+
+def _sweep_once(database: Database) -> None:
+    with database.control.begin() as connection:
+        expired = sa.select(sa.func.count()).where(transient_reader.c.expires_at < sa.func.now())
+        if connection.execute(expired).scalar_one() or _unread(connection):
+            sweep(connection)
+
+
+def _unread(connection: sa.Connection) -> list[str]:
+    read = sa.select(transient_reader.c.query)
+    wanted = sa.select(query.c.name).where(
+        sa.func.starts_with(query.c.name, PREFIX), query.c.deleted_at.is_(None), query.c.name.not_in(read)
+    )
+    return list(connection.execute(wanted).scalars())
+
+
+def _refuse_too_many(connection: sa.Connection, most: int) -> None:
+    counted = sa.select(sa.func.count()).where(sa.func.starts_with(query.c.name, PREFIX), query.c.deleted_at.is_(None))
+    if connection.execute(counted).scalar_one() >= most:
+        detail = (
+            f"{most} queries run for readers of SELECT … EMIT already (SLACKWATER_SQL__MAX_TRANSIENT_QUERIES); end some, or make a result that "
+            "all of them read: CREATE TABLE … AS SELECT …"
+        )
+        raise TooManyRequests("too_many_transient_queries", detail, headers={"Retry-After": "10"})
+
+
+def _expiry() -> sa.ColumnElement[datetime]:
+    return sa.func.now() + sa.literal(LEASE, sa.Interval)

@@ -1,0 +1,203 @@
+"""Pull queries: SELECT without EMIT, answered once from what is committed.
+
+The database looks at what it can (keys, ranges: ``app.sql.reads.conditions``), a page at a time; the whole WHERE and the items are
+computed here, by the compiler that queries use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+
+import polars as pl
+import psycopg
+
+from app.errors.app_errors import Fault, TooExpensive, Unprocessable
+from app.http.answers.arrow_rows import arrow_batch
+from app.http.answers.database_errors import read_too_expensive
+from app.http.parameters import Services, planned
+from app.reads.freshness import parse_freshness, read_fresh
+from app.reads.readable import HEAD_ONLY, Ask, Readables, ReadableTable, Reading
+from app.reads.row_filters import Comparison
+from app.reads.row_reads import missing, not_versioned
+from app.reads.rows import RowsShape, State, marks_of, parameters, rows_statement
+from app.sql.reads.conditions import pushed
+from app.sql.reads.rows import ResultRows, RowReader
+from app.sql.reads.stream_records import stream_records
+from engine.plan.model import Output
+from engine.statements.reads.reading import OwnedRead
+
+PAGE_ROWS = 10_000
+FEWER = "ask for fewer rows with LIMIT or WHERE"
+EVENT_TIME = "$event_time_ms"
+
+
+async def pull(services: Services, read: OwnedRead, until: float | None = None) -> ResultRows:
+    """Answer a pull query.
+
+    Args:
+        services: of this application.
+        read: what is asked.
+        until: by the clock of the event loop; None: `SqlSettings.read_seconds` from now.
+
+    Raises:
+        AppError: the relation cannot be read, the answer would be too large, or it took too long.
+    """
+    try:
+        async with asyncio.timeout_at(reads_end(services) if until is None else until):
+            return await _answered(services, read)
+    except TimeoutError as error:
+        raise reads_too_long(services) from error
+
+
+def reads_end(services: Services) -> float:
+    """Return when reading that begins now has to have ended, by the clock of the event loop."""
+    return asyncio.get_running_loop().time() + services.settings.sql.read_seconds
+
+
+def reads_too_long(services: Services) -> TooExpensive:
+    """Return the refusal to go on looking."""
+    detail = (
+        f"what is looked at without EMIT took longer than {services.settings.sql.read_seconds:g} s (SLACKWATER_SQL__READ_SECONDS); "
+        f"{FEWER}, compute less for each row, or send fewer statements at once"
+    )
+    return TooExpensive("read_too_expensive", detail, [Fault("/sql", "read_too_expensive", detail)])
+
+
+async def _answered(services: Services, read: OwnedRead) -> ResultRows:
+    reader = await planned(services, partial(RowReader, read))
+    found: list[pl.DataFrame] = []
+    height = size = 0
+    position: str | None = None
+    if read.limit != 0:
+        pages = _rows(services, read) if read.relation.kind == "table" else _records(services, read)
+        async for page, position in pages:  # noqa: B007 - of the last page that was read
+            kept = await asyncio.to_thread(_page, reader, page)
+            found.append(kept)
+            height += kept.height
+            size += int(kept.estimated_size())
+            if size > services.settings.limits.answer_bytes:
+                raise services.of(Readables).too_large(read.relation.definition_name, "/sql", FEWER)
+            if read.limit is not None and height >= read.limit:
+                break
+    frame = pl.concat(found) if found else pl.DataFrame(schema=read.types.polars())
+    return ResultRows(read.types, read.key, frame if read.limit is None else frame.head(read.limit), position)
+
+
+def _page(reader: RowReader, page: pl.DataFrame) -> pl.DataFrame:
+    return reader.shown(reader.kept(page))
+
+
+async def _rows(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
+    """Yield the rows of a table in the order of its key, page by page, with the table's position."""
+    table, after, seen = read.relation.definition_name, None, 0
+    await _reached(services, read)
+    most = services.settings.sql.max_scanned_rows
+    pages = _TablePages(read)
+    while True:
+        pages.after = after
+        try:
+            reading = await services.of(Readables).read(table, pages.ask)
+        except psycopg.errors.QueryCanceled as error:
+            raise read_too_expensive(table, services.settings.limits.read_timeout_ms) from error
+        count, shown, last, is_over, *values = reading.values
+        if is_over:
+            raise services.of(Readables).too_large(table, "/sql", FEWER)
+        horizon_ms = reading.head.horizon_ms(reading.table.output)
+        if read.as_of_ms is not None and horizon_ms is not None and read.as_of_ms < horizon_ms:
+            raise missing(table, "history_expired", horizon_ms)
+        seen += shown
+        yield pages.frame(reading, values), reading.head.position
+        if last is None or count <= shown or not reading.table.output.key:
+            return
+        if seen >= most:
+            raise too_many_rows(read.relation.name, most)
+        after = json.loads(last)
+
+
+async def _reached(services: Services, read: OwnedRead) -> None:
+    """Wait until the table includes the position that WAIT FOR POSITION names."""
+    if read.position is None:
+        return
+    table = read.relation.definition_name
+    freshness = parse_freshness(read.position, None if read.wait_ms is None else read.wait_ms / 1_000, None)
+    await read_fresh(services, table, freshness, lambda: services.of(Readables).read(table, lambda _: Ask(HEAD_ONLY, {})))
+
+
+class _TablePages:
+    """The statements of one pull query's pages.
+
+    Attributes:
+        after: texts of the key that the next page comes behind; None for the first.
+    """
+
+    def __init__(self, read: OwnedRead) -> None:
+        self._read = read
+        self._shape = RowsShape(form="columns", has_time=True)
+        self.after: list[str] | None = None
+
+    def ask(self, table: ReadableTable) -> Ask:
+        """Return the statement of the next page."""
+        output = table.output
+        comparisons = pushed(self._read.where, output.columns)
+        read = self._read
+        if (read.as_of_ms is not None or read.range_ms is not None) and output.history_retention_ms is None:
+            raise not_versioned(output, "as_of")
+        shape = RowsShape(
+            source="history" if read.range_ms is not None else "now" if read.as_of_ms is None else "as_of",
+            form="columns",
+            state=_state(output, read),
+            comparisons=tuple((one.column, one.operator) for one in comparisons),
+            is_after=self.after is not None,
+            has_time=True,
+        )
+        self._shape = shape
+        params = parameters([one.value for one in comparisons], self.after)
+        params |= {"limit": PAGE_ROWS, "separator": "", "at": read.as_of_ms, "window_from": None, "window_to": None}
+        if read.range_ms is not None:
+            params |= {"from": read.range_ms[0], "to": read.range_ms[1]}
+        statement = table.statement(shape, lambda: rows_statement(output, shape))
+        return Ask(statement, params, is_binary=True, is_scan=not _is_by_key(output, comparisons))
+
+    def frame(self, reading: Reading, values: list[list[object] | None]) -> pl.DataFrame:
+        """Return a page as a frame."""
+        output = reading.table.output
+        columns = [*output.columns.items(), *marks_of(output, self._shape)]
+        found = pl.from_arrow(arrow_batch(columns, values))
+        if not isinstance(found, pl.DataFrame):
+            raise TypeError("a batch of several columns is a frame")
+        return found.cast({name: kind.polars for name, kind in columns})
+
+
+def _state(output: Output, read: OwnedRead) -> State | None:
+    """Return which windows are read: those that the table shows, and open ones that it keeps beside where the SELECT asks for their state."""
+    if not output.is_windowed or read.as_of_ms is not None or read.range_ms is not None:
+        return None
+    return "any" if not output.is_final or (read.reads_state and output.has_open) else "final"
+
+
+def _is_by_key(output: Output, comparisons: tuple[Comparison, ...]) -> bool:
+    """Whether one whole key is asked for, so that an index leads to the rows."""
+    named = output.key[:-2] if output.is_windowed else output.key
+    return bool(named) and {one.column for one in comparisons if one.operator in ("eq", "in")}.issuperset(named)
+
+
+async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
+    """Yield the records of a stream that are there now."""
+    most, seen = services.settings.sql.max_scanned_rows, 0
+    async for frame in stream_records(services, read.relation.entry):
+        seen += frame.height
+        yield frame.filter(pl.col("_op") == 0).rename({"_ts": EVENT_TIME}), None  # a record without a value is no row
+        if seen > most:
+            raise too_many_rows(read.relation.name, most)
+
+
+def too_many_rows(relation: str, most: int) -> Unprocessable:
+    """Return the refusal to look at more rows than a pull query may."""
+    detail = (
+        f"the answer lies behind more than {most:,} rows of {relation} (SLACKWATER_SQL__MAX_SCANNED_ROWS); ask by key, set a LIMIT, or "
+        "keep what you look for in a table of its own: CREATE TABLE … AS SELECT …"
+    )
+    return Unprocessable("too_many_rows", detail, [Fault("/sql", "too_many_rows", detail)])

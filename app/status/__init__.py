@@ -1,0 +1,1 @@
+"""What queries, drivers and the service do."""

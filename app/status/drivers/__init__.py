@@ -1,0 +1,1 @@
+"""The drivers, and the settings in force."""

@@ -1,0 +1,1 @@
+"""What happened: events, runs, refused records."""

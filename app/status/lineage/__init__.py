@@ -1,0 +1,1 @@
+"""What a relation is made of, and what is made of it."""

@@ -1,0 +1,139 @@
+"""Answers of lineages."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.http.schemas import Answer, DesiredState, QueryState
+
+
+class LineageRelation(Answer):
+    """A stream or a table."""
+
+    name: str = Field(description="Name of the relation.", examples=["departures"])
+    kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
+    origin: Literal["source", "derived"] = Field(description="Registered by a user, or produced by a query.")
+    feed: str = Field(description="Where its records are, as positions call it.", examples=["log:departures"])
+    end_offsets: dict[str, int] | None = Field(
+        description="Partition to the offset of the next record; null where only the driver can know (files). A derived relation has one "
+        "partition: its rows are numbered across the tasks of its query.",
+        examples=[{"0": 9000}],
+    )
+    newest_ms: int | None = Field(
+        description="Newest event time in the feed: of a source its records' own, of a derived relation how far in the event time of its "
+        "sources its newest row stands. null: none is known."
+    )
+
+
+class LineageQuery(Answer):
+    """A query."""
+
+    name: str = Field(description="Name of the query.")
+    state: QueryState = Field(description="What it is doing now.")
+    desired_state: DesiredState = Field(description="What is wished.")
+    tasks: int = Field(description="Number of its tasks.")
+    internal: bool = Field(
+        description="It keeps the rows of the source it reads (`materialize`), and writes no relation of its own."
+    )
+
+
+class LineagePartition(Answer):
+    """How far a query has read one partition."""
+
+    partition: int = Field(description="Number of the partition, from 0.")
+    next_offset: int | None = Field(description="The next record to read; null before the first launch.")
+    end_offset: int = Field(description="The partition's present end.")
+    lag: int = Field(description="Records between the two.")
+    read_to_ms: int | None = Field(description="Greatest event time read; null before the first record.")
+    lag_s: float | None = Field(
+        description="Newest event time in the partition minus the greatest one read, in seconds; 0 when everything is read; null where "
+        "nothing is read yet."
+    )
+
+
+class LineageRead(Answer):
+    """An edge from a relation to a query that reads it."""
+
+    relation: str = Field(description="The relation that is read.")
+    query: str = Field(description="The query that reads it.")
+    partitions: list[LineagePartition] = Field(description="Empty where the feed's ends are not known (files).")
+    lag: int | None = Field(description="Unread records; null where that is not known (files).")
+    lag_s: float | None = Field(
+        description="How far the query is behind, in seconds of event time: the greatest over the partitions; 0 when everything is read; "
+        "null where it is not known: of files, and where a partition has records and none of them is read."
+    )
+
+
+class LineageWrite(Answer):
+    """An edge from a query to its result."""
+
+    query: str = Field(description="The query that writes.")
+    relation: str = Field(description="Its result.")
+    end_offset: int | None = Field(description="Number of the next row.")
+    reached_ms: int | None = Field(
+        description="How far the query has come with its inputs, in event time: a further row never stands before it. null before the "
+        "first record."
+    )
+
+
+class LineageAnswer(Answer):
+    """What a relation is made of, and what is made of it. Nothing stands before what it is made of."""
+
+    name: str = Field(description="The relation asked about.")
+    kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
+    relations: list[LineageRelation] = Field(description="Relations, each behind what it is made of.")
+    queries: list[LineageQuery] = Field(description="Queries between them, each behind what it reads.")
+    reads: list[LineageRead] = Field(description="Edges from relations to the queries that read them.")
+    writes: list[LineageWrite] = Field(description="Edges from queries to their results.")
+    truncated: bool = Field(description="There is more than fits; what is nearest is there. Ask at a relation further on.")
+    withheld: bool = Field(
+        description="There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."
+    )
+
+
+LINEAGE: dict[str, Any] = {
+    "name": "delays_by_airport",
+    "kind": "table",
+    "relations": [
+        {
+            "name": "departures",
+            "kind": "stream",
+            "origin": "source",
+            "feed": "log:departures",
+            "end_offsets": {"0": 9000},
+            "newest_ms": 1357041600000,
+        },
+        {
+            "name": "delays_by_airport",
+            "kind": "table",
+            "origin": "derived",
+            "feed": "log:changes:delays_by_airport",
+            "end_offsets": {"0": 1743},
+            "newest_ms": 1357041570000,
+        },
+    ],
+    "queries": [{"name": "delays_by_airport", "state": "running", "desired_state": "running", "tasks": 4, "internal": False}],
+    "reads": [
+        {
+            "relation": "departures",
+            "query": "delays_by_airport",
+            "partitions": [
+                {
+                    "partition": 0,
+                    "next_offset": 8990,
+                    "end_offset": 9000,
+                    "lag": 10,
+                    "read_to_ms": 1357041570000,
+                    "lag_s": 30.0,
+                }
+            ],
+            "lag": 10,
+            "lag_s": 30.0,
+        }
+    ],
+    "writes": [{"query": "delays_by_airport", "relation": "delays_by_airport", "end_offset": 1743, "reached_ms": 1357041570000}],
+    "truncated": False,
+    "withheld": False,
+}

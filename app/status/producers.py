@@ -1,0 +1,149 @@
+"""A query that waits for the query that writes one of its inputs. Pure.
+
+A query that reads several feeds reads them together in event time. Of a derived feed it knows how far the producer's merge has come; records
+of its other feeds that belong behind that are left unread until the producer has gone on (P4), however long that is paused, stopped or failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from app.catalog.reasons import Reason
+from app.http.sentences import lasting, shown
+from app.status.lineage.rules import FeedFact, Graph, Places, QueryFact, RelationFact, read_of
+from engine.runtime.planning.upstream import Fact, Reached, log_feed_of, walk
+
+WAITS_FOR_PRODUCER = "waits_for_producer"
+_AT_WORK = ("running", "starting")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The query that may wait.
+
+    Attributes:
+        relations: names of those that it reads.
+        position: feed → partition → next offset.
+        held: those of them that it holds for: a hold waits by itself, and no longer than it was told to (J9).
+        joined: tables that it joins its stream with: such a join could hold.
+    """
+
+    relations: Sequence[str]
+    position: Places
+    held: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
+
+
+def wait_of(graph: Graph, reader: Reader) -> Reason | None:
+    """Say which query that does not work the reader waits for, and what can be done; None where it waits for none.
+
+    Args:
+        graph: what the reader reads, and all that stands behind it.
+        reader: a query that runs.
+    """
+    relations = [graph.relations[name] for name in reader.relations if name in graph.relations]
+    feeds = {relation.feed.name: relation.feed for relation in relations}
+    if len(feeds) < 2 or not any(_has_unread(feed, reader.position) for feed in feeds.values()):
+        return None
+    facts, known = _facts(graph), dict[str, Reached]()
+    behind = [
+        (-1 if found.merged_to_ms is None else found.merged_to_ms, relation)
+        for relation in relations
+        if relation.produced_by in graph.queries and relation.name not in reader.held
+        if not (found := walk(log_feed_of(relation.feed.name), facts, known)).is_at_end
+    ]
+    if not behind:
+        return None
+    _, relation = min(behind, key=lambda each: (each[0], each[1].name))
+    producers = sorted(_unfinished(graph, relation.name), key=lambda each: (each[1].state in _AT_WORK, -each[0]))
+    if all(producer.state in _AT_WORK for _, producer in producers):
+        return None  # they are at it: that is lag, which the lineage shows
+    return _reason(graph, relation, [producer for _, producer in producers], reader)
+
+
+def _facts(graph: Graph) -> dict[str, Fact]:
+    facts = {}
+    for relation in graph.relations.values():
+        feed, producer = relation.feed, graph.queries.get(relation.produced_by or "")
+        parts = {str(part.partition): part.end_offset for part in feed.parts or ()}
+        facts[log_feed_of(feed.name)] = Fact(
+            producer=None if producer is None else producer.id,
+            next_sequence=feed.next_sequence,
+            reached_ms=feed.reached_ms,
+            position={} if producer is None else producer.position,
+            read_to={} if producer is None else producer.read_to,
+            ends=feed.ends if feed.parts is None else parts,
+        )
+    return facts
+
+
+def _has_unread(feed: FeedFact, position: Places) -> bool:
+    own = position.get(feed.name, {})
+    if feed.parts is None:
+        return any(end > own.get(partition, 0) for partition, end in feed.ends.items())
+    return any(part.end_offset > max(part.start_offset, own.get(str(part.partition), 0)) for part in feed.parts)
+
+
+def _unfinished(graph: Graph, relation: str) -> Iterator[tuple[int, QueryFact]]:
+    """Yield the queries behind a relation that have something to read, or have never begun, with their distance from it."""
+    seen, wanted = set[str](), [(1, relation)]
+    for depth, name in wanted:
+        found = graph.relations.get(name)
+        query = None if found is None else graph.queries.get(found.produced_by or "")
+        if query is None or query.name in seen:
+            continue
+        seen.add(query.name)
+        feeds = [relation.feed for relation in _relations(graph, query)]
+        if not query.position or any(_has_unread(feed, query.position) for feed in feeds):
+            yield depth, query
+        wanted += [(depth + 1, read) for read in query.reads]
+
+
+def _reason(graph: Graph, relation: RelationFact, producers: Sequence[QueryFact], reader: Reader) -> Reason:
+    first = producers[0]
+    role = "writes it" if relation.produced_by == first.name else "stands behind it"
+    others = [f"'{each.name}' is {each.state} too" for each in producers[1:] if each.state not in _AT_WORK]
+    so_far = f"the query '{first.name}', which {role}, is {first.state} and {_unread(graph, first)}"
+    can_hold = relation.name in reader.joined
+    ways = [
+        _going_on(first),
+        *(["a `grace` with a `hold` and its `at_most` on the join bounds the wait"] if can_hold else []),
+        f"DELETE /v1/queries/{first.name}?state=keep ends it for good and keeps what there is of the result",
+    ]
+    fact = (
+        f"it reads its feeds together in event time, and no further than '{relation.name}' has come "
+        f"({shown(relation.feed.reached_ms)}): {'; '.join([so_far, *others])}"
+    )
+    return Reason(WAITS_FOR_PRODUCER, fact, _sentence(ways))
+
+
+def _unread(graph: Graph, query: QueryFact) -> str:
+    if not query.position:
+        return "has not begun to read"
+    reads = [read_of(graph, relation, query) for relation in _relations(graph, query)]
+    records = sum(read.records or 0 for read in reads)
+    lag_ms = max((read.lag_ms for read in reads if read.lag_ms is not None), default=0)
+    if not records:
+        kinds = sorted({relation.feed.holds for relation in _relations(graph, query) if relation.feed.parts is None})
+        return f"has {' and '.join(kinds) or 'nothing'} to read"
+    # Beyond a second its parts tell nobody anything.
+    lag = lasting(lag_ms if lag_ms < 1_000 else lag_ms // 1_000 * 1_000)
+    return f"has {records} record{'' if records == 1 else 's'} to read" + (f", {lag} of event time" if lag_ms else "")
+
+
+def _relations(graph: Graph, query: QueryFact) -> list[RelationFact]:
+    return [graph.relations[name] for name in query.reads if name in graph.relations]
+
+
+def _going_on(query: QueryFact) -> str:
+    if query.desired_state != "running":
+        return f'resume it (PUT /v1/queries/{query.name}/desired-state {{"state": "running"}})'
+    if query.state == "failed":
+        return f"mend what GET /v1/queries/{query.name}/status tells of it, and POST /v1/queries/{query.name}/restart"
+    return f"it is to run again by itself; GET /v1/queries/{query.name}/status tells why it does not yet"
+
+
+def _sentence(ways: Sequence[str]) -> str:
+    text = "; or ".join(ways)
+    return text[0].upper() + text[1:]

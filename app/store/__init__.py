@@ -1,1 +1,0 @@
-"""The database behind the service: every SQL statement of the control plane, of pull reads and of appends."""

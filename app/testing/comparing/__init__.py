@@ -1,0 +1,1 @@
+"""How rows that came are compared with rows that were expected."""

@@ -1,0 +1,1 @@
+"""What runs a test: the engine alone, or a service."""

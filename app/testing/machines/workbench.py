@@ -1,0 +1,384 @@
+"""Queries run by the engine alone: no Spark, no database, no files, in milliseconds.
+
+The plan is the one that a service would make; the operators, the exchanges between tasks, the judging of records, how far a batch reads
+(P2) and the numbers of what queries write (P1) are the same code. What stands in for the service are the feeds (frames in memory) and who
+says when a query reads, and how much.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import polars as pl
+
+from app.testing.machines.memory_feed import MemoryFeed
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import SourceDefinition
+from engine.frames.frames import HEAD, OFFSET, Counters, empty_late, merge_counters
+from engine.log.sequence import Reach, numbered
+from engine.operators.tasks.order import Slice, declared_indices, lane_of
+from engine.operators.tasks.pipeline import Pipeline, Step
+from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.rescaling import repartitioned
+from engine.plan.build import build_plan
+from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
+from engine.plan.clock import held_feeds, needs_ticks
+from engine.plan.model import Input, Plan
+from engine.records.canonical import LOGGED, canonicalise
+from engine.runtime.limits.batch_size import BatchLimit
+from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
+from engine.runtime.planning.upstream import Fact, Reached, walk
+from engine.sources.shaping import for_input
+from engine.state.segments.memory import MemorySegmentStore
+
+UNBOUNDED = 1 << 60
+NOBODY = UUID(int=0)
+"""Stands for the producer of a result, which has a name and no id here."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a query made so far.
+
+    Attributes:
+        changes: ``_ts``, ``_op`` and the result's columns, in order of emission.
+        late: rows that were refused, with the reason.
+        counters: how many, by operator and reason.
+        failure: why it stopped, None while it goes on.
+    """
+
+    changes: list[pl.DataFrame] = field(default_factory=list)
+    late: pl.DataFrame = field(default_factory=empty_late)
+    counters: Counters = field(default_factory=dict)
+    failure: Exception | None = None
+
+
+class _Query:
+    """One query at work, with its own position in each feed."""
+
+    def __init__(self, plan: Plan, feeds: Mapping[str, MemoryFeed]) -> None:
+        self.plan = plan
+        self.outcome = Outcome()
+        self.wakes_at_ms: int | None = None
+        self.position: dict[str, dict[str, int]] = {
+            item.feed.name: {str(partition): 0 for partition in feeds[item.feed.name].ends} for item in plan.inputs
+        }
+        self.read_to: dict[str, dict[str, int]] = {name: {} for name in self.position}
+        self._heads: dict[FeedPartition, int] = {}
+        self._feeds = feeds
+        self._has_ticks = needs_ticks(plan)
+        self._held = held_feeds(plan)
+        self._stores: dict[tuple[int, int, int], MemorySegmentStore] = {}
+        self._generation = 0
+        self._pipeline = self._built(None)
+
+    def replan(self, plan: Plan) -> None:
+        """Stop and start again with a plan that fits what is kept, which may read further feeds."""
+        for item in plan.inputs:
+            places = {str(partition): 0 for partition in self._feeds[item.feed.name].ends}
+            self.position.setdefault(item.feed.name, places)
+            self.read_to.setdefault(item.feed.name, {})
+        self.plan = replace(plan, tasks=self.plan.tasks)
+        self.restart()
+
+    def restart(self, tasks: int | None = None) -> None:
+        """Stop and start again from what is kept, perhaps with another number of tasks."""
+        state = json.loads(json.dumps(self._pipeline.snapshot()))
+        if tasks is not None and tasks != self.plan.tasks:
+            before = [[self._store(stage.index, task) for task in range(self.plan.tasks)] for stage in self.plan.stages]
+            self._generation += 1
+            after = replace(self.plan, tasks=tasks)
+            state = [
+                repartitioned(
+                    stage,
+                    after,
+                    list(zip(state[stage.index], before[stage.index], strict=True)),
+                    [self._store(stage.index, task) for task in range(tasks)],
+                )
+                for stage in self.plan.stages
+            ]
+            self.plan = after
+            state = [[None if each is None else json.loads(json.dumps(each)) for each in of_stage] for of_stage in state]
+        for place, store in self._stores.items():
+            if place[0] == self._generation:
+                store.purge()
+        self._pipeline = self._built(state)
+
+    def _built(self, state: list[list[Any]] | None) -> Pipeline:
+        return Pipeline(self.plan, state, self._store)
+
+    def _store(self, stage: int, task: int) -> MemorySegmentStore:
+        return self._stores.setdefault((self._generation, stage, task), MemorySegmentStore())
+
+    def read(self, now_ms: int, limit: BatchLimit, behind: Mapping[str, Reached]) -> pl.DataFrame | None:
+        """Handle a batch; returns the changes, None where there was nothing to do.
+
+        Args:
+            now_ms: the wall clock.
+            limit: how much is read.
+            behind: of the derived feeds, how far what stands behind them has come.
+        """
+        if self.outcome.failure is not None:
+            return None
+        admitted = self._admit(limit, behind)
+        is_due = self.wakes_at_ms is not None and self.wakes_at_ms <= now_ms
+        if not admitted.ends and not (self._has_ticks and is_due):
+            return None
+        slices = [piece for item in self.plan.inputs for piece in self._slices(item, admitted, now_ms)]
+        step = self._pipeline.process(slices, now_ms, self._readings(admitted, behind))
+        read = self._advance(admitted)
+        self.wakes_at_ms, self.outcome.failure = step.wakes_at_ms, step.failure
+        merge_counters(self.outcome.counters, step.counters)
+        if step.late.height:
+            self.outcome.late = pl.concat([self.outcome.late, step.late])
+        return self._emitted(step, read)
+
+    def _admit(self, limit: BatchLimit, behind: Mapping[str, Reached]) -> Admitted:
+        backlogs = []
+        for name, partitions in self.position.items():
+            is_table = all(item.relation.kind == "table" for item in self.plan.inputs if item.feed.name == name)
+            for partition, end in self._feeds[name].ends.items():
+                start = partitions.setdefault(str(partition), 0)
+                if start < end:
+                    chunks = self._feeds[name].chunks(partition, start)
+                    head = self._heads.get((name, partition))
+                    backlogs.append(Backlog(name, partition, start, chunks, is_table, is_whole=True, head=head))
+        is_merged = sum(len(self._feeds[name].ends) for name in self.position) > 1
+        late = [each.merged_to_ms for name, each in behind.items() if not each.is_at_end and name not in self._held]
+        horizon_ms = min((-1 if ms is None else ms for ms in late), default=None) if is_merged else None
+        return admit(backlogs, limit, self._first_at if is_merged else None, horizon_ms)
+
+    def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
+        return self._feeds[backlog.feed].first_at(backlog.partition, start, end, bound_ms)
+
+    def _slices(self, item: Input, admitted: Admitted, now_ms: int) -> Iterator[Slice]:
+        for (name, partition), end in admitted.ends.items():
+            if name != item.feed.name:
+                continue
+            start, head = self.position[name][str(partition)], self._heads.get((name, partition))
+            for frame in self._feeds[name].read(item.source_name, partition, start, end, head):
+                records = for_input(frame if item.part_of is None else _of_part(frame, item, now_ms), item)
+                if records.height:
+                    yield Slice(item.index, name, partition, records)
+
+    def _readings(self, admitted: Admitted, behind: Mapping[str, Reached]) -> list[Reading]:
+        """Say how far the feeds are read that some operator holds for."""
+        readings = []
+        for name in self._held:
+            for partition, end in self._feeds[name].ends.items():
+                start = self.position[name][str(partition)]
+                last = admitted.ends.get((name, partition), start)
+                newest, is_read = self._feeds[name].newest(partition, start, last), last >= end
+                if name in behind and is_read:
+                    readings.append(Reading(name, partition, behind[name].read_to_ms, behind[name].is_at_end))
+                else:
+                    readings.append(Reading(name, partition, newest, is_read and name not in behind))
+        return readings
+
+    def _advance(self, admitted: Admitted) -> dict[int, list[Reach]]:
+        """Take over how far the batch reads; returns that by lane."""
+        declared = declared_indices(self.plan.inputs)
+        read: dict[int, list[Reach]] = {}
+        for (name, partition), end in admitted.ends.items():
+            start = self.position[name][str(partition)]
+            newest = self._feeds[name].newest(partition, start, end)
+            read.setdefault(lane_of(declared[name], partition), []).append(Reach(start, newest))
+            self.position[name][str(partition)] = end
+            self._heads.pop((name, partition), None)
+            if newest is not None:
+                known = self.read_to[name]
+                known[str(partition)] = max(known.get(str(partition), newest), newest)
+        self._heads |= admitted.heads
+        return read
+
+    def _emitted(self, step: Step, read: dict[int, list[Reach]]) -> pl.DataFrame | None:
+        """Append what came out to the result's feed."""
+        feed = self._feeds[derived_entry(self.plan).feed.name]
+        numbers = numbered(step.causes, feed.reached_ms, read)
+        feed.append_rows(self.plan.output.name, step.changes, numbers)
+        if not step.changes:
+            return None
+        order = np.argsort(np.concatenate(numbers.sequences), kind="stable")
+        changes = pl.concat(step.changes)[order]
+        self.outcome.changes.append(changes)
+        return changes
+
+
+def _of_part(frame: pl.DataFrame, item: Input, now_ms: int) -> pl.DataFrame:
+    """Judge what another query wrote as records of the stream that it appends to."""
+    accepted, _ = canonicalise(frame.drop(HEAD), item.relation, now_ms, LOGGED, None)
+    heads = frame.filter(pl.col(OFFSET).is_in(accepted.get_column(OFFSET).implode())).get_column(HEAD)
+    return accepted.with_columns(heads)
+
+
+class Workbench:
+    """Sources and queries, in the order in which they read each other.
+
+    Args:
+        sources: relation → definition, as in ``PUT /v1/streams/…`` and ``PUT /v1/tables/…``.
+        has_partitions: whether a source's feed has the partitions of its definition, or one.
+    """
+
+    def __init__(self, sources: Mapping[str, SourceDefinition], *, has_partitions: bool = False) -> None:
+        self.catalog: dict[str, CatalogEntry] = {name: source_entry(name, each) for name, each in sources.items()}
+        self._queries: list[_Query] = []
+        self._definitions: dict[str, QueryDefinition] = {}
+        self._feeds: dict[str, MemoryFeed] = {}
+        for name, each in sources.items():
+            partitions = each.connector.test_partitions if has_partitions else 1
+            self._feeds.setdefault(self.catalog[name].feed.name, MemoryFeed(partitions))
+
+    def add(self, definition: QueryDefinition) -> None:
+        """Add a query that reads sources and results of the queries before it.
+
+        What reads a stream that it appends to goes on with its records, too.
+
+        Raises:
+            DefinitionInvalid: a service would refuse it.
+        """
+        self.add_plan(build_plan(definition, self.catalog))
+        self._definitions[definition.name] = definition
+        target = definition.into.append_to
+        for query in self._queries:
+            if target is not None and any(item.relation.name == target for item in query.plan.inputs):
+                query.replan(build_plan(self._definitions[query.plan.query], self.catalog))
+
+    def add_plan(self, plan: Plan) -> None:
+        """Add a query that was planned against ``catalog``."""
+        entry = derived_entry(plan)
+        self.catalog = with_parts({**self.catalog, plan.output.name: entry})
+        self._feeds[entry.feed.name] = MemoryFeed(1)
+        self._queries.append(_Query(plan, self._feeds))
+
+    def replan(self, query: str, plan: Plan) -> None:
+        """Let a query go on with an edited plan that fits what it keeps."""
+        self._query(query).replan(plan)
+
+    @property
+    def queries(self) -> list[str]:
+        """Their names, in order."""
+        return [each.plan.query for each in self._queries]
+
+    def outcome(self, query: str) -> Outcome:
+        """Return what a query made so far."""
+        return self._query(query).outcome
+
+    def plan(self, query: str) -> Plan:
+        """Return the plan of a query."""
+        return self._query(query).plan
+
+    @property
+    def wakes_at_ms(self) -> int | None:
+        """The earliest wall clock at which a query has something to do without input."""
+        awake = (each for each in self._queries if each.outcome.failure is None)
+        return min((each.wakes_at_ms for each in awake if each.wakes_at_ms is not None), default=None)
+
+    def restart(self) -> None:
+        """Stop every query and start it again from its state."""
+        for query in self._queries:
+            query.restart()
+
+    def restart_query(self, query: str, tasks: int | None = None) -> None:
+        """Stop one query and start it again from its state, perhaps with another number of tasks."""
+        self._query(query).restart(tasks)
+
+    def append(self, records: Mapping[str, pl.DataFrame], partition: int = 0) -> None:
+        """Append records to sources; nobody reads them yet.
+
+        Args:
+            records: source → records with every declared column, ``_ts`` and ``_op``; with ``_offset`` where several relations share a
+                feed.
+            partition: where records with an ``_offset`` are.
+        """
+        for name, frame in records.items():
+            entry = self.catalog[name]
+            if OFFSET in frame.columns:
+                self._feeds[entry.feed.name].append_placed(name, frame, partition)
+            elif frame.height:
+                self._feeds[entry.feed.name].append(name, frame, entry.relation.key)
+
+    def read(self, query: str, now_ms: int = 0, max_rows: int | None = None) -> pl.DataFrame | None:
+        """Let a query handle one batch.
+
+        Args:
+            query: which.
+            now_ms: the wall clock.
+            max_rows: about how many records it reads; None: all there are.
+
+        Returns:
+            The changes, in the order of their numbers; None where there was nothing to read, or nothing came of it.
+        """
+        limit = BatchLimit(UNBOUNDED if max_rows is None else max_rows, UNBOUNDED)
+        return self._query(query).read(now_ms, limit, self._behind(self._query(query)))
+
+    def settle(self, now_ms: int) -> None:
+        """Let every query read everything, what the others make of it included, until nothing moves any more.
+
+        Several rounds are needed where rows wait for others that are on their way (P3).
+        """
+        while True:
+            before = self._positions()
+            for query in self.queries:
+                self.read(query, now_ms)
+            if self._positions() == before:
+                return
+
+    def partitions(self, source: str) -> int:
+        """Return how many partitions the feed of a source has."""
+        return len(self._feeds[self.catalog[source].feed.name].ends)
+
+    def has_unread(self, query: str) -> bool:
+        """Whether a query has records to read, of which some may have to wait for others."""
+        position = self._query(query).position
+        return any(
+            position[name].get(str(partition), 0) < end for name in position for partition, end in self._feeds[name].ends.items()
+        )
+
+    def process(self, records: Mapping[str, pl.DataFrame], now_ms: int = 0) -> dict[str, pl.DataFrame]:
+        """Give every query one batch: the sources' new records, then what the queries before it made of them.
+
+        Args:
+            records: see ``append``.
+            now_ms: the wall clock.
+
+        Returns:
+            Query → the changes this batch made.
+        """
+        self.append(records)
+        made = {query: self.read(query, now_ms) for query in self.queries}
+        return {query: changes for query, changes in made.items() if changes is not None and changes.height}
+
+    def judged(self, name: str, raw: pl.DataFrame, now_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Judge raw records as an append does; returns the accepted ones and the rejects."""
+        return canonicalise(raw, self.catalog[name].relation, now_ms, LOGGED, None)
+
+    def _positions(self) -> list[dict[str, dict[str, int]]]:
+        return [{name: dict(offsets) for name, offsets in each.position.items()} for each in self._queries]
+
+    def _query(self, name: str) -> _Query:
+        return next(each for each in self._queries if each.plan.query == name)
+
+    def _behind(self, query: _Query) -> dict[str, Reached]:
+        """Return how far what stands behind a query's derived feeds has come, by the name of the feed."""
+        derived = {item.feed.name: item.feed.log_feed for item in query.plan.inputs if item.feed.is_derived}
+        facts = self._facts() if derived else {}
+        return {name: walk(log_feed, facts) for name, log_feed in derived.items()}
+
+    def _facts(self) -> dict[str, Fact]:
+        producers = {derived_entry(each.plan).feed.name: each for each in self._queries}
+        facts = {}
+        for entry in self.catalog.values():
+            name, own = entry.feed.name, self._feeds[entry.feed.name]
+            ends = {str(partition): end for partition, end in own.ends.items()}
+            producer = producers.get(name)
+            facts[entry.feed.log_feed] = (
+                Fact(None, None, None, {}, {}, ends)
+                if producer is None
+                else Fact(NOBODY, own.ends[0], own.reached_ms, producer.position, producer.read_to, ends)
+            )
+        return facts

