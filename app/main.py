@@ -40,6 +40,7 @@ from app.store.tails import Tails
 from app.store.write_probe import WriteProbe
 from app.telemetry import Metrics
 from app.tracing import Tracing, tracing_of
+from engine import python_functions
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -119,6 +120,7 @@ def _lifespan(
             await services.database.open()
             stack.push_async_callback(services.database.close)
             stack.callback(services.registries.close)
+            stack.callback(python_functions.close_all)
             stack.push_async_callback(app.state.refusals.close)
             background = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [

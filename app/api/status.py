@@ -20,6 +20,7 @@ from app.api.status_schemas import (
     Delivery,
     DeliveryTrouble,
     FeedProgress,
+    FunctionShare,
     PartitionProgress,
     Reason,
     Shares,
@@ -28,7 +29,7 @@ from app.api.status_schemas import (
     WaitingSpan,
 )
 from app.domain.deliveries import DeliveryFacts, DeliveryState, judged
-from app.domain.limiting import WINDOW_S, Facts, busiest_task_of, limit_of, shares_of
+from app.domain.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 from app.domain.open_transactions import HeldBack, wait_for_transaction
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
@@ -114,6 +115,8 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         measured=(detail.get("carrier") or {}).get("shares"),
         age_s=status.commit_age_s,
     )
+    if waits is None and status.state == "running" and not status.is_unreachable:
+        waits = slow_function(facts)
     return StatusAnswer(
         name=status.name,
         state=status.state,
@@ -142,6 +145,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         carrier=carrier_of(detail.get("carrier"), status.commit_age_s),
         limited_by=limit_of(facts),
         shares=_shares(facts),
+        functions=[FunctionShare(name=name, share=share) for name, share in functions_of(facts).items()],
         delivery=None if delivery is None else _delivery(delivery),
         restorable_since=status.restorable_since,
     )

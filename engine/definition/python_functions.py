@@ -23,7 +23,7 @@ from engine.definition.operands import ExpressionInvalid, Operand, coerce
 from engine.definition.type_texts import TypeText
 from engine.definition.types import ColumnType, parse_type
 from engine.errors import PythonFailed
-from engine.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call
+from engine.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call, function_time
 from engine.sql.tree import Call, Identifier, Node, Text
 
 CALL: Final = "python_function"
@@ -170,7 +170,8 @@ class _Run:
         key = _digest_of(frame)
         known = _LAST.get(self.runnable.id)
         if known is None or known[0] != key:
-            values, failed = self._parts(frame.get_columns(), frame.height, [])
+            with function_time(self.name):
+                values, failed = self._parts(frame.get_columns(), frame.height, [])
             known = _LAST[self.runnable.id] = key, pl.DataFrame({"value": values, "failed": failed})
         return known[1].to_struct(rows.name)
 
