@@ -111,6 +111,17 @@ def modules_of(files: dict[str, str]) -> dict[str, str]:
     return {module_of(old): module_of(new) for old, new in files.items() if old.endswith(".py")}
 
 
+def is_package(name: str) -> bool:
+    """Whether a module of this name is a folder now."""
+    return (ROOT / name.replace(".", "/")).is_dir()
+
+
+def exists(name: str) -> bool:
+    """Whether there is a module of this name now."""
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or path.is_dir()
+
+
 def rewritten_imports(text: str, modules: dict[str, str]) -> str:
     """Rewrite ``from a.b import c`` where ``a.b.c`` or ``a.b`` moved."""
     lines = text.splitlines(keepends=True)
@@ -120,6 +131,9 @@ def rewritten_imports(text: str, modules: dict[str, str]) -> str:
         homes: dict[str, list[str]] = defaultdict(list)
         for name in node.names:
             whole = modules.get(f"{node.module}.{name.name}")
+            if whole is None and (exists(f"{node.module}.{name.name}") and is_package(node.module)):
+                homes[node.module].append(name.name + (f" as {name.asname}" if name.asname else ""))
+                continue
             home, base = whole.rsplit(".", 1) if whole else (modules.get(node.module, node.module), name.name)
             called = name.asname or (name.name if base != name.name else None)
             homes[home].append(f"{base} as {called}" if called else base)
@@ -142,7 +156,7 @@ def rewritten_names(
     def dotted(match: re.Match[str]) -> str:
         parts = match.group(0).split(".")
         for end in range(len(parts), 1, -1):
-            if (name := ".".join(parts[:end])) in moved:
+            if (name := ".".join(parts[:end])) in moved or (end > 2 and name not in modules and exists(name)):
                 return match.group(0)
             new = modules.get(name)
             if new is not None:

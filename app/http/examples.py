@@ -284,6 +284,7 @@ STATUS: dict[str, Any] = {
     "carrier": CARRIER,
     "limited_by": "input",
     "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
+    "functions": [],
     "delivery": {
         "id": "0b6f6f0e-6f8f-4b62-9d0e-0f6f0b1c2d3e",
         "type": "kafka",

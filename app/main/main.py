@@ -40,6 +40,7 @@ from app.status.scraping import Scraper
 from app.telemetry.setup import Metrics
 from app.telemetry.tracing import Tracing, tracing_of
 from app.upkeep.retention import Kept, trim_periodically
+from engine.processes import python_functions
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -123,6 +124,7 @@ def _lifespan(
             await services.database.open()
             stack.push_async_callback(services.database.close)
             stack.callback(services.of(Registries).close)
+            stack.callback(python_functions.close_all)
             stack.push_async_callback(app.state.refusals.close)
             background = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [

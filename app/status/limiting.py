@@ -17,9 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from app.catalog.reasons import Reason
+
 Limit = Literal["input", "reading", "tasks", "commit", "round", "upstream", "unmeasured", "paused", "not_running"]
 
 PARTS: Final[tuple[Limit, ...]] = ("reading", "tasks", "commit", "round")
+
+SLOW_FUNCTION: Final = "slow_function"
 
 KEEPS_UP: Final = 0.2
 """Share of the time that a query waits for input, from which on it keeps up."""
@@ -58,6 +62,28 @@ def shares_of(facts: Facts) -> dict[Limit, float]:
 def busiest_task_of(facts: Facts) -> float | None:
     """Return the share of the busiest task in the work of all; None where that is not known."""
     return _recent(facts).get("busiest_task")
+
+
+def functions_of(facts: Facts) -> dict[str, float]:
+    """Return the share of the time that each Python function took, the largest first; at a long batch, before the last commit."""
+    measured = facts.measured if limit_of(facts) == "unmeasured" else _recent(facts)
+    found = (measured or {}).get("functions", {})
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+
+
+def slow_function(facts: Facts) -> Reason | None:
+    """Say which Python function takes most of the time of a query that does not keep up; None where none does."""
+    functions = functions_of(facts)
+    busy = sum(float((facts.measured or {}).get(part, 0.0)) for part in PARTS)
+    name = next(iter(functions), None)
+    if name is None or functions[name] * 2 <= busy or limit_of(facts) not in (*PARTS, "unmeasured"):
+        return None
+    return Reason(
+        SLOW_FUNCTION,
+        f"the query does not keep up, and waits for the Python function {name} for {functions[name]:.0%} of its time",
+        "make the function faster: it is called once for all rows of a batch, so work on whole columns instead of row by row. A shorter "
+        "TIMEOUT bounds what one call may take",
+    )
 
 
 def _recent(facts: Facts) -> Mapping[str, Any]:

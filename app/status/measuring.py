@@ -137,6 +137,7 @@ def _of_detail(name: str, detail: Json) -> Iterator[Sample]:
         yield metrics.PHASE, (name, phase), ms / 1000
     shares = detail.get("carrier", {}).get("shares", {})
     yield from ((metrics.BUSY, (name, part), shares[part]) for part in PARTS if part in shares)
+    yield from ((metrics.FUNCTION, (name, function), share) for function, share in shares.get("functions", {}).items())
     for metric, part in ((metrics.BUFFERED, "buffered"), (metrics.BUFFERED_BYTES, "buffered_bytes")):
         for operator, tasks in detail.get(part, {}).items():
             yield metric, (name, operator), sum(tasks.values())

@@ -96,6 +96,17 @@ class Shares(Answer):
     )
 
 
+class FunctionShare(Answer):
+    """A Python function that a query calls."""
+
+    name: str = Field(description="Name of the function.", examples=["score"])
+    share: float = Field(
+        description="Share of the ten seconds before the last commit that the query waited for it; part of `tasks` or `reading` in"
+        " `shares`.",
+        examples=[0.62],
+    )
+
+
 class DeliveryTrouble(Answer):
     """Why nothing is delivered."""
 
@@ -162,11 +173,12 @@ class StatusAnswer(Answer):
         description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"
         " follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs"
         " has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has not ended for a"
-        " minute."
+        " minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of the time that it works."
     )
     reason: Reason | None = Field(
         description="Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits"
-        " for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`)."
+        " for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or which Python"
+        " function takes most of its time (`slow_function`)."
     )
     state_since: datetime = Field(description="When it came into this state.")
     generation: int = Field(description="Rises when the definition changes.")
@@ -199,6 +211,9 @@ class StatusAnswer(Answer):
         " help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help)."
     )
     shares: Shares = Field(description="What its time goes into.")
+    functions: list[FunctionShare] = Field(
+        description="The Python functions that it called in these seconds, the slowest first; empty where it called none."
+    )
     delivery: Delivery | None = Field(
         description="How far its results are delivered elsewhere; null: they are not (`into.connector`)."
     )

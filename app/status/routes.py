@@ -24,12 +24,13 @@ from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.schemas import Counter, QueryState
-from app.status.limiting import WINDOW_S, Facts, busiest_task_of, limit_of, shares_of
+from app.status.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 from app.status.models import (
     Carrier,
     Delivery,
     DeliveryTrouble,
     FeedProgress,
+    FunctionShare,
     PartitionProgress,
     Reason,
     Shares,
@@ -115,6 +116,8 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         measured=(detail.get("carrier") or {}).get("shares"),
         age_s=status.commit_age_s,
     )
+    if waits is None and status.state == "running" and not status.is_unreachable:
+        waits = slow_function(facts)
     return StatusAnswer(
         name=status.name,
         state=status.state,
@@ -143,6 +146,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         carrier=carrier_of(detail.get("carrier"), status.commit_age_s),
         limited_by=limit_of(facts),
         shares=_shares(facts),
+        functions=[FunctionShare(name=name, share=share) for name, share in functions_of(facts).items()],
         delivery=None if delivery is None else _delivery(delivery),
         restorable_since=status.restorable_since,
     )

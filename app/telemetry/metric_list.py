@@ -66,6 +66,12 @@ BUSY = Metric(
     "Share of the ten seconds before the last commit that went into: reading, tasks, commit, round (what else its carrier did)",
     ("query", "part"),
 )
+FUNCTION = Metric(
+    "slackwater_query_function_ratio",
+    "gauge",
+    "Share of the ten seconds before the last commit that the query waited for a Python function",
+    ("query", "function"),
+)
 READ = Metric("slackwater_query_read_records_total", "counter", "Records read, by feed", ("query", "feed"))
 EMITTED = Metric("slackwater_query_emitted_records_total", "counter", "Changes written to the result", ("query",))
 LAG = Metric("slackwater_query_lag_records", "gauge", "Records of a log feed that are not read yet", ("query", "feed"))
@@ -129,8 +135,8 @@ DRIVER_HEARTBEAT = Metric(
 )
 
 OF_FACTS = (
-    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, BUSY, READ, EMITTED, LAG, LAG_SECONDS, HELD_BACK_SECONDS, STREAM_TIME,
-    CLOCK, BUFFERED, BUFFERED_BYTES, OLDEST, COUNTED,
+    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, BUSY, FUNCTION, READ, EMITTED, LAG, LAG_SECONDS, HELD_BACK_SECONDS,
+    STREAM_TIME, CLOCK, BUFFERED, BUFFERED_BYTES, OLDEST, COUNTED,
     DELIVERY_LAG, DELIVERY_LAG_SECONDS, DELIVERED, DELIVERY_FAILURES, DELIVERY_STATE, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
 )  # fmt: skip
 """Told by the database: the same from every process of a service, so take one of them."""

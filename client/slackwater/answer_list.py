@@ -435,6 +435,16 @@ class ForkOrigin(Answer):
     """When it had committed that."""
 
 
+class FunctionShare(Answer):
+    """A Python function that a query calls."""
+
+    name = Item[str]()
+    """Name of the function."""
+
+    share = Item[float]()
+    """Share of the ten seconds before the last commit that the query waited for it; part of `tasks` or `reading` in `shares`."""
+
+
 class Health(Answer):
     """Alive."""
 
@@ -2372,12 +2382,14 @@ class StatusAnswer(Answer):
     """`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow
     its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its
     inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has
-    not ended for a minute.
+    not ended for a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of
+    the time that it works.
     """
 
     reason = Item[Reason | None](Reason)
     """Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits
-    for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`).
+    for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or
+    which Python function takes most of its time (`slow_function`).
     """
 
     state_since = Item[datetime](moment)
@@ -2449,6 +2461,9 @@ class StatusAnswer(Answer):
 
     shares = Item[Shares](Shares)
     """What its time goes into."""
+
+    functions = Item[tuple[FunctionShare, ...]](many(FunctionShare))
+    """The Python functions that it called in these seconds, the slowest first; empty where it called none."""
 
     delivery = Item[Delivery | None](Delivery)
     """How far its results are delivered elsewhere; null: they are not (`into.connector`)."""

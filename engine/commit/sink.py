@@ -85,19 +85,24 @@ class Draft:
         """Whether it can share a transaction: it waits for nobody's locks but its own query's, and all is sent without waiting for answers."""
         return self.batch.is_small and not self.batch.replayed and not self.batch.rejects
 
+    def contents(self) -> Committed:
+        """Return what the batch is."""
+        batch = self.batch
+        return Committed(
+            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest(),
+            batch.function_ms(),
+        )  # fmt: skip
+
     def committed(self) -> Committed:
         """Return what the batch was, now that it is committed.
 
         Raises:
             BufferFull: a task's buffer passed its bound.
         """
-        batch = self.batch
-        if failure := batch.failure():
+        if failure := self.batch.failure():
             # What came before it is committed; the rest waits in the state for the definition to be mended.
             raise failure
-        return Committed(
-            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest()
-        )
+        return self.contents()
 
 
 def commit_together(link: SinkLink, drafts: Sequence[Draft]) -> bool:

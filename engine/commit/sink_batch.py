@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -106,11 +106,23 @@ class Batch:
 
     def process_ms(self) -> int:
         """Return how long the stages worked one after the other, each as long as its slowest task."""
+        return self._wall_ms((stats["stage"], stats.get("work_ms", 0)) for stats in self.stats)
+
+    def function_ms(self) -> dict[str, int]:
+        """Return how long the stages waited for each Python function, counted as ``process_ms``."""
+        names = sorted({name for stats in self.stats for name in stats.get("function_ms", ())})
+        return {
+            name: self._wall_ms((stats["stage"], stats.get("function_ms", {}).get(name, 0)) for stats in self.stats)
+            for name in names
+        }
+
+    def _wall_ms(self, tasks: Iterable[tuple[int, int]]) -> int:
+        """Return the time that tasks took together, each told as its stage and milliseconds: in one worker they follow one another."""
         if self.part_ms is not None:
-            return sum(stats.get("work_ms", 0) for stats in self.stats)
+            return sum(ms for _, ms in tasks)
         slowest: dict[int, int] = {}
-        for stats in self.stats:
-            slowest[stats["stage"]] = max(slowest.get(stats["stage"], 0), stats.get("work_ms", 0))
+        for stage, ms in tasks:
+            slowest[stage] = max(slowest.get(stage, 0), ms)
         return sum(slowest.values())
 
     def busiest(self) -> float | None:
@@ -162,6 +174,7 @@ class Committed:
         part_ms: how long reading and work took in the one worker that did both; None: several did.
         process_ms: how long its tasks worked.
         busiest: share of its busiest task in the work of all; None where fewer than two had work.
+        function_ms: how long its tasks waited for each Python function.
     """
 
     rows: int
@@ -171,6 +184,7 @@ class Committed:
     part_ms: int | None
     process_ms: int
     busiest: float | None
+    function_ms: Mapping[str, int]
 
 
 class Moment(NamedTuple):

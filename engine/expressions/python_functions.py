@@ -23,7 +23,7 @@ from engine.expressions.types.type_texts import TypeText
 from engine.expressions.types.types import ColumnType, parse_type
 from engine.expressions.values.gaps import Gaps
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce
-from engine.processes.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call
+from engine.processes.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call, function_time
 from engine.sql.tree import Call, Identifier, Node, Text
 
 CALL: Final = "python_function"
@@ -170,7 +170,8 @@ class _Run:
         key = _digest_of(frame)
         known = _LAST.get(self.runnable.id)
         if known is None or known[0] != key:
-            values, failed = self._parts(frame.get_columns(), frame.height, [])
+            with function_time(self.name):
+                values, failed = self._parts(frame.get_columns(), frame.height, [])
             known = _LAST[self.runnable.id] = key, pl.DataFrame({"value": values, "failed": failed})
         return known[1].to_struct(rows.name)
 

@@ -14,8 +14,9 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -115,7 +116,9 @@ class _Host:
                 self._used_at = time.monotonic()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; a call that is under way fails."""
+        if (process := self._process) is not None:
+            process.kill()
         with self._turn:
             self._end()
 
@@ -268,6 +271,25 @@ class Hosts:
 
 
 _HOSTS = Hosts()
+_WAITED_NS: Counter[str] = Counter()
+"""By function: how long this process has waited for it since that was taken. A worker does one thing for one query at a time."""
+
+
+@contextmanager
+def function_time(name: str) -> Iterator[None]:
+    """Count the wall time of a block as time that was waited for a function: its process does the work, or sleeps."""
+    began_ns = time.perf_counter_ns()
+    try:
+        yield
+    finally:
+        _WAITED_NS[name] += time.perf_counter_ns() - began_ns
+
+
+def taken_function_ms() -> dict[str, int]:
+    """Return by function how many milliseconds were waited for it since this was asked last."""
+    found = {name: round(waited_ns / 1_000_000) for name, waited_ns in _WAITED_NS.items()}
+    _WAITED_NS.clear()
+    return found
 
 
 def call(runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
@@ -281,5 +303,8 @@ def call(runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def close_all() -> None:
-    """End every process that this process has started. Those of a process that ends, also by a signal, end with it."""
+    """End every process that this process has started: where a service stops inside a process that goes on.
+
+    Those of a process that ends, also by a signal, end with it.
+    """
     _HOSTS.close_all()

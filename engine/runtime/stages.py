@@ -33,6 +33,7 @@ from engine.operators.tasks.progress import Reading
 from engine.operators.tasks.task import Replays, build_task
 from engine.plan.model import Plan
 from engine.postgres.postgres import shared_connection
+from engine.processes.python_functions import taken_function_ms
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import marked
 from engine.runtime.kept_tasks import Built, Kept, TaskPlace, kept_tasks
@@ -169,6 +170,7 @@ class StageWork:
 
     def done(self, packets: Iterator[Packet]) -> Iterator[Packet]:
         """Do the stage's work for the tasks that packets are for; yield what comes of it, and what is not this stage's."""
+        taken_function_ms()  # of a batch that failed: every stage comes here before anything is read
         tasks: dict[int, _Batch] = {}
         for packet in packets:
             if not self._is_own(packet):
@@ -315,6 +317,7 @@ class StageWork:
             "wakes_at_ms": emission.wakes_at_ms,
             "work_ms": work_ms,
             "cpu_ms": cpu_ms,
+            "function_ms": taken_function_ms(),
             "lateness": emission.lateness,
             "waiting": emission.waiting,
             "failure": _failure(emission.failure),

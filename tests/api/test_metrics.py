@@ -34,7 +34,7 @@ DETAIL = {
         "cpu_share": 0.4,
         "largest_batch": 20_000,
         "max_rows": 1250,
-        "shares": {"reading": 0.2, "tasks": 0.5, "commit": 0.1, "round": 0.1, "busiest_task": 0.9},
+        "shares": {"reading": 0.2, "tasks": 0.5, "commit": 0.1, "round": 0.1, "busiest_task": 0.9, "functions": {"score": 0.4}},
     },
     "phases_ms": {"process": 20, "sink": 5, "spark_wal_commit": 14},
 }
@@ -110,6 +110,7 @@ async def test_a_query_tells_what_its_driver_committed(client: httpx.AsyncClient
         'slackwater_query_busy_ratio{part="tasks",query="delays"}': 0.5,
         'slackwater_query_busy_ratio{part="commit",query="delays"}': 0.1,
         'slackwater_query_busy_ratio{part="round",query="delays"}': 0.1,
+        'slackwater_query_function_ratio{function="score",query="delays"}': 0.4,
         'slackwater_query_read_records_total{feed="log:departures",query="delays"}': 5,
         'slackwater_query_emitted_records_total{query="delays"}': 2,
         'slackwater_query_lag_records{feed="log:departures",query="delays"}': 2,

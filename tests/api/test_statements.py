@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 import pytest
 
 from app.main.main import create_app
 from app.settings.settings import Settings
+from app.testing.machines.service import command_of
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem
 from tests.api.live_server import live
@@ -325,6 +327,19 @@ async def test_a_function_in_python_goes_into_the_definitions_that_call_it(scori
     assert (await scoring.post("/v1/queries", json=plain)).status_code == 201
     await run(scoring, "DROP FUNCTION score;")
     assert (await scoring.get("/v1/queries/plain")).json()["definition"]["functions"] == definition["functions"]
+
+
+async def test_processes_of_functions_end_with_the_service_that_called_them(settings: Settings) -> None:
+    def processes() -> list[str]:
+        return [text for each in psutil.Process().children() if "engine.processes.function_process" in (text := command_of(each))]
+
+    app = create_app(settings.model_copy(update={"sql": settings.sql.model_copy(update={"python_functions": True})}))
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        await run(http, ORDERS + SCORE + "INSERT INTO orders (id, amount, made) VALUES ('1', 2, '2013-01-01T00:00:00');")
+        assert await rows(http, "SELECT score(amount) AS points FROM orders WHERE score(amount) > 1") == [[20.0]]
+        assert len(processes()) == 1
+    assert processes() == []
 
 
 async def test_statements_may_be_sent_alone(client: httpx.AsyncClient) -> None:

@@ -202,6 +202,16 @@ async def test_who_has_nothing_more_to_do_waits_for_no_carrier(
     assert (await client.get(PATH)).json()["carrier"]["is_waiting"] is is_waiting
 
 
+async def test_a_slow_function_is_named(client: httpx.AsyncClient, dsn: str) -> None:
+    shares = {"reading": 0.0, "tasks": 0.9, "commit": 0.05, "round": 0.05, "functions": {"score": 0.8, "tax": 0.01}}
+    await facts(dsn, "running")
+    await committed(dsn, "1 second", {"is_shared": True, "moves": 0, "shares": shares})
+    body = (await client.get(PATH)).json()
+    assert body["functions"] == [{"name": "score", "share": 0.8}, {"name": "tax", "share": 0.01}]
+    assert (body["conditions"], body["reason"]["code"]) == (["slow_function"], "slow_function")
+    assert "the Python function score for 80%" in body["reason"]["detail"]
+
+
 async def test_what_does_not_run_is_limited_by_that(client: httpx.AsyncClient, dsn: str) -> None:
     assert (await client.get(PATH)).json()["limited_by"] == "not_running"
     await facts(dsn, "paused")

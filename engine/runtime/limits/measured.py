@@ -37,7 +37,7 @@ class Measured:
         # What was cut for what it emits says nothing of a backlog.
         is_full = self.size.rows is None and bool((done.cursor or {}).get("is_full"))
         commit_ms = spent.wall_ns // together // 1_000_000
-        self._effort.after(BatchEffort(done.part_ms, done.process_ms, commit_ms, done.busiest), phases_ms, now_s)
+        self._effort.after(_effort_of(done, commit_ms), phases_ms, now_s)
         work_ms = spent.cpu_ns // together // 1_000_000 + done.cpu_ms
         wall_ms = done.process_ms if done.part_ms is None else done.part_ms
         return self._weight.after(done.rows, work_ms, now_s, wall_ms=wall_ms, is_full=is_full)
@@ -55,13 +55,17 @@ class Measured:
         """Whether it has had little to do for a while."""
         return not self._weight.after(0, 0, time.monotonic())
 
-    def told(self) -> dict[str, Any]:
-        """Return what the status says of it."""
+    def told(self, under_way: Committed) -> dict[str, Any]:
+        """Return what the status says of it, with the batch that is about to be committed."""
         now_s = time.monotonic()
         share, heaviest = self._weight.measured(now_s)
         return {
             "cpu_share": round(share, 4),
             "largest_batch": heaviest,
             "max_rows": self.size.rows,
-            "shares": self._effort.measured(now_s),
+            "shares": self._effort.measured(now_s, _effort_of(under_way, 0)),
         }
+
+
+def _effort_of(batch: Committed, commit_ms: int) -> BatchEffort:
+    return BatchEffort(batch.part_ms, batch.process_ms, commit_ms, batch.busiest, batch.function_ms)

@@ -249,8 +249,9 @@ class RunningQuery:
             yield None if self._is_over else self._drafted(packets, phases_ms)
 
     def _drafted(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> Draft:
-        self._sink.carrier = self._carried()
-        return self._sink.drafted(self._next_batch, packets, phases_ms)
+        draft = self._sink.drafted(self._next_batch, packets, phases_ms)
+        self._sink.carrier = self._carried(draft.contents())
+        return draft
 
     def note_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
         """See ``Committing``."""
@@ -288,15 +289,15 @@ class RunningQuery:
         if (told := self.on_settled) is not None:
             told()
 
-    def _carried(self) -> dict[str, Any]:
-        """Return what is noted with a commit of how the query is carried, and why so."""
+    def _carried(self, batch: Committed) -> dict[str, Any]:
+        """Return what is noted with the commit of a batch of how the query is carried, and why so."""
         return {
             "is_shared": self._ride is Ride.SHARED,
             "is_trial": self._ride is Ride.TRIAL,
             "is_waiting": self._ride is Ride.SHARED and self._measured.is_heavy,
             "moves": self._moves,
             "put_off": self._times_put_off,
-            **self._measured.told(),
+            **self._measured.told(batch),
         }
 
     @property

@@ -26,7 +26,7 @@ from engine.expressions.syntax import parse, render
 from engine.expressions.types.types import DOUBLE, INT, STRING, Schema
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.processes import python_functions
-from engine.processes.python_functions import Runnable
+from engine.processes.python_functions import Runnable, taken_function_ms
 from engine.runtime.limits.watch import STALL_S
 
 SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))
@@ -150,3 +150,15 @@ def test_a_function_that_hangs_on_every_row_soon_ends_its_query_and_is_named() -
 def test_time_that_calls_lose_is_bounded_before_their_worker_is_ended() -> None:
     default_s = FunctionDefinition.model_fields["timeout"].default / 1_000
     assert MOST_LOST_S + default_s < STALL_S
+
+
+def test_the_time_that_a_query_waits_for_a_function_is_measured_by_its_name_and_taken_once() -> None:
+    rows = pl.DataFrame({"n": [1]}).to_struct("rows")
+    taken_function_ms()
+    for name, seconds in (("sleeper", 0.3), ("sleeper", 0.2), ("quick", 0.0)):
+        sleeping = Runnable(f"sleeping {seconds}", f"import time\ntime.sleep({seconds})\nreturn n", ("n",), 60.0, 64 << 20)
+        _Run(sleeping, INT, is_stop=False, name=name).over(rows)
+    taken = taken_function_ms()
+    assert sorted(taken) == ["quick", "sleeper"]
+    assert taken["sleeper"] >= 500
+    assert taken_function_ms() == {}

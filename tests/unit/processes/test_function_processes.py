@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import polars as pl
@@ -142,6 +143,19 @@ def test_a_process_that_nobody_uses_ends_and_the_next_call_starts_another(listen
     second = hosts.call(asked, [pl.Series([1])])[0]
     hosts.close_all()
     assert first != second
+
+
+def test_closing_ends_a_call_that_is_under_way(listener: socket.socket) -> None:
+    hosts = python_functions.Hosts()
+    asked = runnable(f"{connecting(listener)}while True:\n    pass")
+    with ThreadPoolExecutor(1) as threads:
+        under_way = threads.submit(hosts.call, asked, [pl.Series([1])])
+        connection, _ = listener.accept()
+        with connection:
+            hosts.close_all()
+            assert end_of(connection) == b""
+        with pytest.raises(FunctionEnded):
+            under_way.result(PATIENCE_S)
 
 
 def test_processes_of_other_functions_that_nobody_uses_are_reaped() -> None:

@@ -30,3 +30,20 @@ def test_only_the_last_seconds_count_and_no_share_is_more_than_all(count: int) -
         effort.after(BatchEffort(1_000, 1_000, 0, None), {}, 5.0)
     assert effort.measured(10.0)["tasks"] == min(count / 10, 1)
     assert effort.measured(16.0)["tasks"] == 0
+
+
+@pytest.mark.parametrize("batch_ms", [300, 3_000, 7_000, 30_000])
+def test_a_query_that_never_waits_is_busy_all_the_time_however_long_its_batches_are(batch_ms: int) -> None:
+    effort = Effort(0.0)
+    batch = BatchEffort(batch_ms, batch_ms, 0, None, {"score": batch_ms})
+    for number in range(1, 101):
+        effort.after(batch, {}, number * batch_ms / 1_000)
+    found = effort.measured(101 * batch_ms / 1_000, batch)
+    assert (found["tasks"], found["functions"]) == (1.0, {"score": 1.0})
+
+
+def test_of_a_long_batch_only_the_last_seconds_count() -> None:
+    effort = Effort(0.0)
+    effort.after(BatchEffort(4_000, 4_000, 0, None, {"score": 2_000}), {}, 12.0)
+    found = effort.measured(20.0, BatchEffort(4_000, 4_000, 0, None, {"tax": 400}))
+    assert (found["tasks"], found["functions"]) == (0.6, {"score": 0.1, "tax": 0.04})

@@ -2783,6 +2783,24 @@ export interface components {
             ksqldb: string[];
         };
         /**
+         * FunctionShare
+         * @description A Python function that a query calls.
+         */
+        FunctionShare: {
+            /**
+             * Name
+             * @description Name of the function.
+             * @example score
+             */
+            name: string;
+            /**
+             * Share
+             * @description Share of the ten seconds before the last commit that the query waited for it; part of `tasks` or `reading` in `shares`.
+             * @example 0.62
+             */
+            share: number;
+        };
+        /**
          * FunctionsAnswer
          * @description Everything that expressions of definitions may be made of.
          */
@@ -5010,10 +5028,10 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * Conditions
-             * @description `unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has not ended for a minute.
+             * @description `unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has not ended for a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of the time that it works.
              */
             conditions: string[];
-            /** @description Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`). */
+            /** @description Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or which Python function takes most of its time (`slow_function`). */
             reason: components["schemas"]["Reason"] | null;
             /**
              * State Since
@@ -5119,6 +5137,11 @@ export interface components {
             limited_by: "input" | "reading" | "tasks" | "commit" | "round" | "upstream" | "unmeasured" | "paused" | "not_running";
             /** @description What its time goes into. */
             shares: components["schemas"]["Shares"];
+            /**
+             * Functions
+             * @description The Python functions that it called in these seconds, the slowest first; empty where it called none.
+             */
+            functions: components["schemas"]["FunctionShare"][];
             /** @description How far its results are delivered elsewhere; null: they are not (`into.connector`). */
             delivery: components["schemas"]["Delivery"] | null;
             /**
@@ -16257,6 +16280,7 @@ export interface operations {
                      *         "round": 0.12,
                      *         "busiest_task": 0.27
                      *       },
+                     *       "functions": [],
                      *       "delivery": {
                      *         "id": "0b6f6f0e-6f8f-4b62-9d0e-0f6f0b1c2d3e",
                      *         "type": "kafka",

@@ -179,6 +179,7 @@ function Work({ status }: { status: Status }) {
         <Facts
           items={[
             ...PARTS.map((part): [string, string] => [part, percent(shares[part])]),
+            ...status.functions.map((each): [string, string] => [`function ${each.name}`, percent(each.share)]),
             ["busiest task", shares.busiest_task === null ? NONE : `${percent(shares.busiest_task, 0)} of the tasks' work`],
             ["carrier", carrier === null ? NONE : `${carrier.kind}${carrier.is_waiting ? ", waits for its own" : ""}${carrier.cpu_share === null ? "" : `, ${percent(carrier.cpu_share)} of a core`}`],
             ["launch", `${status.epoch}, definition ${status.observed_generation} of ${status.generation}`],
