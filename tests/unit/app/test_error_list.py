@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.errors.app_errors import app_errors as errors
+from app.errors import app_errors as errors
 from app.errors.error_list import ERRORS, ErrorEntry
 from tests.conftest import ROOT
 
