@@ -23,7 +23,7 @@ from app.store.fleet import find_fleet
 from app.store.schema_version import find_schema
 from app.store.write_probe import TIMEOUT_MS, WriteProbe
 
-READY = {"status": "ready", "checks": {"database": "ok", "schema": "0008", "driver": "ready"}}
+READY = {"status": "ready", "checks": {"database": "ok", "schema": "0001_initial", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
 Purpose = Annotated[
     Literal["all", "reads", "driver"],

@@ -18,7 +18,7 @@ from app.cli.keys import as_command
 from app.cli.opening import only_service, open_database, read_settings
 from app.errors import AppError
 from app.store.backups import BackupFailed, Contents, back_up, held_deliveries, put_back, require_absent
-from app.store.schema_version import SchemaTooNew
+from app.store.schema_version import SchemaVersionUnknown
 from app.store.state_places import state_store_of
 from app.telemetry import configure_logging
 from engine.errors import EngineError
@@ -86,5 +86,5 @@ def _failures() -> Iterator[None]:
         yield
     except AppError as error:
         raise CommandFailed(error.detail, code=error.code) from error
-    except (BackupFailed, EngineError, SchemaTooNew, psycopg.Error, OSError) as error:
+    except (BackupFailed, EngineError, SchemaVersionUnknown, psycopg.Error, OSError) as error:
         raise CommandFailed(str(error)) from error

@@ -13,7 +13,6 @@ from app.domain.audit import Action, Change
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, NotFound
 from app.store.audit import note
-from app.store.older_code import CONNECTIONS, refuse_older_code
 from app.store.page_bounds import Most, bounded
 from app.store.scopes import name_is_visible
 from app.store.tables import connection as table
@@ -94,7 +93,6 @@ def put_connection(
         return PutConnection(kept, is_created=False)
     values = {"type": wanted.type, "definition": wanted.definition, "secrets": wanted.secrets}
     if kept is None:
-        refuse_older_code(transaction, CONNECTIONS)
         transaction.execute(sa.insert(table).values(name=name, **values))
     else:
         changed = sa.update(table).where(table.c.name == name)

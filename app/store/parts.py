@@ -16,7 +16,6 @@ from app.domain.audit import Action, Change
 from app.errors import Conflict, Fault
 from app.store.audit import note
 from app.store.catalog import output_of
-from app.store.older_code import PARTS, refuse_older_code
 from app.store.queries import add_event
 from app.store.tables import query, query_read, relation
 from app.store.transactions import raw
@@ -112,7 +111,6 @@ def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> No
     """Let the queries that read a stream read its new part as well, from their next launch on."""
     if output.append_to is None:
         return
-    refuse_older_code(connection, PARTS)
     readers = (
         sa.select(query_read.c.query_id)
         .join_from(query_read, relation, query_read.c.relation_id == relation.c.id)

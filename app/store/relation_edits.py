@@ -18,7 +18,6 @@ from app.store.audit import note
 from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow
-from app.store.older_code import READ_ONLY, refuse_older_code
 from app.store.parts import column_faults_of_left, drop_parts, parts_left, refuse_if_written
 from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
@@ -56,8 +55,6 @@ def put_source(
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
-    if definition.read_only:
-        refuse_older_code(connection, READ_ONLY)
     stored = find_relation(connection, name)
     conditions.check(f"{kind} '{name}'", None if stored is None else stored.version)
     if stored is None:

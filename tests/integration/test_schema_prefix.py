@@ -21,7 +21,7 @@ from app.store.backups import BackupFailed, back_up, put_back
 from app.store.bell import Bell
 from app.store.database import engine_for, migrate
 from app.store.retention import TRIM_LOCK, Kept, trim_once
-from app.store.schema_version import refuse_newer
+from app.store.schema_version import refuse_unknown
 from app.store.transactions import lock_edits
 from engine.connectors.incarnation import mark
 from engine.connectors.links import LinkedConnection
@@ -93,7 +93,7 @@ async def service(dsn: str, data_dir: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 def revision_of(dsn: str) -> str | None:
     with LinkedConnection.connect(dsn) as connection:
-        return refuse_newer(connection).found
+        return refuse_unknown(connection).found
 
 
 def names_in(dsn: str) -> set[str]:
@@ -105,7 +105,7 @@ def test_migrations_make_the_same_under_a_prefix(dsns: tuple[str, str], dsn: str
     def shape(dsn: str) -> set[tuple[str, ...]]:
         with LinkedConnection.connect(dsn) as connection:
             schemas = connection.schemas
-            assert not refuse_newer(connection).is_behind
+            assert not refuse_unknown(connection).is_behind
             rows = connection.execute(SHAPE, {"names": list(schemas.names)}).fetchall()
         return {tuple(value.replace(schemas.prefix, "") if schemas.prefix else value for value in row) for row in rows}
 
