@@ -76,7 +76,6 @@ def put_source(
             "relation_is_derived",
             f"'{name}' is written by the query '{writer}'; PUT /v1/queries/{writer} changes it",
         )
-    definition = _going_on(stored, definition)
     wanted = definition.model_dump(mode="json", by_alias=True)
     before = _spelled_out(stored)
     changed = differences(before, wanted)
@@ -185,7 +184,6 @@ def changes_of_source(connection: sa.Connection, stored: RelationRow, definition
         raise Conflict(
             "relation_is_derived", f"'{stored.name}' is written by the query '{writer}'; change that, or choose another name"
         )
-    definition = _going_on(stored, definition)
     forms = _spelled_out(stored), definition.model_dump(mode="json", by_alias=True)
     changed = differences(*forms)
     if changed:
@@ -242,12 +240,6 @@ def _change(
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
-
-
-def _going_on(stored: RelationRow, definition: SourceDefinition) -> SourceDefinition:
-    """Return a definition as it replaces the stored one: see ``ConnectorModel.going_on``."""
-    before = source_of(stored.kind, stored.definition).connector
-    return definition.model_copy(update={"connector": definition.connector.going_on(before)})
 
 
 def _spelled_out(stored: RelationRow) -> dict[str, Any]:

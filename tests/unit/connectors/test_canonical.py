@@ -386,22 +386,6 @@ def test_instants_beyond_any_calendar_are_refused_and_shown() -> None:
     assert accepted.height == 1
 
 
-def test_nested_values_that_an_earlier_version_appended_are_judged_when_they_are_read() -> None:
-    declared = relation({"a": "array<double>", "m": "map<string,timestamp>"})
-    raw = pl.DataFrame(
-        {
-            "_ts": [1, 2, 3],
-            "_op": [0, 0, 0],
-            "a": [[1.0], [2.0], None],
-            "m": [None, [{"key": "k", "value": -(2**62)}], [{"key": "k", "value": 2**62}]],
-        },
-        schema_overrides={"_op": pl.Int8, **declared.columns.polars()},
-    )
-    accepted, rejects = canonicalise(raw, declared, NOW_MS, LOGGED)
-    assert accepted["a"].to_list() == [[1.0]]
-    assert rejects.select("offset", "reason").rows() == [(1, "wrong_type"), (2, "wrong_type")]
-
-
 def test_what_a_query_wrote_may_have_nan_and_infinity_at_any_depth() -> None:
     declared = relation({"x": "double", "a": "array<double>"})
     raw = pl.DataFrame(

@@ -144,17 +144,6 @@ def test_what_happens_to_lost_records_may_be_said_later_of_a_relation_that_is_be
     assert fits_kept_state(before, after)
 
 
-def test_a_source_that_was_registered_as_skipping_before_that_could_change_keeps_its_order() -> None:
-    early = losing(on_lost="skip", order="apart")
-    assert feed_of("s", early).log_feed == "kafka:b:1/t/e1406ca33372"
-    assert "order" not in losing().model_dump(mode="json")["connector"]
-    for said in (losing(), losing(on_lost="skip"), early):
-        assert feed_of("s", losing(**said.connector.going_on(early.connector).model_dump(by_alias=True))) == feed_of("s", early)
-    elsewhere = losing(topic="u")
-    assert elsewhere.connector.going_on(early.connector) == elsewhere.connector
-    assert losing().connector.going_on(losing(on_lost="skip").connector) == losing().connector
-
-
 def test_a_column_that_changes_may_lack_is_one_of_the_tables() -> None:
     assert faults(ruled(absent=["at", "to"])) == [("/connector/value/absent/1", "unknown_column")]
     assert faults(ruled(absent=["v"])) == [("/connector/value/absent/0", "invalid_value")], "without its key a row is none"
