@@ -150,7 +150,7 @@ CREATE TABLE slackwater.driver (
     detail jsonb
 );
 
--- Deliveries of results elsewhere. Rows of the log up to position are delivered, those up to planned are on their way.
+-- Deliveries of results elsewhere. Rows up to position are delivered, those up to planned are on their way.
 CREATE TABLE slackwater.delivery (
     query_id uuid PRIMARY KEY REFERENCES slackwater.query ON DELETE CASCADE,
     id uuid NOT NULL UNIQUE,
@@ -267,7 +267,7 @@ CREATE SCHEMA log;
 COMMENT ON SCHEMA log IS 'Slackwater: feeds as Arrow record batches, and what queries commit beside their results';
 
 -- start_sequence, next_sequence, reached_ms, producer: of derived feeds, whose rows are numbered across their partitions.
--- rewound: tells a log that was cut off from itself before.
+-- rewound: another one after each rewind.
 -- outside_id: of a topic; one that was deleted and made again has the same name and another id.
 CREATE TABLE log.feed (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -282,7 +282,7 @@ CREATE TABLE log.feed (
     outside_id text
 );
 
--- open_records, open_since: what open transactions hold back of a topic, in offsets behind the partition's end, and since when.
+-- open_records, open_since: what unfinished transactions hold back of a topic, in offsets behind the partition's end, and since when.
 CREATE TABLE log.head (
     feed_id integer NOT NULL REFERENCES log.feed ON DELETE CASCADE,
     partition integer NOT NULL,
@@ -336,7 +336,7 @@ CREATE TABLE log.file (
 );
 CREATE INDEX file_name ON log.file (feed_id, name, seq);
 
--- Where the newest change of each key stands in its database's log, and when it was committed, for the log's order is not always that of
+-- Position of the newest change of each key in its database, and when it was committed, for positions are not always in the order of
 -- commits: an older change that comes again does not win. There is no foreign key: what a deleted relation leaves is removed in steps.
 CREATE TABLE log.change_source (
     relation uuid NOT NULL,
@@ -358,7 +358,7 @@ CREATE TABLE log.change_position (
 );
 CREATE INDEX change_position_at ON log.change_position (at);
 
--- Which incarnation of the log this is: another one where a dump was put back.
+-- Which incarnation this is: another one where a dump was put back.
 CREATE TABLE log.incarnation (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     id uuid,

@@ -211,7 +211,6 @@ class KafkaConnector(ConnectorModel):
         Clause("VALUE_READER", "value", "json"),
         Clause("RECORD_COLUMNS", "record_columns", "json"),
         Clause("ON_LOST", "on_lost", "word", ("STOP", "SKIP"), default="STOP"),
-        Clause("TOPIC_ORDER", "order", "word", ("APART",)),
     )
 
     type: Literal["kafka"] = Field(description="A topic of Kafka.")
