@@ -141,9 +141,10 @@ class Appended:
         """Read what ``to_json`` made."""
         ranges = tuple(Range(*part) for part in kept["ranges"])
         rejected = tuple(Rejected(*record) for record in kept["rejected"])
-        warnings = tuple(DefinitionWarning(*values) for values in kept.get("warnings", ()))  # an earlier version kept none
-        later = {"older": kept.get("older", 0), "is_stopping": kept.get("is_stopping", False)}
-        return Appended(ranges, rejected, kept["reasons"], warnings, **later, is_repeated=True)
+        warnings = tuple(DefinitionWarning(*values) for values in kept["warnings"])
+        return Appended(
+            ranges, rejected, kept["reasons"], warnings, older=kept["older"], is_stopping=kept["is_stopping"], is_repeated=True
+        )
 
 
 Outcome = Appended | StaleTarget | Unprocessable

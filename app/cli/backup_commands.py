@@ -17,7 +17,7 @@ from slackwater.cli.opened import opened
 from app.catalog.stored.state_places import state_store_of
 from app.cli.keys import as_command
 from app.cli.opening import only_service, open_database, read_settings
-from app.db.schema_version import SchemaTooNew
+from app.db.schema_version import SchemaVersionUnknown
 from app.errors.app_errors import AppError
 from app.telemetry.setup import configure_logging
 from app.upkeep.backups import BackupFailed, Contents, back_up, held_deliveries, put_back, require_absent
@@ -86,5 +86,5 @@ def _failures() -> Iterator[None]:
         yield
     except AppError as error:
         raise CommandFailed(error.detail, code=error.code) from error
-    except (BackupFailed, EngineError, SchemaTooNew, psycopg.Error, OSError) as error:
+    except (BackupFailed, EngineError, SchemaVersionUnknown, psycopg.Error, OSError) as error:
         raise CommandFailed(str(error)) from error

@@ -19,7 +19,7 @@ from app.cli.machine import examine_machine
 from app.cli.opening import is_held
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
-from app.db.schema_version import SchemaTooNew, refuse_newer
+from app.db.schema_version import SchemaVersionUnknown, refuse_unknown
 from app.settings.oidc_settings import OidcSettings
 from app.settings.settings import Settings
 from app.telemetry.tracing import TracingMissing, tracing_of
@@ -153,11 +153,11 @@ def _reachable(dsn: str, origin: str) -> Finding:
         with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             connection.execute("CREATE TEMPORARY TABLE slackwater_probe (n integer) ON COMMIT DROP")
             may_create = connection.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
-            refuse_newer(connection)
+            refuse_unknown(connection)
             prefix = connection.schemas.prefix
             server = f"Postgres {connection.info.server_version // 10_000} ({origin})"
-    except SchemaTooNew as error:
-        return Finding("Database", False, str(error), "install that version of Slackwater")
+    except SchemaVersionUnknown as error:
+        return Finding("Database", False, str(error), "install the version of Slackwater that made it")
     except (psycopg.Error, UnicodeError) as error:
         detail = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
         return Finding(

@@ -13,7 +13,7 @@ from slackwater.cli.failing import CommandFailed, Misused
 
 from app.db.database import migrate
 from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
-from app.db.schema_version import SchemaTooNew, SchemaVersion
+from app.db.schema_version import SchemaVersion, SchemaVersionUnknown
 from app.settings.effective_settings import UnknownSetting, load_settings
 from app.settings.settings import Settings
 from app.telemetry.tracing import TracingMissing, tracing_of
@@ -85,11 +85,11 @@ def make_current(dsn: str) -> SchemaVersion:
     """Migrate a database; return how its schema was before.
 
     Raises:
-        CommandFailed: a newer version has been there, or the database does not answer.
+        CommandFailed: this version does not know the database's schema, or the database does not answer.
     """
     try:
         return migrate(dsn)
-    except SchemaTooNew as error:
+    except SchemaVersionUnknown as error:
         raise CommandFailed(str(error)) from error
     except psycopg.OperationalError as error:
         detail = next(iter(str(error).splitlines()), type(error).__name__)

@@ -21,7 +21,7 @@ from alembic.config import Config
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 import app
-from app.db.schema_version import SchemaVersion, refuse_newer
+from app.db.schema_version import SchemaVersion, refuse_unknown
 from app.db.turns import Turns
 from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
 from engine.postgres.postgres import DATABASE_AWAY
@@ -45,20 +45,20 @@ AWAY = (*DATABASE_AWAY, psycopg_pool.PoolTimeout)
 
 
 def migrate(dsn: str) -> SchemaVersion:
-    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current, or newer and fits.
+    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current.
 
     Returns:
         How it was before.
 
     Raises:
-        SchemaTooNew: a newer version has upgraded it.
+        SchemaVersionUnknown: another version made it.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(app.__file__).resolve().parent.parent / "migrations"))
     config.attributes["dsn"] = dsn
     with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as lock:
         lock.execute("SELECT pg_advisory_lock(%s)", (lock.schemas.lock(MIGRATION_LOCK),))
-        schema = refuse_newer(lock)
+        schema = refuse_unknown(lock)
         if schema.is_behind:
             command.upgrade(config, "head")
         return schema

@@ -1,12 +1,8 @@
-"""Which version the database's schema has, and whether the code of this version may work on it.
-
-Each migration says in ``oldest_code`` which revision the oldest code has that goes on working after it; ``migrations/env.py`` writes that into
-the database. So this version also works on the schema of a newer one that has only added things, and two versions can run side by side
-while a service is upgraded.
-"""
+"""Which version the database's schema has, and whether the code of this version may work on it: it does not work on what it does not know."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,16 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 import app
 
-_VERSION_TABLE: Final = """
-SELECT CASE
-    WHEN to_regclass('slackwater.alembic_version') IS NOT NULL THEN 'slackwater.alembic_version'
-    WHEN to_regclass('slackwater.relation') IS NOT NULL AND to_regclass('alembic_version') IS NOT NULL THEN 'alembic_version'
-END
-"""
-"""Before 0016 it was in the first schema of the search path. Where nothing of ours is, one there is another program's."""
-_VERSION: Final = "SELECT version_num FROM {}"
-_HAS_SUPPORT: Final = "SELECT to_regclass('slackwater.schema_support') IS NOT NULL"
-_SUPPORT: Final = "SELECT oldest_code FROM slackwater.schema_support"
+_IS_THERE: Final = "SELECT to_regclass('slackwater.alembic_version') IS NOT NULL"
+_VERSION: Final = "SELECT version_num FROM slackwater.alembic_version"
+_BEFORE_FIRST_RELEASE: Final = re.compile(r"\d{4}")
+"""Revisions of development versions. Those of releases have a word behind the number (``0001_initial``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +29,26 @@ class SchemaVersion:
         found: its revision; None in an empty database.
         needed: the newest revision that this version knows.
         is_behind: migrations of this version are missing.
-        is_too_new: a newer version has changed it in a way that this one does not know.
+        is_unknown: another version made it, and this one does not know it.
     """
 
     found: str | None
     needed: str
     is_behind: bool
-    is_too_new: bool
+    is_unknown: bool
 
     @property
     def problem(self) -> str | None:
         """Say why this version cannot work on it and what to do; None where it can."""
-        if self.is_too_new:
+        if self.found is not None and self.is_unknown:
+            if _BEFORE_FIRST_RELEASE.fullmatch(self.found):
+                return (
+                    f"a version before 0.9 made this database (schema {self.found}), and this version does not open it: export the definitions "
+                    "with `slackwater export` of the version that made it, then start with an empty database and data directory"
+                )
             return (
-                f"the database's schema is at {self.found}, and this version of Slackwater works on schemas up to {self.needed} and on newer "
-                f"ones that only add to it: a newer version has upgraded it. Run that version, or bring back a copy of the database and of the "
-                "data directory from before"
+                f"the database's schema is at {self.found}, and this version of Slackwater works on schemas up to {self.needed}: a newer "
+                "version has upgraded it. Run that version, or bring back a copy of the database and of the data directory from before"
             )
         if self.is_behind:
             found = "empty" if self.found is None else f"at {self.found}"
@@ -62,8 +56,8 @@ class SchemaVersion:
         return None
 
 
-class SchemaTooNew(Exception):
-    """A newer version has upgraded the database: what it has stored may mean what this one does not know."""
+class SchemaVersionUnknown(Exception):
+    """Another version made the database's schema: what is stored may mean what this version does not know."""
 
     def __init__(self, schema: SchemaVersion) -> None:
         super().__init__(schema.problem)
@@ -71,40 +65,25 @@ class SchemaTooNew(Exception):
 
 def look_at_schema(connection: psycopg.Connection[Any]) -> SchemaVersion:
     """Return the version of a database's schema; on a connection with autocommit or in a transaction."""
-    table = _only(connection.execute(_VERSION_TABLE))
-    if table is None:
-        return _judged(None, None)
-    found = _only(connection.execute(_VERSION.format(table)))
-    if found in _migrations()[1] or not _only(connection.execute(_HAS_SUPPORT)):
-        return _judged(found, None)
-    return _judged(found, _only(connection.execute(_SUPPORT)))
+    return _judged(_only(connection.execute(_VERSION)) if _only(connection.execute(_IS_THERE)) else None)
 
 
-def refuse_newer(connection: psycopg.Connection[Any]) -> SchemaVersion:
+def refuse_unknown(connection: psycopg.Connection[Any]) -> SchemaVersion:
     """Look at a database before it is used or migrated; an empty one passes.
 
     Raises:
-        SchemaTooNew: see there.
+        SchemaVersionUnknown: see there.
     """
     schema = look_at_schema(connection)
-    if schema.is_too_new:
-        raise SchemaTooNew(schema)
+    if schema.is_unknown:
+        raise SchemaVersionUnknown(schema)
     return schema
 
 
 async def find_schema(connection: AsyncConnection) -> SchemaVersion:
     """Do as ``look_at_schema`` does."""
-
-    async def only(statement: str) -> Any:
-        return (await connection.execute(sa.text(statement))).scalar()
-
-    table = await only(_VERSION_TABLE)
-    if table is None:
-        return _judged(None, None)
-    found = await only(_VERSION.format(table))
-    if found in _migrations()[1] or not await only(_HAS_SUPPORT):
-        return _judged(found, None)
-    return _judged(found, await only(_SUPPORT))
+    is_there = (await connection.execute(sa.text(_IS_THERE))).scalar()
+    return _judged((await connection.execute(sa.text(_VERSION))).scalar() if is_there else None)
 
 
 def _only(cursor: psycopg.Cursor[Any]) -> Any:
@@ -112,13 +91,10 @@ def _only(cursor: psycopg.Cursor[Any]) -> Any:
     return None if row is None else row[0]
 
 
-def _judged(found: str | None, oldest_code: str | None) -> SchemaVersion:
-    """Judge a revision. ``oldest_code`` counts for unknown ones: code that knows it, or is newer, may work on the schema."""
+def _judged(found: str | None) -> SchemaVersion:
     needed, known = _migrations()
-    is_newer = found is not None and found not in known
-    return SchemaVersion(
-        found, needed, is_behind=not is_newer and found != needed, is_too_new=is_newer and oldest_code not in known
-    )
+    is_unknown = found is not None and found not in known
+    return SchemaVersion(found, needed, is_behind=not is_unknown and found != needed, is_unknown=is_unknown)
 
 
 @cache

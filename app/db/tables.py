@@ -14,14 +14,6 @@ def _moment(name: str, *, nullable: bool = False) -> sa.Column[object]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=nullable, server_default=default)
 
 
-schema_support = sa.Table(
-    "schema_support",
-    metadata,
-    sa.Column("id", sa.Boolean, primary_key=True, server_default=sa.text("true")),
-    sa.Column("oldest_code", sa.Text, nullable=False),
-    sa.Column("needed_by_use", sa.Text),
-)
-
 query = sa.Table(
     "query",
     metadata,

@@ -39,7 +39,6 @@ class Leases:
         self._driver_id = driver_id
         self._ttl_ms = ttl_ms
         self._root = root
-        self._directories = root.directories()
         self._clock = clock
         self._renewed_at: float | None = None
         self._known: set[UUID] = set()
@@ -56,7 +55,6 @@ class Leases:
     def renew(self, connection: psycopg.Connection[Any]) -> None:
         """Prolong every lease that is still this driver's."""
         asked_at = self._clock()
-        self._directories = self._root.directories()
         transitions.renew(connection, self._driver_id, self._ttl_ms)
         self._renewed_at = asked_at
 
@@ -105,7 +103,7 @@ class Leases:
         transitions.note_phase(connection, self._driver_id, leased, phase)
 
     def _claimant(self) -> Claimant:
-        return Claimant(self._driver_id, self._ttl_ms, self._root.id, self._directories)
+        return Claimant(self._driver_id, self._ttl_ms, self._root.id)
 
     def release(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
         """Give one lease back."""

@@ -316,8 +316,8 @@ class DriverProcess:
     def _leave_newer_schema(self, connection: psycopg.Connection[Any]) -> None:
         """Stop every query where a newer version has changed the schema meanwhile; whoever starts this driver again finds it waiting."""
         schema = look_at_schema(connection)
-        if schema.is_too_new and self._phase != "draining":
-            log.error("schema_too_new", detail=schema.problem)
+        if schema.is_unknown and self._phase != "draining":
+            log.error("schema_unknown", detail=schema.problem)
             self._drain(EXIT_SCHEMA)
 
     def _claim(self, connection: psycopg.Connection[Any]) -> list[UUID]:

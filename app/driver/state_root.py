@@ -24,7 +24,6 @@ from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
 
 SEEN = "database.json"
-_UUID = "*-*-*-*-*"
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -65,10 +64,6 @@ class StateRoot:
         if not isinstance(store, Objects):
             return cls(path, _id_of(file, file.read_bytes()))
         return cls(path, _id_of(f"{store}/{ROOT_FILE}", _made_in(store, file)))
-
-    def directories(self) -> tuple[str, ...]:
-        """Return ``<query id>/<checkpoint id>`` of the checkpoints that are there now."""
-        return tuple(f"{one.parent.name}/{one.name}" for one in self.path.glob(f"{_UUID}/{_UUID}"))
 
     def seen(self) -> Mark | None:
         """Return how far the database had come when a driver of this root last looked; None where that is not known."""

@@ -24,7 +24,7 @@ class Status:
     Attributes:
         is_unreachable: its lease has run out while it should be alive.
         is_unplaced: it wants a driver now and has none.
-        state_root: the directory in which its state is; None: it has none yet, or an earlier version did not note it.
+        state_root: the directory in which its state is; None: it has none yet.
         position: feed to partition to next offset, as of the last commit.
         skipped: feed to partition to where reading was to begin and where it began, of those of which the beginning was removed.
         detail: what the sink noted with the last commit: clocks, buffered.

@@ -33,7 +33,7 @@ from app.access.internal_queries import is_internal
 from app.catalog.deliveries.edits import PUT_BACK, hold_deliveries
 from app.catalog.stored.queries import set_desired_state
 from app.db.database import migrate, single_transaction
-from app.db.schema_version import refuse_newer
+from app.db.schema_version import refuse_unknown
 from app.db.tables import delivery, query, query_status
 from app.http.requests.preconditions import Preconditions
 from engine.commit.history.retention import Needed, needed
@@ -113,13 +113,13 @@ def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, ti
     Raises:
         BackupFailed: the directory exists, the schema is of an older version, queries do not come to rest or run meanwhile, ``pg_dump`` is
             missing or fails.
-        SchemaTooNew: a newer version has upgraded the database.
+        SchemaVersionUnknown: another version made the database.
         OSError: a file cannot be copied.
     """
     require_absent(target)
     tool = _tool(dsn, "pg_dump")
     with connect(dsn, "slackwater-backup") as connection:
-        if refuse_newer(connection).is_behind:
+        if refuse_unknown(connection).is_behind:
             raise BackupFailed(
                 "the database is of an older version: make the backup with that version, or run `slackwater migrate` first"
             )
@@ -156,7 +156,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     Raises:
         BackupFailed: the backup is not whole, not known or of another prefix, or lacks state that its database names; database or directory
             are not empty; ``pg_restore`` is missing or fails.
-        SchemaTooNew: the backup is of a newer version.
+        SchemaVersionUnknown: the backup is of a newer version, or of one before 0.9.
     """
     contents = _contents(source)
     if contents.schema_prefix != Schemas.of(dsn).prefix:

@@ -2120,8 +2120,8 @@ class DriverItem(Answer):
     heartbeat_at = Item[datetime](moment)
     """When it was last heard of."""
 
-    max_queries = Item[int | None]()
-    """How many queries it takes, internal ones not counted; null: an earlier version, which does not say."""
+    max_queries = Item[int]()
+    """How many queries it takes, internal ones not counted."""
 
     queries = Item[tuple[HeldQueryItem, ...]](many(HeldQueryItem))
     """The queries that it has, by name."""

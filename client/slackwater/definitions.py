@@ -97,7 +97,6 @@ class Kafka(Definition):
     value: Mapping[str, Any] | _Absent = ABSENT
     record_columns: Mapping[str, str] | _Absent = ABSENT
     on_lost: Literal["stop", "skip"] | _Absent = ABSENT
-    order: Literal["apart"] | _Absent = ABSENT
     where: str | _Absent = ABSENT
     type: Literal["kafka"] = "kafka"
 

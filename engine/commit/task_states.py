@@ -24,7 +24,7 @@ from engine.postgres.postgres import Connection
 from engine.state.segments.ports import FIRST_SEGMENTS
 
 LAYOUT_FORMAT: Final = 4
-"""Raised when the meaning of what is kept here changes. Formats 1 to 3 were kept in files (``engine.spark.old_checkpoints``)."""
+"""Raised when the meaning of what is kept here changes."""
 
 NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
 """A token that Postgres draws, for a manifest that gets another place."""
@@ -47,7 +47,7 @@ class Layout:
     Attributes:
         tasks: their number.
         generation: how often it has changed.
-        hash_seed: of the hashes of keys (``engine.frames.hashing``); 0 in state that was begun by a version that knew none.
+        hash_seed: of the hashes of keys (``engine.frames.hashing``).
         segments: name of the folder of segments.
     """
 
@@ -98,8 +98,7 @@ class Kept:
 
     Attributes:
         batch_id: the newest batch, None before the first.
-        cursor: where it ends; before the first batch where reading begins. None where no launch has begun, or only one of a version that
-            kept it elsewhere.
+        cursor: where it ends; before the first batch where reading begins. None where no launch has begun.
         layout: None as above.
     """
 

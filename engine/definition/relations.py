@@ -58,7 +58,7 @@ class SourceDefinition(Model):
     )
     read_only: bool = Field(
         default=False,
-        exclude_if=lambda is_read_only: not is_read_only,  # a version before it reads what is stored without it
+        exclude_if=lambda is_read_only: not is_read_only,
         description="Others fill it (`CREATE SOURCE …`): records cannot be appended to it, and no query appends to it. They come from files, or "
         "by another relation of its feed.",
     )

@@ -6,9 +6,6 @@ import polars as pl
 
 from engine.records.canonical import OP_UPSERT
 
-BESIDE = ("_sequence", "_event_time", "_op", "_date")
-"""Number of the result, its event time, ``upsert`` or ``delete``; ``_date``, the day of event time, only where it is partitioned by that."""
-
 
 def lake_rows(rows: pl.DataFrame, *, is_table: bool, has_date: bool) -> pl.DataFrame:
     """Return rows as they are written: ``_op`` is of a table alone.

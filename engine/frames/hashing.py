@@ -44,7 +44,7 @@ class KeyHash:
     """The hash of a checkpoint's keys.
 
     Attributes:
-        seed: 64 bits; 0 is the hash of checkpoints from before seeds, of the log and of what is not kept.
+        seed: 64 bits; 0 is the hash of the log and of what is not kept.
     """
 
     seed: int = 0

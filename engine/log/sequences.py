@@ -3,8 +3,6 @@
 Rows are appended in *blocks*: consecutive numbers, one batch in each partition that has some of them. ``_sequence`` is a row's number
 counted from its block's first one; a batch that is a whole block leaves it out. ``_head`` is how far the merge of the producer's inputs had
 come with the row, in event time; it never falls along the numbers. Readers go by these numbers as by the offsets of one partition.
-
-A log that was written before there were numbers has one partition, whose offsets are its numbers; such batches have no ``_head``.
 """
 
 from __future__ import annotations
@@ -198,8 +196,6 @@ def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int
         frame = decode_frame(payload)
         count = frame.height
         own = frame.get_column(SEQUENCE).to_numpy() if SEQUENCE in frame.columns else np.arange(count)
-        if HEAD not in frame.columns:
-            frame = with_series(frame, frame.get_column("_ts").cum_max().alias(HEAD))
         frames.append(
             with_series(
                 without(frame, SEQUENCE),

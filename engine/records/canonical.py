@@ -69,8 +69,7 @@ class SourceKind:
     Attributes:
         is_text: the source has no types (CSV).
         is_arrival_allowed: a delete without the declared event time gets the time of arrival instead of being refused.
-        is_judged: the content was judged when it was appended to the log: only types, event times and nested values are looked at
-            again.
+        is_judged: the content was judged when it was appended to the log: only types, event times and nested values are looked at again.
         is_posted: what goes into the log. A delete keeps all its columns there, because ``where`` may want them when it is read.
     """
 
@@ -116,7 +115,9 @@ def canonicalise(
     arrival = now_ms if own is None or source.is_arrival_allowed else None
     ts = _event_times(raw, own, op, arrival, faults)
     for name, declared in relation.columns.items():
-        if not source.is_judged or declared.is_nested:  # earlier versions appended without a look inside nested values
+        if (
+            not source.is_judged or declared.is_nested
+        ):  # a query's results are in the log as well: nobody looked inside their nested values
             found = leaf_faults(columns[name], declared, is_event_time=name == relation.event_time)
             # A result may have NaN and infinity (SQRT(-1) in ksqlDB's dialect), alone and inside of nested values.
             faults += [fault for fault in found if not (source.is_judged and fault.reason == "not_finite")]

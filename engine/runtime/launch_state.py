@@ -1,4 +1,4 @@
-"""What a launch goes on from: committed state, that of an older version, that of another number of tasks, or none yet."""
+"""What a launch goes on from: committed state, that of another number of tasks, or none yet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -19,13 +19,9 @@ from engine.plan.model import Plan
 from engine.postgres.postgres import Connection
 from engine.runtime.planning.cursors import Positions, new_cursor, require_readable
 from engine.runtime.repartition import shared_out
-from engine.spark.old_checkpoints import remove_old, take_over
 from engine.state.segments.directories import Directories
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MOST_TOLD: Final = 20
 """Missing segments that an error names."""
@@ -73,7 +69,6 @@ class Launch:
 
 
 def open_state(
-    spark: SparkSession,
     connection: Connection,
     plan: Plan,
     launch: Launch,
@@ -84,7 +79,6 @@ def open_state(
     """Return what a launch goes on from, after making it fit the plan.
 
     Args:
-        spark: the driver's session; reads what versions before kept in Spark's state store.
         connection: in autocommit mode.
         plan: of the query.
         launch: which one.
@@ -108,9 +102,8 @@ def open_state(
     if kept.layout is not None and kept.cursor is not None:
         layout, cursor, is_begun = kept.layout, kept.cursor, True
         states = load_states(connection, launch.query_id)
-    elif old := take_over(spark, plan, launch.directory, kept.batch_id):
-        layout, cursor, states, is_begun = old.layout, old.cursor, old.states, False
-        log.info("old_checkpoint_taken_over", query=plan.query, tasks=layout.tasks)
+    elif kept.batch_id is not None:
+        raise StateCorrupt(f"the results hold batch {kept.batch_id}, and the database holds no state. {STATE_CURE}")
     else:
         layout, states, is_begun = new_layout(plan.tasks), {}, False
         cursor = as_unread(new_cursor(start(), plan.release, layout.generation))
@@ -124,7 +117,6 @@ def open_state(
         log.info("tasks_changed", query=plan.query, before=before, after=layout.tasks)
     if not is_begun:
         begin_state(connection, launch.query_id, launch.epoch, layout, cursor, states)
-    remove_old(launch.directory)
     return LaunchState(first_batch, cursor, layout)
 
 

@@ -70,7 +70,3 @@ class BatchProgress:
     batch_id: int
     rows: int
     duration_ms: int
-
-    @property
-    def rows_per_second(self) -> float:
-        return self.rows * 1000 / max(self.duration_ms, 1)

@@ -56,7 +56,6 @@ _MAX_ADDRESS_BYTES = 107
 _SOCKET_NAME_BYTES = len(f"/.{uuid4()}.sock")
 """Of the sockets that Spark opens for its Python processes."""
 
-_STATE = "spark.sql.streaming.stateStore"
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -76,11 +75,6 @@ _SETTINGS = {
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
-    # For what versions before kept in Spark's state (``engine.spark.old_checkpoints``).
-    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
-    f"{_STATE}.encodingFormat": "avro",
     # A packet is a row of up to tens of MB: few rows, many bytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
     "spark.driver.maxResultSize": "0",

@@ -22,13 +22,13 @@ from uuid import uuid4
 import psutil
 import pyarrow as pa
 import structlog
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from engine.processes.python_processes import import_environment, python_command
-from engine.sources.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
+from engine.sources.packets import PACKET_DDL, Packet, packet_batch
 from engine.spark.class_archive import can_archive, remove_stale
 from engine.spark.cluster import is_cluster
 from engine.spark.java import find_java
@@ -45,8 +45,6 @@ _ARCHIVING_MEMORY = "512m"
 _ARCHIVING_BYTES = 2 << 30
 """An archive is worth a quarter of a start; not the last memory of a host."""
 
-_FIELDS = tuple(PACKET_SCHEMA.names)
-_PacketRow = Row(*_FIELDS)
 log = structlog.stdlib.get_logger(__name__)
 
 

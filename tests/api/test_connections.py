@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from fastapi import FastAPI
 from pydantic import SecretStr
 
 from app.access.rules import make_key
@@ -273,10 +272,3 @@ async def test_who_uses_a_connection_looks_it_up_by_name(client: httpx.AsyncClie
         assert librdkafka_options(found.definition, found.reader)["sasl.password"] == SECRET
         with pytest.raises(ConnectionMissing, match="PUT /v1/connections/other"):
             load(connection, "other", around)
-
-
-async def test_an_older_version_waits_once_there_is_a_connection(app: FastAPI, client: httpx.AsyncClient, dsn: str) -> None:
-    await client.put(URL, json=SHOP)
-    with psycopg.connect(dsn) as connection:
-        row = connection.execute("SELECT needed_by_use >= '0026' FROM slackwater.schema_support").fetchone()
-    assert row == (True,)

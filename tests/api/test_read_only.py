@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import psycopg
 
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 
@@ -86,16 +85,3 @@ async def test_another_relation_of_its_feed_fills_it(client: httpx.AsyncClient) 
     assert (await client.post("/v1/streams/everything/records", json=[RECORD])).status_code == 200
     pages = [(await client.get(f"/v1/streams/departures/records?partition={number}")).json() for number in (0, 1)]
     assert sum(len(page["records"]) for page in pages) == 1
-
-
-async def test_older_versions_wait_from_the_first_one_on(client: httpx.AsyncClient, dsn: str) -> None:
-    def support() -> Any:
-        with psycopg.connect(dsn) as connection:
-            return connection.execute("SELECT oldest_code, needed_by_use FROM slackwater.schema_support").fetchone()
-
-    with psycopg.connect(dsn) as connection:
-        connection.execute("UPDATE slackwater.schema_support SET oldest_code = '0012', needed_by_use = NULL")
-    await put(client, "streams/departures", STREAM)
-    assert support() == ("0012", None)
-    await put(client, "streams/departures", READ_ONLY)
-    assert support() == ("0021", "0021")

@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 
 
 def newest_migration() -> str:
-    return max(path.name[:4] for path in (ROOT / "migrations" / "versions").glob("0*.py"))
+    return max(path.stem for path in (ROOT / "migrations" / "versions").glob("0*.py"))
 
 
 @pytest.fixture

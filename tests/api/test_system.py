@@ -20,12 +20,12 @@ SILENT = "0193f1d2-7c1e-7000-8000-3f0c7c9d2b12"
 CARRIED = {"is_shared": True, "moves": 1, "cpu_share": 0.02, "largest_batch": 400, "shares": {}}
 
 
-def beat(dsn: str, driver: str, age: str, detail: dict[str, Any] | None) -> None:
+def beat(dsn: str, driver: str, age: str, detail: dict[str, Any]) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO slackwater.driver (id, host, pid, create_time, started_at, heartbeat_at, phase, detail) "
             "VALUES (%s, 'worker-1', 42, 1.5, now() - interval '1 hour', now() - %s::interval, 'ready', %s)",
-            (driver, age, None if detail is None else Jsonb(detail)),
+            (driver, age, Jsonb(detail)),
         )
 
 
@@ -33,7 +33,7 @@ async def test_drivers_are_listed_with_their_queries_and_what_waits(client: http
     for definition in (JOIN, WINDOWS):
         assert (await client.post("/v1/queries", json=definition)).status_code == 201
     beat(dsn, DRIVER, "1 second", {"max_queries": 100})
-    beat(dsn, SILENT, "1 hour", None)
+    beat(dsn, SILENT, "1 hour", {"max_queries": 7})
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "UPDATE slackwater.query_status s SET lease_owner = %s, lease_expires_at = now() + interval '10 seconds', state = 'running' "
@@ -67,7 +67,7 @@ async def test_drivers_are_listed_with_their_queries_and_what_waits(client: http
         "put_off": 0,
     }
     assert query["carrier"] == told
-    assert (silent["silent"], silent["max_queries"], silent["queries"]) == (True, None, [])
+    assert (silent["silent"], silent["max_queries"], silent["queries"]) == (True, 7, [])
     assert answer["waiting"] == ["joined"]
 
 

@@ -101,9 +101,9 @@ def test_files_that_are_no_segments_are_left_alone(tmp_path: Path) -> None:
         "run-0000000001-0/planned",
         "epoch-0000000001/segments/0/0/old.arrow",
         "segments/0/0/notes.txt",
-        "segments/0/0/x.dead",
+        "segments/0/0/x.arrow",
     ):
         path = tmp_path / QUERY / CHECKPOINT / name
         path.parent.mkdir(parents=True) if not path.parent.exists() else None
         path.touch()
-    assert names(store) == {f"{QUERY}/{CHECKPOINT}/segments/0/0/x.dead"}
+    assert names(store) == {f"{QUERY}/{CHECKPOINT}/segments/0/0/x.arrow"}

@@ -79,7 +79,7 @@ def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn:
     query, me = control.add(), uuid4()
     with psycopg.connect(dsn, autocommit=True) as connection:
         leases = Leases(me, 60_000, ROOT)
-        drivers.beat(connection, me, "ready", {"state_root": str(ROOT.id)}, ("here", 1, 0.0))
+        drivers.beat(connection, me, "ready", {"state_root": str(ROOT.id), "max_queries": 60}, ("here", 1, 0.0))
         leases.claim(connection)
         (leased,) = leases.held(connection)
         control.execute("UPDATE slackwater.query_status SET version = version + 1 WHERE query_id = %s", query)
@@ -347,18 +347,3 @@ def test_a_driver_takes_only_queries_whose_state_is_in_its_directory(dsn: str, t
         with driver(dsn, fast_settings(tmp_path / "a")):
             control.want(old, "stopped")
             control.reaches(old, "stopped")
-
-
-def test_a_query_of_an_earlier_version_goes_to_the_driver_that_has_its_directory(
-    dsn: str, tmp_path: Path, control: Control
-) -> None:
-    query = control.add()
-    checkpoint = control.rows("SELECT checkpoint_id FROM slackwater.query WHERE id = %s", query)[0]["checkpoint_id"]
-    control.execute("INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id) VALUES (%s, %s, 0, 7)", query, checkpoint)
-    (tmp_path / "a" / "checkpoints" / str(query) / str(checkpoint)).mkdir(parents=True)
-    (tmp_path / "b").mkdir()
-    with driver(dsn, fast_settings(tmp_path / "b")) as other:
-        until("a ready driver", lambda: [row for row in control.drivers() if row["id"] == other.id and row["phase"] == "ready"])
-        assert stays(lambda: control.state(query) == "stopped", 1.0)
-        with driver(dsn, fast_settings(tmp_path / "a")) as first:
-            assert control.reaches(query, "running")["lease_owner"] == first.id

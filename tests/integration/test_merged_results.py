@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from engine.frames.clocks import I64
-from engine.log import storage as log
 from engine.log.sequence import Numbered
 from engine.log.sequences import make_result_feed
 from engine.plan.model import Feed, Input
@@ -52,22 +51,6 @@ def produce(conn: Connection, times: I64, heads: I64, tasks: int, seed: int) -> 
         append_rows(conn, feed, [frame[places] for places in own], numbers, None, 0)
 
 
-def old_rows(conn: Connection, parts: list[I64]) -> None:
-    """Write batches as versions before 0010 did, numbered as its migration numbers them."""
-    feed = log.find_feed(conn, "made")
-    assert feed is not None
-    log.append_batches(conn, feed.id, [(0, log.encode_batch(rows(times), 0)) for times in parts])
-    conn.execute(
-        "UPDATE log.batch b SET marks = NULL, sequence = base_offset, sequence_rows = rows, head_ms = "
-        "(SELECT max(o.max_ts) FROM log.batch o WHERE o.feed_id = b.feed_id AND o.base_offset <= b.base_offset) WHERE feed_id = %s",
-        (feed.id,),
-    )
-    everything = np.concatenate(parts)
-    conn.execute(
-        "UPDATE log.feed SET next_sequence = %s, reached_ms = %s WHERE id = %s", (len(everything), int(everything.max()), feed.id)
-    )
-
-
 def check(dsn: str, heads: I64, beside: I64, max_rows: int) -> Backlog:
     """Read everything that was made and a log, both as inputs of one query."""
     backlog = Backlog(dsn, (made(0), input_of("one", 1)), max_rows)
@@ -88,19 +71,3 @@ def test_a_result_of_several_tasks_and_a_log_are_one_merge(conn: Connection, dsn
             produce(conn, part, own, 1 + number % 4, seed=number)
     post(conn, "one", 1, [(0, beside)])
     assert (check(dsn, heads, beside, max_rows).batches > 1) == (max_rows < 10**9)
-
-
-@pytest.mark.parametrize("max_rows", [20_000, 10**9])
-def test_rows_that_were_written_without_heads_have_those_of_the_whole_log(conn: Connection, dsn: str, max_rows: int) -> None:
-    """Also where a split or a batch begins among them, behind later ones."""
-    chance = np.random.default_rng(5)
-    old = some_times(chance, 300_000, 10**6)
-    old[40_000] = 700_000
-    old[140_000] = 900_000
-    new, beside = some_times(chance, 5_000, 10**5) + 10**6, some_times(chance, 9_000, 10**6)
-    old_rows(conn, np.split(old, [50_000, 100_000, 150_000, 200_000, 250_000]))
-    heads = np.maximum.accumulate(np.concatenate([old, new]))
-    produce(conn, new, heads[len(old) :], 3, seed=1)
-    post(conn, "one", 1, [(0, beside)])
-    backlog = check(dsn, heads, beside, max_rows)
-    assert backlog.splits > 3

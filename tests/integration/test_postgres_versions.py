@@ -17,7 +17,7 @@ from tests.postgres_server import VARIABLE, named_servers, running
 
 OF_THE_STORE = (
     *(f"tests/integration/test_{name}.py" for name in (
-        "api_appender", "api_lists", "api_schema", "event_order", "housekeeping", "late_log", "log", "migrated_results", "sequences",
+        "api_appender", "api_lists", "api_schema", "event_order", "housekeeping", "late_log", "log", "sequences",
         "sink", "sink_catalog", "sink_open", "sink_sequence",
     )),
     *(f"tests/api/test_{name}.py" for name in (

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from app.db.bell import Bell
 from app.db.database import engine_for, migrate
-from app.db.schema_version import refuse_newer
+from app.db.schema_version import refuse_unknown
 from app.db.transactions import lock_edits
 from app.main.main import create_app
 from app.settings.settings import Settings
@@ -93,7 +93,7 @@ async def service(dsn: str, data_dir: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 def revision_of(dsn: str) -> str | None:
     with LinkedConnection.connect(dsn) as connection:
-        return refuse_newer(connection).found
+        return refuse_unknown(connection).found
 
 
 def names_in(dsn: str) -> set[str]:
@@ -105,7 +105,7 @@ def test_migrations_make_the_same_under_a_prefix(dsns: tuple[str, str], dsn: str
     def shape(dsn: str) -> set[tuple[str, ...]]:
         with LinkedConnection.connect(dsn) as connection:
             schemas = connection.schemas
-            assert not refuse_newer(connection).is_behind
+            assert not refuse_unknown(connection).is_behind
             rows = connection.execute(SHAPE, {"names": list(schemas.names)}).fetchall()
         return {tuple(value.replace(schemas.prefix, "") if schemas.prefix else value for value in row) for row in rows}
 

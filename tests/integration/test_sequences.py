@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -239,35 +239,6 @@ def test_all_may_go_and_numbers_go_on(conn: Connection) -> None:
     removed(conn, 0, 10)
     made.commit(3, 2)
     check(conn, made, 10, 13)
-
-
-def old_layout(conn: Connection, times: Sequence[Sequence[int]]) -> None:
-    """Write batches as versions before 0010 did, numbered as its migration numbers them."""
-    values = 0
-    for own in times:
-        frame = pl.DataFrame({"_ts": own, "v": range(values, values + len(own))}).with_columns(
-            pl.lit(0, pl.Int8).alias("_op"), pl.lit("").alias("pad")
-        )
-        log.append_batches(conn, feed_id(conn), [(0, log.encode_batch(frame, 7))])
-        values += len(own)
-    conn.execute(
-        "UPDATE log.batch b SET marks = NULL, sequence = base_offset, sequence_rows = rows, head_ms = "
-        "(SELECT max(o.max_ts) FROM log.batch o WHERE o.base_offset <= b.base_offset)"
-    )
-    conn.execute("UPDATE log.feed SET next_sequence = %s, partitions = 1, reached_ms = %s", (values, max(map(max, times))))
-    conn.execute("DELETE FROM log.head WHERE partition > 0")
-
-
-def test_rows_of_the_old_layout_and_new_ones_behind_them_are_one_log(conn: Connection) -> None:
-    old_layout(conn, [[5, 3, 9], [4], [2, 11]])
-    made = Producer(conn)
-    made.places, made.heads, made.head = [(0, offset) for offset in range(6)], [5, 5, 9, 4, 2, 11], 11
-    made._offsets = {0: 6}
-    made.commit(30, 3)
-    check(conn, made, 0, 36)
-    check(conn, made, 1, 3)
-    chunks = reader(conn).chunks(0, 3, ALL, is_dated=True)
-    assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (36, 33)
 
 
 def test_making_a_feed_again_leaves_what_it_holds(conn: Connection) -> None:

@@ -225,7 +225,6 @@ def test_values_inside_values_are_json_as_records_write_it(conn: Any, dsn: str) 
 
 
 def test_nested_values_that_jsonb_or_a_calendar_cannot_hold_are_null_and_stop_nothing(conn: Any, dsn: str) -> None:
-    """What an earlier version took in may be in logs and state still."""
     columns = {"id": "string", "numbers": "array<double>", "times": "map<string,timestamp>", "text": "struct<a:string>"}
     a_plan = plan("table", columns, ("id",))
     frame = pl.DataFrame(

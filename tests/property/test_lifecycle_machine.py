@@ -117,7 +117,7 @@ class Driver:
             connection,
             self.id,
             "ready" if self.drains_until is None else "draining",
-            {"state_root": str(ROOT.id)},
+            {"state_root": str(ROOT.id), "max_queries": 1_000},
             ("here", 1, 0.0),
         )
         self.leases.renew(connection)

@@ -1,6 +1,7 @@
 """``python -m tests.stored``: stores what this version writes as ``tests/stored/state-<format>.tar.xz``.
 
-To be run once, before a release whose formats differ from those of the archives that are there; an archive, once committed, stays as it is.
+To be run once, before a release whose formats differ from those of the archive that is there. From the first release on an archive that was
+released stays as it is.
 """
 
 from __future__ import annotations

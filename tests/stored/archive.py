@@ -1,4 +1,4 @@
-"""What a version stores, as files in one archive: made once by ``python -m tests.stored``, opened by every later version.
+"""What a version stores, as files in one archive: made by ``python -m tests.stored``, opened by the next version.
 
 ``kinds/<kind>/`` has, for each kind of ``tests.stored.kinds``, ``definition.json`` (as the database keeps it), ``before.json`` and
 ``after.json`` (records, and what the query made of them), ``state.json`` (the manifests between the two, by stage and task) and
@@ -32,7 +32,7 @@ SUFFIX: Final = ".tar.xz"
 
 
 def archives() -> list[Path]:
-    """Return the archives of what all versions stored."""
+    """Return the archives of what was stored."""
     return sorted(FOLDER.glob(f"state-*{SUFFIX}"))
 
 

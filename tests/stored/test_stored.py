@@ -1,4 +1,4 @@
-"""What earlier versions have stored is opened by this one and means what it meant."""
+"""What was stored is opened and means what it meant; what a newer version stored is refused."""
 
 from __future__ import annotations
 
@@ -58,20 +58,7 @@ def records_of(value: dict[str, Any]) -> list[Record]:
 def test_there_is_an_archive_of_this_version_with_every_kind(tmp_path: Path) -> None:
     assert f"state-{STATE_FORMAT}.tar.xz" in {path.name for path in archives()}, "run python -m tests.stored"
     unpack(Path(__file__).parent / f"state-{STATE_FORMAT}.tar.xz", tmp_path)
-    assert {path.name for path in (tmp_path / "kinds").iterdir()} >= {*KINDS} - ADDED_SINCE
-
-
-ORDERED_SINCE = {"tumbling_corrected", "session_corrected", "sliding_corrected"}
-"""Kinds that give their results in another order since the archive was made, and fewer preliminary ones (S6)."""
-
-
-def still_meant(kind: str, made: list[list[str]]) -> list[list[str]]:
-    """Return what must be the same: of some kinds the final results."""
-    return [row for row in made if "'final'" in row] if kind in ORDERED_SINCE else made
-
-
-ADDED_SINCE: set[str] = set()
-"""Kinds that came after the archive of this format was made."""
+    assert {path.name for path in (tmp_path / "kinds").iterdir()} == {*KINDS}
 
 
 def test_stored_state_goes_on_and_gives_what_it_gave(stored: Path, tmp_path: Path) -> None:
@@ -83,7 +70,7 @@ def test_stored_state_goes_on_and_gives_what_it_gave(stored: Path, tmp_path: Pat
         if (folder / "segments").exists():
             shutil.copytree(folder / "segments", segments)
         made, _ = run(plan, read(folder / "state.json"), segments, records_of(after), len(before["records"]))
-        assert still_meant(folder.name, made) == still_meant(folder.name, after["made"]), folder.name
+        assert made == after["made"], folder.name
         assert made, folder.name
 
 
@@ -95,7 +82,7 @@ def test_stored_definitions_mean_what_they_meant(stored: Path, tmp_path: Path) -
         assert within(definition, spelled_out), folder.name
         before = read(folder / "before.json")
         made, _ = run(folded(plan_of(definition, catalog)), None, tmp_path / folder.name, records_of(before), 0)
-        assert still_meant(folder.name, made) == still_meant(folder.name, before["made"]), folder.name
+        assert made == before["made"], folder.name
 
 
 def test_stored_batches_of_the_log_are_read(stored: Path) -> None:

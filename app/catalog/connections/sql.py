@@ -12,7 +12,6 @@ from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
 from app.access.rules import visible
 from app.access.scopes_sql import name_is_visible
-from app.catalog.stored.older_code import CONNECTIONS, refuse_older_code
 from app.db.page_bounds import Most, bounded
 from app.db.tables import connection as table
 from app.db.tables import query, relation
@@ -94,7 +93,6 @@ def put_connection(
         return PutConnection(kept, is_created=False)
     values = {"type": wanted.type, "definition": wanted.definition, "secrets": wanted.secrets}
     if kept is None:
-        refuse_older_code(transaction, CONNECTIONS)
         transaction.execute(sa.insert(table).values(name=name, **values))
     else:
         changed = sa.update(table).where(table.c.name == name)

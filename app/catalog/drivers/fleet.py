@@ -65,7 +65,7 @@ def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: st
 
 def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
     held = sa.func.count(query.c.id).filter(sa.func.starts_with(query.c.name, PREFIX) == is_internal)
-    cap = sa.literal(UNCAPPED) if is_internal else sa.func.coalesce(driver.c.detail["max_queries"].as_integer(), UNCAPPED)
+    cap = sa.literal(UNCAPPED) if is_internal else driver.c.detail["max_queries"].as_integer()
     held_by = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id).outerjoin(query)
     return (
         sa.select(driver.c.id, driver.c.phase, cap, held, driver.c.detail["state_root"].as_string())

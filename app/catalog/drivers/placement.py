@@ -19,7 +19,7 @@ class DriverLoad:
     Attributes:
         max_queries: its cap.
         held: queries whose leases it holds.
-        root: id of the directory in which it keeps the state of queries; None: an earlier version, which tells none.
+        root: id of the directory in which it keeps the state of queries.
     """
 
     driver_id: UUID

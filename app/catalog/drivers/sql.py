@@ -49,11 +49,11 @@ _ROWS = """
 
 
 UNCAPPED = 1_000_000
-"""The cap of a driver of an earlier version, which tells none; and of every driver for internal queries."""
+"""The cap of every driver for internal queries."""
 
 _LOADS = """
     SELECT d.id AS driver_id,
-        CASE WHEN %(is_internal)s THEN %(uncapped)s ELSE coalesce((d.detail ->> 'max_queries')::int, %(uncapped)s) END AS max_queries,
+        CASE WHEN %(is_internal)s THEN %(uncapped)s ELSE (d.detail ->> 'max_queries')::int END AS max_queries,
         count(q.id) FILTER (WHERE starts_with(q.name, %(prefix)s) = %(is_internal)s)::int AS held
     FROM slackwater.driver d
     LEFT JOIN slackwater.query_status s ON s.lease_owner = d.id LEFT JOIN slackwater.query q ON q.id = s.query_id

@@ -24,9 +24,8 @@ from engine.commit.history.retention import delete_state
 
 Connection = psycopg.Connection[Any]
 
-# Where a query's state is: in the root (``app.driver.state_root``) of its last launch, unless it has begun anew since. Earlier versions did
-# not note it: then a driver with the directory may take the query. Stopping needs no state. The state of a deleted query is removed by a
-# driver of its root; where none is alive, any driver removes the rows.
+# Where a query's state is: in the root (``app.driver.state_root``) of its last launch, unless it has begun anew since. Stopping needs no
+# state. The state of a deleted query is removed by a driver of its root; where none is alive, any driver removes the rows.
 _HERE = """
     CASE
         WHEN q.desired_state = 'stopped' AND q.deleted_at IS NULL THEN true
@@ -34,9 +33,6 @@ _HERE = """
             SELECT FROM slackwater.driver d
             WHERE d.detail ->> 'state_root' = s.state_root::text AND d.heartbeat_at > now() - interval '10 minutes'
         ))
-        WHEN q.deleted_at IS NULL AND EXISTS (
-            SELECT FROM log.commit c WHERE c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id AND c.batch_id IS NOT NULL
-        ) THEN q.id::text || '/' || q.checkpoint_id::text = ANY(%(directories)s)
         ELSE true
     END
 """
@@ -157,17 +153,15 @@ class Claimant:
     Attributes:
         ttl_ms: how long a lease lives without being renewed.
         root: id of the directory in which it keeps the state of queries.
-        directories: ``<query id>/<checkpoint id>`` of the state that is there.
     """
 
     driver_id: UUID
     ttl_ms: int
     root: UUID
-    directories: tuple[str, ...] = ()
 
     def values(self, *, is_errand: bool = False, is_internal: bool = False, limit: int | None = None) -> dict[str, Any]:
         """Return the parameters of the statements about what is due."""
-        names = {"driver": self.driver_id, "ttl_ms": self.ttl_ms, "root": self.root, "directories": list(self.directories)}
+        names = {"driver": self.driver_id, "ttl_ms": self.ttl_ms, "root": self.root}
         return {**names, "is_errand": is_errand, "is_internal": is_internal, "prefix": PREFIX, "limit": limit}
 
 

@@ -144,8 +144,6 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     if not is_fit or original is None:
         raise refusal(edit, name, definition.name)
     kept = load_kept(raw(connection), stored.id, stored.checkpoint_id)
-    if kept.layout is None and kept.batch_id is not None:
-        raise not_possible(f"the state of query '{name}' was written by an earlier version; let it run once, then fork it")
     root = _copy_state(connection, stored, kept, forking)
     made = _insert(connection, stored, wanted, kept, forking, root)
     make_result(connection, made.id, plan)

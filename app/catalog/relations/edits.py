@@ -17,7 +17,6 @@ from app.catalog.relations.parts import column_faults_of_left, drop_parts, parts
 from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
 from app.catalog.stored.catalog import entry_of, load_catalog, source_of
 from app.catalog.stored.edit_rules import differences
-from app.catalog.stored.older_code import READ_ONLY, refuse_older_code
 from app.catalog.stored.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.db.log_tables import reject
 from app.db.tables import query, query_read, relation
@@ -56,8 +55,6 @@ def put_source(
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
-    if definition.read_only:
-        refuse_older_code(connection, READ_ONLY)
     stored = find_relation(connection, name)
     conditions.check(f"{kind} '{name}'", None if stored is None else stored.version)
     if stored is None:
@@ -79,7 +76,6 @@ def put_source(
             "relation_is_derived",
             f"'{name}' is written by the query '{writer}'; PUT /v1/queries/{writer} changes it",
         )
-    definition = _going_on(stored, definition)
     wanted = definition.model_dump(mode="json", by_alias=True)
     before = _spelled_out(stored)
     changed = differences(before, wanted)
@@ -188,7 +184,6 @@ def changes_of_source(connection: sa.Connection, stored: RelationRow, definition
         raise Conflict(
             "relation_is_derived", f"'{stored.name}' is written by the query '{writer}'; change that, or choose another name"
         )
-    definition = _going_on(stored, definition)
     forms = _spelled_out(stored), definition.model_dump(mode="json", by_alias=True)
     changed = differences(*forms)
     if changed:
@@ -245,12 +240,6 @@ def _change(
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
-
-
-def _going_on(stored: RelationRow, definition: SourceDefinition) -> SourceDefinition:
-    """Return a definition as it replaces the stored one: see ``ConnectorModel.going_on``."""
-    before = source_of(stored.kind, stored.definition).connector
-    return definition.model_copy(update={"connector": definition.connector.going_on(before)})
 
 
 def _spelled_out(stored: RelationRow) -> dict[str, Any]:

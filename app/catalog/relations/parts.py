@@ -15,7 +15,6 @@ from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
 from app.access.rules import visible
 from app.catalog.stored.catalog import output_of
-from app.catalog.stored.older_code import PARTS, refuse_older_code
 from app.catalog.stored.queries import add_event
 from app.db.tables import query, query_read, relation
 from app.db.transactions import raw
@@ -112,7 +111,6 @@ def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> No
     """Let the queries that read a stream read its new part as well, from their next launch on."""
     if output.append_to is None:
         return
-    refuse_older_code(connection, PARTS)
     readers = (
         sa.select(query_read.c.query_id)
         .join_from(query_read, relation, query_read.c.relation_id == relation.c.id)

@@ -218,7 +218,6 @@ def output_to_json(output: Output) -> dict[str, Any]:
         "is_windowed": output.is_windowed,
         "is_final": output.is_final,
         "retention_ms": output.retention_ms,
-        "partitions": 1,  # versions before numbered results read it
         "history_retention_ms": output.history_retention_ms,
         "closes_after_ms": output.closes_after_ms,
         "has_open": output.has_open,
@@ -237,9 +236,9 @@ def output_of(stored: Mapping[str, Any]) -> Output:
         is_windowed=stored["is_windowed"],
         is_final=stored["is_final"],
         retention_ms=stored["retention_ms"],
-        history_retention_ms=stored.get("history_retention_ms"),
-        closes_after_ms=stored.get("closes_after_ms"),
-        has_open=stored.get("has_open", False),
-        log_retention_ms=stored.get("log_retention_ms"),
-        append_to=stored.get("append_to"),
+        history_retention_ms=stored["history_retention_ms"],
+        closes_after_ms=stored["closes_after_ms"],
+        has_open=stored["has_open"],
+        log_retention_ms=stored["log_retention_ms"],
+        append_to=stored["append_to"],
     )

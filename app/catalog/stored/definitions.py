@@ -32,7 +32,7 @@ def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
 def opened(model: type[Model], stored: Mapping[str, Any]) -> Model:
     """Return a stored definition.
 
-    What an earlier version has stored is valid for every later one, whatever its bounds are; so what is not was written by a later one.
+    What was accepted once is valid, whatever the bounds are now; so what is not was written by a newer version.
 
     Raises:
         DefinitionInvalid: with what this version does not know.

@@ -1,4 +1,4 @@
-"""Following what happens to a query: its events by id, which rise in the order of their commits (migration 0005)."""
+"""Following what happens to a query: its events by id, which rise in the order of their commits."""
 
 from __future__ import annotations
 

@@ -36,9 +36,7 @@ class DriverItem(Answer):
     )
     started_at: datetime = Field(description="When it began.")
     heartbeat_at: datetime = Field(description="When it was last heard of.")
-    max_queries: int | None = Field(
-        description="How many queries it takes, internal ones not counted; null: an earlier version, which does not say."
-    )
+    max_queries: int = Field(description="How many queries it takes, internal ones not counted.")
     queries: list[HeldQueryItem] = Field(description="The queries that it has, by name.")
 
 

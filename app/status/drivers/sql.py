@@ -39,7 +39,7 @@ class ListedDriver:
 
     Attributes:
         is_silent: it has not been heard of for longer than a lease lasts.
-        max_queries: its cap; None: an earlier version, which tells none.
+        max_queries: its cap.
         queries: by name.
     """
 
@@ -50,7 +50,7 @@ class ListedDriver:
     started_at: datetime
     heartbeat_at: datetime
     is_silent: bool
-    max_queries: int | None
+    max_queries: int
     queries: list[HeldQuery] = field(default_factory=list)
 
 

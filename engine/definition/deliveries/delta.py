@@ -16,7 +16,7 @@ _IN_BUCKET: Final = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[A-Za-z0-9_.=-]+(/[A-Za-
 
 
 def _is_absent(value: object) -> bool:
-    """Whether a field is left out where a definition is stored: one of before it had this field is the same, and its delivery goes on."""
+    """Whether a field is left out where a definition is stored and shown: most deliveries say nothing of it."""
     return value is None
 
 

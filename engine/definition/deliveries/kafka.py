@@ -22,7 +22,7 @@ _REGISTERED: Final = ("json", "avro", "protobuf")
 
 
 def _is_absent(value: object) -> bool:
-    """Whether a field is left out where a definition is stored: one of before it had this field is the same, and its delivery goes on."""
+    """Whether a field is left out where a definition is stored and shown: most deliveries say nothing of it."""
     return value is None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from engine.errors import Problem
 from engine.expressions.model import Model
@@ -170,10 +170,6 @@ class ConnectorModel(Model, ABC):
     def lost_records(self) -> LostRecords | None:
         """What is done where its records were removed before they were read; None: it is not asked. It concerns reading alone."""
         return None
-
-    def going_on(self, stored: ConnectorModel) -> Self:  # noqa: ARG002 - of the connectors that say something
-        """Return it as it replaces the one that is stored, with what only the service says of that: so its order keeps its name."""
-        return self
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
         """Yield pointer and name of the relation's columns that it names: those that changes may lack."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -108,7 +108,7 @@ def _of_keys(name: Any) -> Any:
 
 
 def _is_absent(value: Any) -> bool:
-    """Whether a field is left out where a definition is stored: a version before it reads that then."""
+    """Whether a field is left out where a definition is stored and shown: most sources say nothing of it."""
     return value is None
 
 
@@ -220,7 +220,6 @@ class KafkaConnector(ConnectorModel):
         Clause("VALUE_READER", "value", "json"),
         Clause("RECORD_COLUMNS", "record_columns", "json"),
         Clause("ON_LOST", "on_lost", "word", ("STOP", "SKIP"), default="STOP"),
-        Clause("TOPIC_ORDER", "order", "word", ("APART",)),
     )
 
     type: Literal["kafka"] = Field(description="A topic of Kafka.")
@@ -253,12 +252,6 @@ class KafkaConnector(ConnectorModel):
         "(`offset_out_of_range`), or goes on with what is there and counts them (`records_lost`). It may change while queries read the "
         "source. A query that reads several sources of one topic's order goes on only where all of them say `skip`.",
     )
-    order: Literal["apart"] | None = Field(
-        default=None,
-        exclude_if=_is_absent,
-        description="Leave it out: the service says it of sources that were registered with `on_lost` = `skip` before that could change. They "
-        "share no order with sources that do not say it, and keep their positions.",
-    )
     where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
     def location(self, relation: str) -> Location:  # noqa: ARG002 - who names the topic reads it
@@ -266,7 +259,7 @@ class KafkaConnector(ConnectorModel):
         key = None if self.key is None else self.key.side(has_key=True)
         value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
         place = KafkaPlace(self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()))
-        parts = {**asdict(place, dict_factory=_said), "is_skipping": self.order == "apart"}  # by the name that digests have of it
+        parts = asdict(place, dict_factory=_said)
         said = sha256(repr(sorted(parts.items(), key=str)).encode()).hexdigest()[:12]
         identity = f"kafka:{self.connection or self.bootstrap}/{self.topic}/{said}"
         return Location(identity, identity, place)
@@ -287,13 +280,6 @@ class KafkaConnector(ConnectorModel):
     def lost_records(self) -> LostRecords | None:
         """See ``ConnectorModel``. It is no part of the place, like ``change_rules``."""
         return self.on_lost
-
-    def going_on(self, stored: ConnectorModel) -> Self:
-        """See ``ConnectorModel``."""
-        if not isinstance(stored, KafkaConnector) or stored.order is None:
-            return self
-        apart = self.model_copy(update={"order": "apart"})
-        return apart if apart.location("") == stored.location("") else self
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
         """See ``ConnectorModel``."""

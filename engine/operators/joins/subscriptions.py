@@ -62,7 +62,6 @@ class Subscriptions:
         state: list[dict[str, Any]] | None,
         store: SegmentStore,
     ) -> None:
-        # State of earlier versions lacks the foreign key: there its hash tells it, and its task.
         compared = () if tells_keys([schema[name].polars for name in foreign_key]) else foreign_key
         self._key, self._compared = key, compared
         self.columns = (*INDEX_COLUMNS, MEMBER, *carried, *foreign_key)

@@ -14,16 +14,14 @@ import polars as pl
 
 from engine.frames.clocks import BEFORE_ALL_TIME, I64
 from engine.frames.frames import POS, TS
-from engine.frames.hashing import UNSEEDED
 from engine.operators.joins.hold_buffer import BUFFERED_AT
 from engine.operators.rescale.segments import INDEX, LATEST, QUEUE, Kind, moved, read_all
-from engine.operators.rescale.shares import Rows, Shares, Source, greatest, hashed
+from engine.operators.rescale.shares import Rows, Shares, Source, greatest
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
-from engine.state.segments.ports import SegmentStore
 
 States = list[dict[str, Any]]
 
@@ -61,13 +59,8 @@ def subscription(_spec: ForeignKeySubscription, sources: Sequence[Source], share
 def lookup(spec: ForeignKeyLookup, sources: Sequence[Source], shares: Shares) -> States:
     """Share subscriptions and the right table."""
     right = _table(_parts(sources, "right"), shares, "rows", LATEST, shares.inputs[spec.table_index])
-    subscriptions = moved(LATEST, _parts(sources, "subscriptions"), shares, _foreign_key(shares, sources[0].store))
+    subscriptions = moved(LATEST, _parts(sources, "subscriptions"), shares, shares.key)
     return shares.states({"right": right, "subscriptions": subscriptions}, next=greatest(sources, "next", 0))
-
-
-def _foreign_key(shares: Shares, store: SegmentStore) -> Rows:
-    """Say what spread subscriptions. Those that earlier versions kept lack the foreign key, but their hash has no seed."""
-    return hashed if store.hashing == UNSEEDED else shares.key
 
 
 def result(_spec: ForeignKeyResult, sources: Sequence[Source], shares: Shares) -> States:

@@ -21,8 +21,6 @@ IS_FORCED: Final = "_is_forced"
 REACHED_AT: Final = "_reached_at"
 """The wall clock that silence had reached when the row came out; null: it came with the batch's records."""
 
-EXCHANGED: Final = {IS_FORCED: pl.Boolean(), REACHED_AT: pl.Int64()}
-
 
 class Advance(NamedTuple):
     """By how much stream times rise now, as moments of the wall clock: from ``begin_ms`` to ``end_ms``."""

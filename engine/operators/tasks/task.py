@@ -53,10 +53,6 @@ from engine.state.segments.ports import SegmentStore
 STATE_FORMAT: Final = 3
 """Raised when a manifest's meaning changes."""
 
-OLDEST_FORMAT: Final = 2
-"""Which a task still reads: before format 3 entries said less of their segments, no window had runs of several, no manifest held segments."""
-
-
 MAX_ADVANCES: Final = 256
 """Steps of an advance that are taken one by one. Ticks come when something is due, so more are due only after a pause of the clock."""
 
@@ -372,5 +368,5 @@ def check_format(state: Mapping[str, Any] | None) -> None:
     Raises:
         StateNewer: it has another format.
     """
-    if state is not None and state.get("format") not in range(OLDEST_FORMAT, STATE_FORMAT + 1):
+    if state is not None and state.get("format") != STATE_FORMAT:
         raise StateNewer.of("the state", state.get("format"), STATE_FORMAT)

@@ -18,15 +18,12 @@ import polars as pl
 from engine.frames.clocks import I64, Bools
 from engine.operators.windows.window_grid import MAX_WINDOW, node_ranges, node_windows
 from engine.state.segments.ports import SegmentStore
-from engine.state.sorted.segment_list import LAST_HASH, Segment, SegmentList, taken
+from engine.state.sorted.segment_list import Segment, SegmentList, taken
 from engine.state.sorted.sorted_search import U64, are_shared, expand, lower_bound, pair_order, upper_bound
 from engine.state.sorted.steps import merged_in_steps
 
 NODE: Final = "_node"
 HASH: Final = "_hash"
-
-LAST_NODE: Final = 2**63 - 1
-"""Above every node: entries of earlier versions do not say which nodes a segment holds."""
 
 FEW_HASHES: Final = 16
 """Pairs per node from which on one search for each node is faster than a bisection of all pairs at once, which takes nineteen passes."""
@@ -55,10 +52,10 @@ class WindowSegment(Segment):
     """
 
     last_window: int
-    min_node: int = 0
-    min_hash: int = 0
-    max_node: int = LAST_NODE
-    max_hash: int = LAST_HASH
+    min_node: int
+    min_hash: int
+    max_node: int
+    max_hash: int
 
     def has_nodes(self, low: int, high: int) -> bool:
         """Whether it can hold any of the nodes ``low..high-1``."""

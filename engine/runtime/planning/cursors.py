@@ -70,7 +70,7 @@ def require_readable(cursor: Cursor) -> None:
     Raises:
         StateNewer: it has another format.
     """
-    if cursor.get("format", CURSOR_FORMAT) > CURSOR_FORMAT:
+    if cursor["format"] > CURSOR_FORMAT:
         raise StateNewer.of("the cursor", cursor["format"], CURSOR_FORMAT)
 
 

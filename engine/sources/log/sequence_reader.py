@@ -111,23 +111,19 @@ class SequenceReader(UsualAnswers):
         return end
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - there is one partition
-        """See ``FeedReader``. Rows bring their heads; but those of a log that was written before there were any only know their block."""
+        """See ``FeedReader``. Rows bring their heads."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             with connection.cursor(row_factory=tuple_row) as cursor:
                 found = cursor.execute(_SPLITS_SQL, {"feed_id": feed_id, "start": start, "end": end}).fetchall()
-            if head is not None and found:
-                head = max(head, _head_before(connection, feed_id, found[0][0]))
         splits: list[Split] = []
-        first, first_head = start, head
-        for sequence, rows, head_ms in found:
+        first = start
+        for sequence, rows, _ in found:
             stop = min(sequence + rows, end)
-            if head is not None:
-                head = max(head, head_ms)
             if stop - first >= SPLIT_ROWS:
-                splits.append(Split(LANE_PARTITION, first, stop, first_head))
-                first, first_head = stop, head
-        return splits if first == end else [*splits, Split(LANE_PARTITION, first, end, first_head)]
+                splits.append(Split(LANE_PARTITION, first, stop, head))
+                first = stop
+        return splits if first == end else [*splits, Split(LANE_PARTITION, first, end, head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -141,9 +142,8 @@ class RunningQuery:
                 with connection.transaction(), connection.cursor() as cursor:
                     retain(cursor, launch.query_id, result_feed(plan.output), options.retaining, is_of_launch=True)
 
-            state = open_state(
-                spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), retain_launch, options.on_restoring
-            )
+            start = partial(start_positions, dsn, plan.inputs)
+            state = open_state(connection, plan, launch, start, retain_launch, options.on_restoring)
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))

@@ -15,9 +15,6 @@ from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.state.segments.files import NO_SPACE, FileSegmentStore, make_directory, replace, sync
 from engine.state.segments.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored
 
-_DEAD: Final = ".dead"
-"""Lists of released segments that earlier versions kept beside them."""
-
 _DEPTH: Final = 4
 """Of a segment's name, from the folder on: folder, stage, task, file."""
 
@@ -66,7 +63,7 @@ class Directories:
             for entry in entries:
                 parts = (*above, entry.name)
                 is_within = len(parts) >= _DEPTH and parts[-_DEPTH].startswith(FIRST_SEGMENTS)
-                if is_within and entry.name.endswith((SEGMENT_SUFFIX, _DEAD)):
+                if is_within and entry.name.endswith(SEGMENT_SUFFIX):
                     with suppress(FileNotFoundError):
                         found.append(Stored("/".join(parts), entry.stat(follow_symlinks=False).st_size))
                 elif not is_within and _may_hold_segments(parts) and entry.is_dir(follow_symlinks=False):

@@ -4,7 +4,7 @@ Nothing is removed here: a file that no manifest names any more, or that an atte
 (``engine.commit.history.retention``).
 
 A segment's id ends with the CRC-32 of its file, so the manifest that names it says what it must hold. A process checks each file once,
-when it first opens it: 0.35 s per gigabyte, which at that moment must be read anyway. Ids without one, of earlier versions, are not checked.
+when it first opens it: 0.35 s per gigabyte, which at that moment must be read anyway.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _check(path: Path) -> None:
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         found_now = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if checksum is None or _checked.get(name) == found_now:
+        if _checked.get(name) == found_now:
             return
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if status.st_size else b""
         found = f"{zlib.crc32(content):08x}"

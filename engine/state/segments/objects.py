@@ -215,7 +215,7 @@ class ObjectSegmentStore(FileSegmentStore):
         name = path.name
         content = self._place.get(name)
         found, written = f"{zlib.crc32(content):08x}", checksum_of(segment_id)
-        if written is not None and found != written:
+        if found != written:
             raise StateCorrupt(
                 f"the state object {self._place}/{name} is damaged: its checksum is {found}, written was {written}. {STATE_CURE}"
             )

@@ -106,7 +106,7 @@ class StateStore(Protocol):
         ...
 
     def listed(self) -> list[Stored]:
-        """Return every segment that is there, and lists of them that earlier versions kept; what other files are there is left out."""
+        """Return every segment that is there; what other files are there is left out."""
         ...
 
     def remove(self, names: Collection[str]) -> None:

@@ -1,7 +1,6 @@
 """Ids of segments: when one was written, something random, and the CRC-32 of what it holds.
 
-``<seconds since 1970, 12 digits>-<8 hex digits>-<checksum>``. Versions before had the number of a batch in the first place, the oldest ones
-no checksum.
+``<seconds since 1970, 12 digits>-<8 hex digits>-<checksum>``.
 """
 
 from __future__ import annotations
@@ -19,6 +18,6 @@ def new_id(content: bytes | memoryview) -> str:
     return f"{int(time.time()):012d}-{secrets.token_hex(4)}-{zlib.crc32(content):08x}"
 
 
-def checksum_of(segment_id: str) -> str | None:
-    """Return the checksum that an id says; None where it says none."""
-    return segment_id[_CHECKSUM_AT:] or None
+def checksum_of(segment_id: str) -> str:
+    """Return the checksum that an id says."""
+    return segment_id[_CHECKSUM_AT:]

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from engine.state.segments.ports import SegmentStore
-from engine.state.sorted.segment_list import LAST_HASH, TINY_ROWS, Segment, SegmentList, taken
+from engine.state.sorted.segment_list import TINY_ROWS, Segment, SegmentList, taken
 from engine.state.sorted.sorted_search import U64, expand, runs_of
 from engine.state.sorted.steps import merged_in_steps
 
@@ -25,8 +25,8 @@ class HashSegment(Segment):
         max_hash: greatest hash.
     """
 
-    min_hash: int = 0
-    max_hash: int = LAST_HASH
+    min_hash: int
+    max_hash: int
 
     def within(self, hashes: U64) -> slice:
         """Return which of some hashes (ascending) it can hold."""

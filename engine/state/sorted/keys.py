@@ -4,7 +4,7 @@ State is sorted and searched by hash. A hash may be that of several keys, so wha
 Keys of one hash are as good as never there, and then this costs one comparison of columns: the exact way, in Python, is for the rows of such
 hashes only. A hash of one column of at most 64 bits is a bijection (``engine.frames.hashing``): where it tells the keys, nothing is compared.
 
-A null equals every key: null keys are never looked up (T6), and state of earlier versions lacks some columns.
+A null equals every key: null keys are never looked up (T6).
 """
 
 from __future__ import annotations

@@ -74,15 +74,12 @@ class LatestIndex:
         """
         if frame.height:
             new = self._newest(self._sorted(frame, is_merge=False))
-            self._segments.append(new, lambda slices, is_all: self._merged([new.clear(), *slices], is_all, horizon))
+            self._segments.append(new, lambda slices, is_all: self._merged(slices, is_all, horizon))
 
     def _merged(self, slices: list[pl.DataFrame], is_all: bool, horizon: int | None) -> pl.DataFrame:
-        """Merge slices, older ones first; where nothing older is left, forget deletes.
-
-        The first is empty and has all columns: slices that earlier versions wrote may lack some.
-        """
-        frame = pl.concat(slices, how="diagonal", rechunk=True)
-        if len(slices) > 2:
+        """Merge slices, older ones first; where nothing older is left, forget deletes."""
+        frame = pl.concat(slices, rechunk=True)
+        if len(slices) > 1:
             frame = self._newest(self._sorted(frame, is_merge=True))
         if not is_all:
             return frame

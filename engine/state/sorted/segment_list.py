@@ -12,7 +12,7 @@ What a structure keeps to itself: how rows are sorted, which of them still count
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 import numpy as np
@@ -30,9 +30,6 @@ TINY_ROWS: Final = 1024
 
 MERGED_AT_ONCE: Final = 1 << 19
 """Rows that are merged in one step, and so held in memory (about 70 bytes each beside the payload); more make several segments of one run."""
-
-LAST_HASH: Final = 2**64 - 1
-"""The greatest hash: entries of earlier versions may not say which hashes a segment holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +53,8 @@ class Segment:
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Self:
-        """Read an entry. Earlier versions wrote fewer fields, which have defaults, and some that say nothing of this structure."""
-        return cls(**{field.name: entry[field.name] for field in fields(cls) if field.name in entry})
+        """Read what ``entry`` returned."""
+        return cls(**entry)
 
     def entry(self) -> dict[str, Any]:
         """Return the entry as JSON-able values."""

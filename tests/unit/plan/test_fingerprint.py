@@ -1,4 +1,4 @@
-"""Digests of plans stay as earlier versions wrote them: a query whose digest changes loses its state at the next start."""
+"""Digests of plans stay as they are: a query whose digest changes loses its state at the next start."""
 
 from __future__ import annotations
 

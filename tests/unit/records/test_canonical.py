@@ -394,7 +394,7 @@ def test_instants_beyond_any_calendar_are_refused_and_shown() -> None:
     assert accepted.height == 1
 
 
-def test_nested_values_that_an_earlier_version_appended_are_judged_when_they_are_read() -> None:
+def test_nested_values_of_a_log_that_no_column_can_hold_are_refused_when_they_are_read() -> None:
     declared = relation({"a": "array<double>", "m": "map<string,timestamp>"})
     raw = pl.DataFrame(
         {

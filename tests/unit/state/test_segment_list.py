@@ -9,9 +9,7 @@ import polars as pl
 import pytest
 
 from engine.state.segments.memory import MemorySegmentStore
-from engine.state.sorted.hash_segments import HashSegment
-from engine.state.sorted.segment_list import LAST_HASH, Segment, SegmentList
-from engine.state.sorted.time_queue import QueueSegment
+from engine.state.sorted.segment_list import Segment, SegmentList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +87,6 @@ def test_a_run_that_loses_its_first_segment_begins_with_the_next(gone: str, left
     assert {segment.origin: segment.is_continued for segment in segments} == left
     segments.change(lambda segment: replace(segment, origin=segment.origin * 2))
     assert [segment.origin for segment in segments] == [name * 2 for name in left]
-
-
-def test_an_entry_of_an_earlier_version_says_less_or_something_else() -> None:
-    hashed = HashSegment.of({"segment": "a", "rows": 3})
-    assert (hashed.min_hash, hashed.max_hash, hashed.is_continued) == (0, LAST_HASH, False)
-    queued = QueueSegment.of(
-        {"segment": "a", "rows": 3, "min_ts": 1, "max_ts": 9, "min_hash": 0, "max_hash": 0, "consumed": 2, "oldest_delete": None}
-    )
-    assert queued.left == 1
-    assert QueueSegment.of(queued.entry()) == queued
 
 
 def test_rows_are_gathered_from_what_the_store_keeps() -> None:

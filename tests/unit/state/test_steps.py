@@ -75,23 +75,3 @@ def test_the_latest_row_of_each_key_survives_merges_in_steps(deletes: float) -> 
     expected = [(int(hashes_of(np.array([key]))[0]), place) for key, (place, op) in latest.items() if op == 0]
     assert sorted(newest.select("_key_hash", "_pos").rows()) == sorted(expected)
     assert max(segments.saved) <= STEP_ROWS * 3 // 2
-
-
-def test_rows_that_an_earlier_version_wrote_without_a_column_are_merged_in_steps_too() -> None:
-    """Segments that have the column may hold no row of a step."""
-    segments = WatchedStore()
-    old = LatestIndex(segments, None, step_rows=1_000)
-    keys = np.arange(5_000)
-    for batch in range(5):
-        places = batch * len(keys) + np.arange(len(keys))
-        old.append(
-            pl.DataFrame({"_key_hash": hashes_of(keys), "_ts": places, "_pos": places, "_op": np.zeros(len(keys), np.int8)})
-        )
-    index = LatestIndex(segments, old.snapshot(), key_columns=("fk",), step_rows=1_000)
-    for batch in range(20):
-        place = 25_000 + batch
-        row = {"_key_hash": hashes_of(keys[:1]), "_ts": [place], "_pos": [place], "_op": np.zeros(1, np.int8), "fk": ["a"]}
-        index.append(pl.DataFrame(row))
-    rows = pl.concat(index.rows_of(np.sort(hashes_of(keys))), how="diagonal")
-    assert rows.get_column("_key_hash").n_unique() == len(keys)
-    assert rows.sort("_pos").row(-1, named=True)["fk"] == "a"

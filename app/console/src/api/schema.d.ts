@@ -2215,9 +2215,9 @@ export interface components {
             heartbeat_at: string;
             /**
              * Max Queries
-             * @description How many queries it takes, internal ones not counted; null: an earlier version, which does not say.
+             * @description How many queries it takes, internal ones not counted.
              */
-            max_queries: number | null;
+            max_queries: number;
             /**
              * Queries
              * @description The queries that it has, by name.
@@ -6267,12 +6267,6 @@ export interface components {
              * @enum {string}
              */
             on_lost: "stop" | "skip";
-            /**
-             * Order
-             * @description Leave it out: the service says it of sources that were registered with `on_lost` = `skip` before that could change. They share no order with sources that do not say it, and keep their positions.
-             * @default null
-             */
-            order: "apart" | null;
             /**
              * Where
              * @description Which records are this relation's.
@@ -23004,7 +22998,7 @@ export interface operations {
                      *       "status": "ready",
                      *       "checks": {
                      *         "database": "ok",
-                     *         "schema": "0008",
+                     *         "schema": "0001_initial",
                      *         "driver": "ready"
                      *       }
                      *     }

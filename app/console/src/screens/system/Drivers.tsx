@@ -77,7 +77,7 @@ function One({ driver }: { driver: DriverItem }) {
         )}
         <Facts
           items={[
-            ["Queries", driver.max_queries === null ? count(own) : `${count(own)} of at most ${count(driver.max_queries)}`],
+            ["Queries", `${count(own)} of at most ${count(driver.max_queries)}`],
             ["Carriers", driver.queries.length === 0 ? "none" : `${plural(carried("shared"), "query shares", "queries share")}, ${plural(carried("own"), "has its own", "have their own")}${carried("trial") > 0 ? `, ${count(carried("trial"))} on trial` : ""}`],
             ["Id", <code key="id">{driver.id}</code>],
           ]}
