@@ -16,7 +16,7 @@ from engine.sql.statement_tree import RelationKind, Select, SelectItem
 from engine.sql.tree import Binary, Chain, Column, Identifier, Node, Number
 from engine.statements.faults import StatementRefused
 from engine.statements.grouping import has_aggregates
-from engine.statements.planning import planned
+from engine.statements.planning import planned, running_of
 from engine.statements.properties import Properties
 from engine.statements.selecting import Selected, select_of
 from engine.statements.session import Session
@@ -55,7 +55,7 @@ def transient_of(select: Select, session: Session, beginning: Literal["earliest"
     if has_aggregates(*(item.value for item in select.items), select.having) and not select.group_by:
         wanted = replace(wanted, group_by=(Number("1"),))
     selected = _selected(wanted, session)
-    definition, plan = planned(selected, NAME, {"stream": NAME}, Properties(()), session, select)
+    definition, plan = planned(selected, NAME, {"stream": NAME}, running_of(Properties(()), session), session, select)
     start = beginning if selected.sources.first.relation.kind == "stream" else "earliest"
     columns = plan.output.columns
     shown = tuple((name, kind) for name, kind in columns.items() if name in selected.columns and not name.startswith(_HIDDEN))
