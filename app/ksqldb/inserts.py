@@ -23,7 +23,8 @@ from engine.sql.lexing.splitting import Filled
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import InsertValues, Row
 from engine.sql.tree import ArrayOf, Boolean, FieldValue, Identifier, Negative, Node, Null, Number, StructOf, Text
-from engine.statements.inserts.inserting import writable
+from engine.statements.context.scope import relation_of
+from engine.statements.inserts.inserting import check_writable
 
 MOST_RECORDS: Final = 20_000
 """Of one body. Half a million lines that are no records take a minute, and their acknowledgements 76 MB."""
@@ -41,7 +42,9 @@ async def post_inserts(request: Request) -> Response:
     refuse_below(Role.WRITE, "inserting")
     target, lines = await asyncio.to_thread(_read, await body_of(request))
     runner = ScriptRunner(services, Words(), "ksqldb")
-    await runner.inspected(_parsed(InsertValues(target, (), ())), lambda session: writable(target, session))
+    await runner.inspected(
+        _parsed(InsertValues(target, (), ())), lambda session: check_writable(relation_of(target, session), target)
+    )
     acks = [json.dumps(await _inserted(runner, target, number, _record(line))).encode() for number, line in enumerate(lines)]
     if JSON in request.headers.get("accept", ""):
         return Response(b"[" + b", ".join(acks) + b"]", media_type=JSON)

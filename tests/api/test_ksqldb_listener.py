@@ -379,6 +379,21 @@ async def test_a_wrong_print_is_refused(one: httpx.AsyncClient, path: str, sql: 
     assert said in answer.json()["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "sql"),
+    [
+        ("/query", "SELECT itm, amont FROM orders;"),
+        ("/query-stream", "SELECT itm, amont FROM orders EMIT CHANGES;"),
+        ("/ksql", "INSERT INTO orders (itm, amont) VALUES ('tea', 1.0);"),
+    ],
+)
+async def test_all_faults_of_a_statement_are_told_at_once(one: httpx.AsyncClient, path: str, sql: str) -> None:
+    await ksql(one, ORDERS)
+    answer = await one.post(path, json={"ksql": sql, "sql": sql})
+    assert answer.status_code == 400
+    assert [each for each in ("ITEM", "AMOUNT") if f"did you mean {each}" not in answer.json()["message"]] == []
+
+
 async def test_a_wrong_query_is_refused_before_anything_is_answered(one: httpx.AsyncClient) -> None:
     await ksql(one, ORDERS)
     for path in ("/query", "/query-stream"):

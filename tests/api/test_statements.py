@@ -181,6 +181,21 @@ async def test_a_fault_of_meaning_has_its_place(client: httpx.AsyncClient, sql: 
     assert (fault["code"], fault["place"]["column"]) == (code, column)
 
 
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT itm, amont FROM orders;", ["did you mean ITEM", "did you mean AMOUNT"]),
+        ("INSERT INTO orders (itm, amont) VALUES ('tea', 1);", ["did you mean ITEM", "did you mean AMOUNT"]),
+    ],
+)
+async def test_all_faults_of_a_read_and_of_an_insert_are_told_at_once(
+    client: httpx.AsyncClient, sql: str, said: list[str]
+) -> None:
+    await run(client, ORDERS)
+    body = (await client.post(PATH, json={"sql": sql})).json()
+    assert [each for each, fault in zip(said, body["errors"], strict=True) if each not in fault["detail"]] == [], body
+
+
 async def test_faults_of_meaning_are_told_at_once(client: httpx.AsyncClient, problem: Problem) -> None:
     await run(client, ORDERS)
     sql = "CREATE STREAM s AS SELECT amont,\n FROB(item) AS x FROM orders"

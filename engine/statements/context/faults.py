@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from engine.sql.tree import Node, Span
@@ -54,6 +55,42 @@ def raise_all(faults: Sequence[StatementFault]) -> None:
     """
     if faults:
         raise together(faults)
+
+
+class Faults:
+    """The faults of one statement, gathered part by part: a part is judged although another one is wrong.
+
+    Attributes:
+        listed: those of the parts so far.
+    """
+
+    def __init__(self) -> None:
+        self.listed: list[StatementFault] = []
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Gather the faults of the block instead of raising them. What the block should assign stays as it was before."""
+        try:
+            yield
+        except StatementFault as fault:
+            self.add(fault)
+
+    def add(self, fault: StatementFault) -> None:
+        """Gather a fault."""
+        self.listed.extend(fault.all)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many as are reported."""
+        return len(self.listed) >= MAX_FAULTS
+
+    def raise_all(self) -> None:
+        """Raise them together; without faults do nothing.
+
+        Raises:
+            StatementFault: see ``together``.
+        """
+        raise_all(self.listed)
 
 
 class StatementRefused(StatementFault):

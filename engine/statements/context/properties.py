@@ -12,7 +12,7 @@ from engine.expressions.suggestions import hint, meant
 from engine.sql.statement_tree import Duration, Property
 from engine.sql.statements.clauses import MAX_DIGITS
 from engine.sql.tree import Boolean, Column, Identifier, Negative, Node, Number, Text
-from engine.statements.context.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all, together
+from engine.statements.context.faults import Faults, StatementFault, StatementRefused, StatementUnsupported, raise_all, together
 
 _UNITS_MS: Final = {
     "MILLISECONDS": 1, "SECONDS": 1_000, "MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000, "WEEKS": 7 * 86_400_000,
@@ -85,12 +85,21 @@ def milliseconds_of(text: str) -> int | None:
 
 
 class Properties:
-    """The properties of one statement. One that is malformed counts as absent until ``gathered`` or ``check_all_read`` reports it."""
+    """The properties of one statement.
+
+    One that is malformed counts as absent, and so does a part of the statement that is wrong, until ``gathered`` or ``check_all_read``
+    reports all of them.
+
+    Attributes:
+        faults: of the statement's other parts; they are reported with those of the properties.
+    """
 
     def __init__(self, given: Sequence[Property]) -> None:
         self._given: dict[str, Property] = {}
         self._asked: set[str] = set()
+        self._unreadable: set[str] = set()
         self._faults: list[StatementFault] = []
+        self.faults = Faults()
         for each in given:
             name = _name(each)
             if name in self._given:
@@ -122,7 +131,7 @@ class Properties:
                 return value
             case Identifier(text=value) | Column(name=Identifier(text=value)):
                 return value
-        self._malformed(f"{name} is a text, as in {name}='…'", node)
+        self.malformed(name, f"{name} is a text, as in {name}='…'")
         return None
 
     def whole(self, name: str) -> int | None:
@@ -132,7 +141,7 @@ class Properties:
         if node is None:
             return None
         if isinstance(node, Negative) or not is_whole(written):
-            self._malformed(f"{name} is a whole number from 0 on", node)
+            self.malformed(name, f"{name} is a whole number from 0 on")
             return None
         return int(written)
 
@@ -145,7 +154,7 @@ class Properties:
             return node.value
         if isinstance(node, Text) and node.value.lower() in ("true", "false"):
             return node.value.lower() == "true"
-        self._malformed(f"{name} is TRUE or FALSE", node)
+        self.malformed(name, f"{name} is TRUE or FALSE")
         return None
 
     def duration(self, name: str) -> int | None:
@@ -155,7 +164,7 @@ class Properties:
             return None
         found = milliseconds_of(node.value) if isinstance(node, Text) else None
         if found is None:
-            self._malformed(f"{name} is a duration, as in {name}='5 MINUTES'", node, "duration_malformed")
+            self.malformed(name, f"{name} is a duration, as in {name}='5 MINUTES'", "duration_malformed")
         return found
 
     def one_of(self, name: str, words: Sequence[str]) -> str | None:
@@ -166,19 +175,32 @@ class Properties:
         if found.upper() not in words:
             near = meant(found, words)
             ending = "" if near is None else f"; did you mean {near}?"
-            self._malformed(f"{name} is one of {', '.join(words)}, not {found}{ending}", self.node(name))
+            self.malformed(name, f"{name} is one of {', '.join(words)}, not {found}{ending}")
             return None
         return found.upper()
 
-    def _malformed(self, sentence: str, at: Node | None, code: str = "property_malformed") -> None:
-        self._faults.append(StatementRefused(code, sentence, at))
+    def malformed(self, name: str, sentence: str, code: str = "property_malformed") -> None:
+        """Report a property that cannot be read."""
+        self._unreadable.add(name)
+        self._faults.append(StatementRefused(code, sentence, self.node(name)))
+
+    def is_unreadable(self, *names: str) -> bool:
+        """Whether one of these properties is malformed: what depends on it cannot be judged."""
+        return not self._unreadable.isdisjoint(names)
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether something has been reported."""
+        return bool(self._faults or self.faults.listed)
 
     def check_all_read(self) -> None:
-        """Refuse what is malformed, and what nothing has asked for.
+        """Refuse what is malformed, what nothing has asked for, and the parts of the statement that are wrong.
 
         Raises:
-            StatementFault: with every fault of the properties.
+            StatementFault: with every fault.
         """
+        if self.faults.listed:
+            raise self._with_further([])
         unread = [name for name in self._given if name not in self._asked or name in _ELSEWHERE]
         raise_all([*self._faults, *(self._unread(name, sorted(self._asked)) for name in unread)])
 
@@ -192,11 +214,16 @@ class Properties:
         try:
             yield
         except StatementFault as fault:
-            known = {each.span for each in fault.all}
-            unknown = [name for name in self._given if name not in NAMES | self._asked and not name.startswith(_OF_PARTS)]
-            own = [*self._faults, *(self._unread(name, sorted(NAMES)) for name in unknown)]
-            own = [each for each in own if each.span not in known]
-            raise together([*own, *(each for each in fault.all if not own or each.code not in _FOLLOWING)]) from fault
+            raise self._with_further(fault.all) from fault
+
+    def _with_further(self, raised: Sequence[StatementFault]) -> StatementFault:
+        """Return faults of the statement together with those of its properties, without what only follows from the latter."""
+        faults = [*self.faults.listed, *raised]
+        known = {each.span for each in faults}
+        unknown = [name for name in self._given if name not in NAMES | self._asked and not name.startswith(_OF_PARTS)]
+        own = [*self._faults, *(self._unread(name, sorted(NAMES)) for name in unknown)]
+        further = [each for each in own if each.span not in known]
+        return together([*further, *(each for each in faults if not own or each.code not in _FOLLOWING)])
 
     def _unread(self, name: str, known: Sequence[str]) -> StatementFault:
         given = self._given[name]

@@ -9,12 +9,23 @@ from engine.expressions.types.types import ColumnType, Schema
 from engine.sql.statement_tree import InsertQuery
 from engine.sql.tree import Cast, Negative, Number
 from engine.statements.actions import Action, InsertInto
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import StatementRefused, together
+from engine.statements.context.naming import folded, lowered
 from engine.statements.context.properties import Properties
+from engine.statements.context.scope import relation_of
 from engine.statements.context.session import Session, SqlRelation
 from engine.statements.context.type_names import shown, type_name
-from engine.statements.inserts.inserting import writable
-from engine.statements.queries.planning import columns_of, event_time_of, free_name, planned, query_name, selected_of
+from engine.statements.inserts.inserting import check_writable
+from engine.statements.queries.planning import (
+    columns_of,
+    event_time_of,
+    free_name,
+    planned,
+    query_name,
+    running_of,
+    selected_of,
+    target_of,
+)
 from engine.statements.queries.selecting import Selected
 
 _RANKS = ("int", "bigint", "decimal", "double")
@@ -23,36 +34,56 @@ _RANKS = ("int", "bigint", "decimal", "double")
 
 def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
     """Bind INSERT INTO ... SELECT."""
-    target = writable(statement.name, session)
+    properties = Properties(statement.properties)
+    with properties.gathered():
+        return _inserting(statement, session, properties)
+
+
+def _inserting(statement: InsertQuery, session: Session, properties: Properties) -> InsertInto:
+    target, selected = None, None
+    with properties.faults.part():
+        target = relation_of(statement.name, session)
+        _check_target(target, statement)
+    with properties.faults.part():
+        selected = selected_of(statement, session, properties, folded(statement.name))
+        _check_kind(selected, statement)
+    own = lowered(folded(statement.name)) if target is None else target.definition_name
+    name = query_name(properties, free_name(f"insert_{own}"[:60], session), session)
+    running, delivered = running_of(properties, session), target_of(properties, selected)
+    if selected is None or selected.kind != "stream":
+        raise together(properties.faults.listed)
+    into: dict[str, Any] = {"stream": name, **delivered}
+    if target is not None:
+        into |= event_time_of(target.topic, properties)
+    definition, plan = planned(selected, name, into, running, session, statement)
+    columns = columns_of(selected, definition, plan)
+    if target is None or properties.faults.listed:
+        raise together(properties.faults.listed)
+    _check_fits(columns, selected, target, statement)
+    _cast(columns, selected, target)
+    into["append_to"] = target.definition_name
+    definition, plan = planned(selected, name, into, running, session, statement)
+    properties.check_all_read()
+    return InsertInto(target, definition, plan, selected.notes)
+
+
+def _check_target(target: SqlRelation, statement: InsertQuery) -> None:
+    check_writable(target, statement.name)
     if target.kind != "stream":
         raise StatementRefused(
             "wrong_kind",
             f"{target.name} is a table, and INSERT INTO … SELECT writes to streams: use CREATE TABLE … AS SELECT",
             statement.name,
         )
-    properties = Properties(statement.properties)
-    with properties.gathered():
-        return _inserting(statement, session, target, properties)
 
 
-def _inserting(statement: InsertQuery, session: Session, target: SqlRelation, properties: Properties) -> InsertInto:
-    selected = selected_of(statement, session, properties, target.name)
+def _check_kind(selected: Selected, statement: InsertQuery) -> None:
     if selected.kind != "stream":
         raise StatementRefused(
             "wrong_kind",
             "this SELECT makes a table, and INSERT INTO takes streams: use CREATE TABLE … AS SELECT",
             statement.query,
         )
-    name = query_name(properties, free_name(f"insert_{target.definition_name}"[:60], session), session)
-    into: dict[str, Any] = {"stream": name, **event_time_of(target.topic, properties)}
-    definition, plan = planned(selected, name, into, properties, session, statement)
-    columns = columns_of(selected, definition, plan)
-    _check_fits(columns, selected, target, statement)
-    _cast(columns, selected, target)
-    into["append_to"] = target.definition_name
-    definition, plan = planned(selected, name, into, properties, session, statement)
-    properties.check_all_read()
-    return InsertInto(target, definition, plan, selected.notes)
 
 
 def _check_fits(columns: Schema, selected: Selected, target: SqlRelation, statement: InsertQuery) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -14,9 +13,9 @@ from engine.expressions.syntax import parse, render
 from engine.expressions.types.types import BIGINT, ColumnType, Schema
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.statement_tree import InsertValues, Row
-from engine.sql.tree import Cast, Column, Identifier, Negative, Node, Null, Number, Text
+from engine.sql.tree import Cast, Column, Negative, Node, Null, Number, Text
 from engine.statements.actions import Action, InsertRecords
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import Faults, StatementRefused
 from engine.statements.context.naming import ROWTIME, folded
 from engine.statements.context.scope import Sources, Translator, relation_of
 from engine.statements.context.session import Session, SqlRelation
@@ -27,70 +26,89 @@ _NOTHING = pl.DataFrame({"": [0]})
 
 def bind_insert_values(statement: InsertValues, session: Session) -> Action:
     """Bind INSERT INTO ... VALUES."""
-    relation = writable(statement.name, session)
+    relation = relation_of(statement.name, session)
+    faults = Faults()
+    with faults.part():
+        _check_target(relation, statement.name)
+    names = _names(statement, relation, faults)
+    translate = Translator(Sources(()), session.types)
+    rows: list[dict[str, Any]] = []
+    for row in statement.rows:
+        if faults.is_full:
+            break
+        with faults.part():
+            rows.append(_values(row, names, relation, translate))
+    faults.raise_all()
+    times = tuple(row.pop(ROWTIME, None) for row in rows)
+    return InsertRecords(relation, tuple(rows), times)
+
+
+def _check_target(relation: SqlRelation, at: Node) -> None:
+    check_writable(relation, at)
     if relation.window is not None:
         raise StatementRefused(
             "windowed_insert",
             f"{relation.name} has windows, which VALUES cannot write: insert into what it is made of",
-            statement.name,
+            at,
         )
-    names = _names(statement, relation)
-    translate = Translator(Sources(()), session.types)
-    rows: list[Mapping[str, Any]] = []
-    times: list[int | None] = []
-    for row in statement.rows:
-        values = _values(row, names, relation, translate)
-        times.append(values.pop(ROWTIME, None))
-        if relation.kind == "table" and any(values.get(name) is None for name in relation.key):
-            raise StatementRefused("key_missing", f"a row of {relation.name} needs its whole key: {', '.join(relation.key)}", row)
-        rows.append(values)
-    return InsertRecords(relation, tuple(rows), tuple(times))
 
 
-def writable(name: Identifier, session: Session) -> SqlRelation:
-    """Return a relation of the catalog into which records may be inserted.
+def check_writable(relation: SqlRelation, at: Node) -> None:
+    """Refuse a relation into which no records may be inserted.
 
     Raises:
-        StatementRefused: there is none, or others fill it.
+        StatementRefused: others fill it.
     """
-    relation = relation_of(name, session)
     if relation.is_read_only:
         raise StatementRefused(
-            "read_only", f"{relation.name} is a SOURCE, which others fill: insert into another {relation.kind}", name
+            "read_only", f"{relation.name} is a SOURCE, which others fill: insert into another {relation.kind}", at
         )
-    return relation
 
 
-def _names(statement: InsertValues, relation: SqlRelation) -> list[str]:
+def _names(statement: InsertValues, relation: SqlRelation, faults: Faults) -> list[str | None]:
+    """Return the columns that the rows have values for; None in the place of one that cannot be."""
     if not statement.columns:
         return [*relation.columns.names]
-    names: list[str] = []
+    names: list[str | None] = []
     for each in statement.columns:
         name = folded(each)
-        if name not in relation.columns and name != ROWTIME:
-            raise StatementRefused(
-                "unknown_column",
-                f"{relation.name} has no column {name}{hint(name, relation.columns.names)}",
-                each,
-            )
-        if name in names:
-            raise StatementRefused("duplicate_column", f"{name} is named twice: leave one out", each)
-        names.append(name)
+        is_column = False
+        with faults.part():
+            _check_name(name, names, relation, each)
+            is_column = True
+        names.append(name if is_column else None)
     return names
 
 
-def _values(row: Row, names: list[str], relation: SqlRelation, translate: Translator) -> dict[str, Any]:
+def _check_name(name: str, before: list[str | None], relation: SqlRelation, at: Node) -> None:
+    if name not in relation.columns and name != ROWTIME:
+        detail = f"{relation.name} has no column {name}{hint(name, relation.columns.names)}"
+        raise StatementRefused("unknown_column", detail, at)
+    if name in before:
+        raise StatementRefused("duplicate_column", f"{name} is named twice: leave one out", at)
+
+
+def _values(row: Row, names: list[str | None], relation: SqlRelation, translate: Translator) -> dict[str, Any]:
+    """Return a row's values by their columns."""
     given = list(row.values)
     if len(given) == len(names) + 1 and ROWTIME not in names:
         names = [ROWTIME, *names]
     if len(given) != len(names):
+        listed = ", ".join("…" if name is None else name for name in names)
         raise StatementRefused(
-            "values_unfit", f"a row has one value for each of {', '.join(names)}: {len(names)}, and here are {len(given)}", row
+            "values_unfit", f"a row has one value for each of {listed}: {len(names)}, and here are {len(given)}", row
         )
-    return {
-        name: _value(node, name, BIGINT if name == ROWTIME else relation.columns[name], translate)
-        for name, node in zip(names, given, strict=True)
-    }
+    faults = Faults()
+    values: dict[str, Any] = {}
+    for name, node in zip(names, given, strict=True):
+        if name is not None:
+            kind = BIGINT if name == ROWTIME else relation.columns[name]
+            with faults.part():
+                values[name] = _value(node, name, kind, translate)
+    faults.raise_all()
+    if relation.kind == "table" and None not in names and any(values.get(name) is None for name in relation.key):
+        raise StatementRefused("key_missing", f"a row of {relation.name} needs its whole key: {', '.join(relation.key)}", row)
+    return values
 
 
 def _value(node: Node, name: str, kind: ColumnType, translate: Translator) -> Any:

@@ -26,11 +26,7 @@ _WORDS: Final = {
 
 
 def take_properties(selected: Selected, properties: Properties) -> None:
-    """Add to a query what properties say of its joins, and of when its results are shown.
-
-    Raises:
-        StatementRefused: a clause says it, too.
-    """
+    """Add to a query what properties say of its joins, and of when its results are shown; what a clause says, too, is reported."""
     for source, join in zip(selected.sources.listed[1:], selected.body["joins"], strict=True):
         _take_join(join, f"JOIN.{source.alias.upper()}.", properties)
     found = {name: value for name, value in _shown_when(properties).items() if value is not None}
@@ -44,11 +40,7 @@ def says_target(statement: Statement) -> bool:
 
 
 def connector_of(properties: Properties) -> dict[str, Any] | None:
-    """Return where the results are delivered to; None where no property says it.
-
-    Raises:
-        StatementRefused: it is no object of JSON.
-    """
+    """Return where the results are delivered to; None where no property says it."""
     text = properties.text(INTO_CONNECTOR)
     if text is None:
         return None
@@ -59,7 +51,8 @@ def connector_of(properties: Properties) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         example = """INTO_CONNECTOR='{"type": "files", "path": "orders"}'"""
         detail = f"INTO_CONNECTOR is an object of JSON, as in {example}"
-        raise StatementRefused("property_malformed", detail, properties.node(INTO_CONNECTOR))
+        properties.malformed(INTO_CONNECTOR, detail)
+        return None
     return found
 
 
@@ -92,7 +85,10 @@ def _hold(prefix: str, properties: Properties) -> dict[str, Any] | None:
     if until is None:
         return None
     if most_ms is None:
-        raise StatementRefused("property_missing", f"{prefix}HOLD needs '{prefix}HOLD_AT_MOST'", properties.node(prefix + "HOLD"))
+        if not properties.is_unreadable(prefix + "HOLD_AT_MOST"):
+            detail = f"{prefix}HOLD needs '{prefix}HOLD_AT_MOST'"
+            properties.faults.add(StatementRefused("property_missing", detail, properties.node(prefix + "HOLD")))
+        return None
     given = {"slack": None if slack_ms is None else f"{slack_ms}ms", "max_rows": rows}
     return {
         "until": until.lower(),
@@ -129,5 +125,6 @@ def _shown_when(properties: Properties) -> dict[str, Any]:
 def _put(body: dict[str, Any], name: str, value: Any, properties: Properties, said: str) -> None:
     if name in body:
         detail = f"{said}: a clause says it, too; say it once"
-        raise StatementRefused("property_clash", detail, properties.node(said))
+        properties.faults.add(StatementRefused("property_clash", detail, properties.node(said)))
+        return
     body[name] = value

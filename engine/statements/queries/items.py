@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.expressions.types.types import ColumnType
 from engine.sql.statement_tree import SelectItem
 from engine.sql.tree import AllFields, Column, Field, Identifier, Node, Star
-from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.faults import Faults, StatementRefused, StatementUnsupported
 from engine.statements.context.naming import ROWTIME, WINDOW_BOUNDS_OF_SQL, Numbered, folded
 from engine.statements.context.scope import Source, Sources, Translator, core
 from engine.statements.context.type_names import shown
@@ -52,18 +52,20 @@ def items_of(items: tuple[SelectItem, ...], sources: Sources, translate: Transla
     """Return the columns of a SELECT.
 
     Raises:
-        StatementRefused: a name is unknown, or given twice.
+        StatementRefused: names are unknown, or given twice.
     """
     found: list[Item] = []
+    faults = Faults()
     for item in items:
-        found.extend(_of(item, sources, translate, naming))
-    taken: dict[str, Item] = {}
+        with faults.part():
+            found.extend(_of(item, sources, translate, naming))
+    taken: set[str] = set()
     for each in found:
         if each.name in taken:
-            raise StatementRefused(
-                "duplicate_column", f"two columns of the SELECT are called {each.name}: rename one by AS", each.at
-            )
-        taken[each.name] = each
+            detail = f"two columns of the SELECT are called {each.name}: rename one by AS"
+            faults.add(StatementRefused("duplicate_column", detail, each.at))
+        taken.add(each.name)
+    faults.raise_all()
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Final
 
 from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES, ENTRIES, KSQLDB_AGGREGATES
@@ -11,7 +12,7 @@ from engine.expressions.suggestions import meant
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.statement_tree import Select
 from engine.sql.tree import Call, Column, Identifier, Node, Star
-from engine.statements.context.faults import StatementFault, StatementRefused, raise_all
+from engine.statements.context.faults import Faults, StatementFault, StatementRefused, raise_all
 from engine.statements.context.naming import WINDOW_BOUNDS_OF_SQL
 from engine.statements.context.scope import Sources, Translator
 from engine.statements.context.session import Session
@@ -39,17 +40,20 @@ def check_names(select: Select, sources: Sources, session: Session, own: Collect
     Raises:
         StatementRefused: the first; the others are its ``others``.
     """
-    faults: list[StatementFault] = []
     bounds = WINDOW_BOUNDS_OF_SQL if select.window is not None else ()
     synthetic = {name: Column(Identifier(name, is_quoted=True)) for name in (*own, *bounds, *_row_keys(select))}
-    translate = Translator(sources, session.types, dict(synthetic), is_free=is_free, faults=faults)
-    for expression in _expressions(select):
-        if isinstance(expression, Star):
-            _check_star(expression, sources, faults)
-            continue
-        translate(expression)
-        faults.extend(_unknown_functions(expression, session))
+    translate = Translator(sources, session.types, dict(synthetic), is_free=is_free)
+    faults = [fault for expression in _expressions(select) for fault in name_faults(expression, translate, session)]
     raise_all([fault for fault in faults if fault.code in _OF_NAMES])
+
+
+def name_faults(expression: Node, translate: Translator, session: Session) -> list[StatementFault]:
+    """Return what is wrong with the names in an expression, and what else keeps it from being translated."""
+    if isinstance(expression, Star):
+        return _star_faults(expression, translate.sources)
+    faults: list[StatementFault] = []
+    replace(translate, faults=faults)(expression)
+    return [*faults, *_unknown_functions(expression, session)]
 
 
 def _expressions(select: Select) -> Iterator[Node]:
@@ -64,12 +68,12 @@ def _row_keys(select: Select) -> list[str]:
     return ["ROWKEY", *(f"ROWKEY_{number}" for number in range(1, 10))] if select.joins else []
 
 
-def _check_star(star: Star, sources: Sources, faults: list[StatementFault]) -> None:
-    try:
+def _star_faults(star: Star, sources: Sources) -> list[StatementFault]:
+    faults = Faults()
+    with faults.part():
         if star.table is not None:
             sources.find(star.table)
-    except StatementRefused as fault:
-        faults.append(fault)
+    return faults.listed
 
 
 def _unknown_functions(tree: Node, session: Session) -> Iterator[StatementRefused]:

@@ -48,14 +48,26 @@ def _with_functions(definition: QueryDefinition, session: Session) -> QueryDefin
     return definition.model_copy(update={"functions": functions_called(map(parse, definition.expressions), session.functions)})
 
 
+def target_of(properties: Properties, selected: Selected | None) -> dict[str, Any]:
+    """Return where the results are delivered to, as fields of ``into``."""
+    connector = connector_of(properties)
+    if connector is None:
+        return {}
+    if selected is not None and (node := properties.node(INTO_CONNECTOR)) is not None:
+        selected.places["/into/connector"] = node
+    return {"connector": connector}
+
+
 def query_name(properties: Properties, default: str, session: Session, replaced: str | None = None) -> str:
     """Return what a new query is called, or the query whose place it takes (``replaced``)."""
     given, node = properties.text("QUERY_ID"), properties.node("QUERY_ID")
+    name = replaced or free_name(default, session)
     if given is None:
-        return replaced or free_name(default, session)
-    name = definition_name(given, node)
-    if name in session.queries and name != replaced:
-        raise StatementRefused("query_exists", f"there is a query {given} already: choose another QUERY_ID", node)
+        return name
+    with properties.faults.part():
+        name = definition_name(given, node)
+        if name in session.queries and name != replaced:
+            raise StatementRefused("query_exists", f"there is a query {given} already: choose another QUERY_ID", node)
     return name
 
 
@@ -71,21 +83,27 @@ def planned(
     selected: Selected,
     name: str,
     into: dict[str, Any],
-    properties: Properties,
+    running: dict[str, Any],
     session: Session,
     statement: Node,
 ) -> tuple[QueryDefinition, Plan]:
-    """Make the definition and plan it; faults of either are the statement's."""
-    body = {"name": name, **selected.body, "into": into, **_running(properties, session)}
+    """Make the definition and plan it; faults of either are the statement's.
+
+    Args:
+        selected: the query.
+        name: of it.
+        into: what it writes; the key is added.
+        running: see ``running_of``.
+        session: with the relations that it reads.
+        statement: where faults are that no part of the query has.
+    """
+    body = {"name": name, **selected.body, "into": into, **running}
     if selected.is_free:
         into |= {} if selected.key_given is None else {"key": selected.key_given}
     elif selected.is_rekeyed or (selected.kind == "stream" and not selected.key):
         into["key"] = [*selected.key, *(WINDOW_BOUNDS if selected.window is not None else ())]
     if selected.window is not None and selected.kind == "stream" and not selected.is_free:
         into.setdefault("key", [*selected.key, *WINDOW_BOUNDS])
-    if (connector := connector_of(properties)) is not None:
-        into["connector"] = connector
-        selected.places["/into/connector"] = properties.node(INTO_CONNECTOR) or statement
     try:
         definition = _with_functions(QueryDefinition.model_validate(body), session)
         entries = {relation.definition_name: relation.entry for relation in session.relations.values()}
@@ -127,8 +145,8 @@ def _place(pointer: str, selected: Selected, statement: Node) -> Node:
     return selected.places.get(pointer, statement)
 
 
-def _running(properties: Properties, session: Session) -> dict[str, Any]:
-    """Return what properties say of how the query runs."""
+def running_of(properties: Properties, session: Session) -> dict[str, Any]:
+    """Return what properties say of how the query runs, as fields of its definition."""
     body: dict[str, Any] = {}
     tasks = properties.whole("TASKS")
     if tasks is not None:
@@ -139,12 +157,8 @@ def _running(properties: Properties, session: Session) -> dict[str, Any]:
     elif start is not None:
         try:
             body["start"] = StartAt.model_validate({"at": start}).model_dump(mode="json")
-        except ValidationError as error:
-            raise StatementRefused(
-                "property_malformed",
-                f"START is EARLIEST, LATEST or a time such as '2013-01-01T00:00:00Z', not {start!r}",
-                properties.node("START"),
-            ) from error
+        except ValidationError:
+            properties.malformed("START", f"START is EARLIEST, LATEST or a time such as '2013-01-01T00:00:00Z', not {start!r}")
     rows, kept_ms = properties.whole("LATE_RECORDS_MAX_ROWS"), properties.duration("LATE_RECORDS_RETENTION")
     if rows is not None or kept_ms is not None:
         late = {"max_rows": rows, "retention": None if kept_ms is None else f"{kept_ms}ms"}
@@ -161,7 +175,8 @@ def event_time_of(topic: Topic, properties: Properties) -> dict[str, Any]:
     if topic.timestamp is None:
         return {}
     if form is None and topic.timestamp_format is not None:
-        form = strptime_of(topic.timestamp_format, node)
+        with properties.faults.part():
+            form = strptime_of(topic.timestamp_format, node)
     return {"event_time": topic.timestamp, **({} if form is None else {"event_time_format": form})}
 
 

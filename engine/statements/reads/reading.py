@@ -6,7 +6,7 @@ What a SELECT does beyond that, it does as a query of its own: joins, groups, wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.definition.dialects import moment_of, standard
@@ -18,13 +18,14 @@ from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.statement_tree import Select, SelectItem
 from engine.sql.statements.clauses import MAX_DIGITS
 from engine.sql.tree import Column, Identifier, Node, Number, Star, Text
-from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.faults import Faults, StatementRefused, StatementUnsupported
 from engine.statements.context.naming import ROWTIME, WINDOW_BOUNDS_OF_SQL, Numbered, alias_of, folded
 from engine.statements.context.properties import milliseconds
 from engine.statements.context.scope import EVENT_TIME, OPERATORS, Source, Sources, Translator, relation_of
 from engine.statements.context.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.queries.grouping import has_aggregates
-from engine.statements.queries.items import Naming, items_of
+from engine.statements.queries.items import Item, Naming, items_of
+from engine.statements.queries.name_checks import name_faults
 
 STATE: Final = "$state"
 VALID_FROM: Final = "$valid_from_ms"
@@ -85,8 +86,7 @@ def read_of(select: Select, session: Session) -> OwnedRead:
     """Bind a SELECT from one relation.
 
     Raises:
-        StatementRefused: a name is unknown, or an expression is wrong.
-        StatementUnsupported: it does more than a read.
+        StatementFault: a name is unknown, an expression is wrong, or it does more than a read; with every fault.
     """
     if not is_owned_read(select):
         raise StatementUnsupported(
@@ -99,43 +99,98 @@ def read_of(select: Select, session: Session) -> OwnedRead:
     relation = relation_of(select.relation.name, session)
     alias = folded(select.relation.alias or select.relation.name)
     source = Source(alias, alias_of(alias, set(OPERATORS)), relation, select.relation)
-    sources = Sources((source,))
-    translate = _Reader(sources, session.types)
-    frame = _frame(source)
-    numbered = Numbered(sources.column_names)
-    items = items_of(tuple(_spelled_out(select, relation)), sources, translate, Naming(numbered))
-    columns, types, key = [], [], []
-    for item in items:
-        text, kind = _compiled(with_digests(item.tree, session.functions), frame, item.at)
-        columns.append((item.name, text))
-        types.append((item.name, kind))
-        if _is_key(item.tree, source):
-            key.append(item.name)
-    where = None if select.where is None else translate(select.where)
-    condition = None
-    if where is not None and select.where is not None:
-        condition = _condition(with_digests(where, session.functions), frame, select.where)
-    limit = None if select.limit is None else int(select.limit)
-    time = select.relation.time
-    as_of_ms = None if time is None or time.until is not None else _moment(time.at)
-    range_ms = None if time is None or time.until is None else (_moment(time.at), _moment(time.until))
-    if time is not None and range_ms is not None and range_ms[0] > range_ms[1]:
-        raise StatementRefused("invalid_value", "FROM … TO … ends before it begins", time)
-    return OwnedRead(
-        relation,
-        tuple(columns),
-        Schema(tuple(types)),
-        tuple(key),
-        where,
-        condition,
-        frame,
-        source.name,
-        limit,
-        as_of_ms,
-        range_ms,
-        None if select.wait_for_position is None else select.wait_for_position.value,
-        None if select.wait_up_to is None else milliseconds(select.wait_up_to),
-    )
+    return _Binding(select, session, source).read()
+
+
+@dataclass
+class _Binding:
+    """One SELECT while it is bound. What of it has a fault counts as absent until all of them are raised.
+
+    Attributes:
+        source: what it reads.
+        faults: so far.
+    """
+
+    select: Select
+    session: Session
+    source: Source
+    faults: Faults = field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        self._frame = _frame(self.source)
+        self._translate = _Reader(Sources((self.source,)), self.session.types)
+
+    def read(self) -> OwnedRead:
+        """Return what it reads.
+
+        Raises:
+            StatementFault: with every fault.
+        """
+        select, items = self.select, self._items()
+        compiled = [self._compiled(item) for item in items]
+        where, condition = self._where()
+        at_ms, until_ms = self._times()
+        wait_ms = None
+        with self.faults.part():
+            wait_ms = None if select.wait_up_to is None else milliseconds(select.wait_up_to)
+        self.faults.raise_all()
+        return OwnedRead(
+            self.source.relation,
+            tuple((item.name, text) for item, (text, _) in zip(items, compiled, strict=True)),
+            Schema(tuple((item.name, kind) for item, (_, kind) in zip(items, compiled, strict=True))),
+            tuple(item.name for item in items if _is_key(item.tree, self.source)),
+            where,
+            condition,
+            self._frame,
+            self.source.name,
+            None if select.limit is None else int(select.limit),
+            at_ms if until_ms is None else None,
+            None if at_ms is None or until_ms is None else (at_ms, until_ms),
+            None if select.wait_for_position is None else select.wait_for_position.value,
+            wait_ms,
+        )
+
+    def _items(self) -> list[Item]:
+        """Return the columns of the result whose names mean something."""
+        items = [each for each in _spelled_out(self.select, self.source.relation) if self._has_names(each.value)]
+        sources = self._translate.sources
+        with self.faults.part():
+            return items_of(tuple(items), sources, self._translate, Naming(Numbered(sources.column_names)))
+        return []
+
+    def _has_names(self, expression: Node) -> bool:
+        """Whether all names in an expression mean something."""
+        found = name_faults(expression, self._translate, self.session)
+        self.faults.listed.extend(found)
+        return not found
+
+    def _compiled(self, item: Item) -> tuple[str, ColumnType]:
+        with self.faults.part():
+            return _compiled(with_digests(item.tree, self.session.functions), self._frame, item.at)
+        return "", STRING
+
+    def _where(self) -> tuple[Node | None, str | None]:
+        where = self.select.where
+        if where is None or not self._has_names(where):
+            return None, None
+        with self.faults.part():
+            tree = self._translate(where)
+            return tree, _condition(with_digests(tree, self.session.functions), self._frame, where)
+        return None, None
+
+    def _times(self) -> tuple[int | None, int | None]:
+        """Return FOR SYSTEM_TIME: as of when, or from when until when."""
+        time = self.select.relation.time
+        at_ms, until_ms = None, None
+        if time is None:
+            return None, None
+        with self.faults.part():
+            at_ms = _moment(time.at)
+        with self.faults.part():
+            until_ms = None if time.until is None else _moment(time.until)
+        if at_ms is not None and until_ms is not None and at_ms > until_ms:
+            self.faults.add(StatementRefused("invalid_value", "FROM … TO … ends before it begins", time))
+        return at_ms, until_ms
 
 
 def _moment(node: Node) -> int:

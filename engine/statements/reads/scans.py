@@ -6,7 +6,7 @@ from typing import Final
 
 from engine.sql.statement_tree import Select
 from engine.sql.tree import Binary, Chain, Column, In, Node, Null, Text
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import StatementFault, StatementRefused, raise_all
 from engine.statements.context.session import Session
 from engine.statements.context.type_names import shown
 from engine.statements.reads.reading import OwnedRead, read_of
@@ -58,18 +58,19 @@ def _check_keys(read: OwnedRead) -> None:
     """Refuse what no key can be, in a list of keys."""
     if read.where is None:
         return
+    faults: list[StatementFault] = []
     for part in read.where.walk():
         if not isinstance(part, In) or (name := _fixed(part)) not in read.relation.key:
             continue
         kind = read.relation.columns[name]
         for item in part.items:
             if isinstance(item.bare, Null):
-                raise StatementRefused(
-                    "type_mismatch", f"{name} is a part of the key and never NULL: take NULL out of the list", item
-                )
+                detail = f"{name} is a part of the key and never NULL: take NULL out of the list"
+                faults.append(StatementRefused("type_mismatch", detail, item))
             if isinstance(item.bare, Text) and kind.is_numeric:
                 detail = f"{name} is {shown(kind)}, and {item.bare.value!r} is a text: write a number"
-                raise StatementRefused("type_mismatch", detail, item)
+                faults.append(StatementRefused("type_mismatch", detail, item))
+    raise_all(faults)
 
 
 def _is_set(value: str | None) -> bool:

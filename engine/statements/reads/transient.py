@@ -18,7 +18,7 @@ from engine.statements.context.faults import StatementRefused
 from engine.statements.context.properties import Properties
 from engine.statements.context.session import Session
 from engine.statements.queries.grouping import has_aggregates
-from engine.statements.queries.planning import planned
+from engine.statements.queries.planning import planned, running_of
 from engine.statements.queries.selecting import Selected, select_of
 
 NAME: Final = "transient"
@@ -55,7 +55,7 @@ def transient_of(select: Select, session: Session, beginning: Literal["earliest"
     if has_aggregates(*(item.value for item in select.items), select.having) and not select.group_by:
         wanted = replace(wanted, group_by=(Number("1"),))
     selected = _selected(wanted, session)
-    definition, plan = planned(selected, NAME, {"stream": NAME}, Properties(()), session, select)
+    definition, plan = planned(selected, NAME, {"stream": NAME}, running_of(Properties(()), session), session, select)
     start = beginning if selected.sources.first.relation.kind == "stream" else "earliest"
     columns = plan.output.columns
     shown = tuple((name, kind) for name, kind in columns.items() if name in selected.columns and not name.startswith(_HIDDEN))

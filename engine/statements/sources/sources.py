@@ -13,15 +13,17 @@ from engine.definition.queries import DAY_MS
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.sources.connector import Clause, ConnectorModel, TopicWords
 from engine.definition.sources.connector_list import DEFAULT, MODELS
+from engine.errors import Problem
 from engine.expressions.suggestions import hint
 from engine.expressions.types.types import ColumnType, Schema
 from engine.plan.catalog import source_entry
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation
+from engine.sql.tree import Node
 from engine.statements.actions import Action, RegisterSource
-from engine.statements.context.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all
+from engine.statements.context.faults import StatementRefused, StatementUnsupported, together
 from engine.statements.context.naming import check_column_name, definition_name, folded
 from engine.statements.context.properties import Properties, milliseconds, milliseconds_of
-from engine.statements.context.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation
+from engine.statements.context.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.context.type_names import check_supported, named_type, shown
 from engine.statements.sources.java_times import strptime_of
 from engine.statements.sources.new_relations import kept
@@ -42,9 +44,17 @@ _STOPS: Final = "ksql.timestamp.throw.on.invalid"
 def bind_source(statement: CreateRelation, session: Session) -> Action:
     """Bind CREATE STREAM|TABLE (columns) WITH (properties)."""
     name = folded(statement.name)
-    if (nothing := kept(statement, session)) is not None:
-        return nothing
-    known = session.relation(name)
+    properties = Properties(statement.properties)
+    with properties.faults.part():
+        if (nothing := kept(statement, session)) is not None:
+            return nothing
+        _check_replaced(statement, session.relation(name))
+    with properties.gathered():
+        return _registered(statement, session, name, properties)
+
+
+def _check_replaced(statement: CreateRelation, known: SqlRelation | None) -> None:
+    name = folded(statement.name)
     if statement.is_replace and statement.is_read_only:
         detail = f"a SOURCE is not replaced: drop {name}, and create it again"
         raise StatementRefused("read_only", detail, statement)
@@ -52,37 +62,52 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         raise StatementRefused(
             "relation_exists", f"only one of the old {name} and the new one is a SOURCE: drop {name} first", statement.name
         )
-    properties = Properties(statement.properties)
-    with properties.gathered():
-        return _registered(statement, session, name, properties)
 
 
 def _registered(statement: CreateRelation, session: Session, name: str, properties: Properties) -> RegisterSource:
-    columns = _columns(statement, session, is_free=properties.one_of("DIALECT", ("STANDARD",)) is not None)
+    columns = _columns(statement, session, properties)
     headers = {folded(each.name): each for each in statement.columns if each.header is not None}
     key = tuple(folded(each.name) for each in statement.columns if each.role in ("key", "primary_key"))
     if properties.has("KEY"):
         key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
-    if _chosen(properties) == DEFAULT.name():
+    if _chosen(properties) == DEFAULT.name() and not properties.faults.listed:
         topic = with_fitting_key(topic, columns, key, properties, session, statement)
-    of_values = columns.select(tuple(each for each in columns.names if each not in headers))
-    check_formats(topic, of_values, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
-    for each in statement.columns:
-        check_supported(columns[folded(each.name)], each)
+    _check_columns(statement, columns, key, topic, headers, properties)
     words = TopicWords(
         topic.key_format.name, topic.key_format.delimiter, topic.value_format.name, topic.value_format.delimiter,
         bool(key), len(key) == 1, topic.is_wrapped is False,
     )  # fmt: skip
-    definition = _definition(statement, columns, key, window, properties, session, words, headers)
     if not properties.has("KAFKA_TOPIC"):
-        raise StatementRefused("property_missing", "say which topic has the records: WITH (KAFKA_TOPIC='…')", statement)
+        detail = "say which topic has the records: WITH (KAFKA_TOPIC='…')"
+        properties.faults.add(StatementRefused("property_missing", detail, statement))
+    definition = _definition(statement, columns, key, window, properties, session, words, headers)
     properties.check_all_read()
     entry = source_entry(definition_name(name, statement.name), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
     relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window)
     return RegisterSource(relation, definition, statement.is_replace)
+
+
+def _check_columns(
+    statement: CreateRelation,
+    columns: Schema,
+    key: tuple[str, ...],
+    topic: Topic,
+    headers: Mapping[str, ColumnDefinition],
+    properties: Properties,
+) -> None:
+    """Report types that cannot be had, and columns that the formats cannot hold where all of them and the formats are known."""
+    are_known = len(columns) == len(statement.columns)
+    if are_known and not properties.is_unreadable("FORMAT", "KEY_FORMAT", "VALUE_FORMAT"):
+        of_values = columns.select(tuple(each for each in columns.names if each not in headers))
+        with properties.faults.part():
+            check_formats(topic, of_values, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
+    for each in statement.columns:
+        if folded(each.name) in columns:
+            with properties.faults.part():
+                check_supported(columns[folded(each.name)], each)
 
 
 def _ordered(key: tuple[str, ...], properties: Properties) -> tuple[str, ...]:
@@ -92,36 +117,32 @@ def _ordered(key: tuple[str, ...], properties: Properties) -> tuple[str, ...]:
     except ValueError:
         names = None
     if not isinstance(names, list) or sorted(map(str, names)) != sorted(key):
-        raise StatementRefused(
-            "property_malformed",
-            f"""KEY gives the order of the key's columns {", ".join(key)}, as in KEY='["A", "B"]'""",
-            properties.node("KEY"),
-        )
+        properties.malformed("KEY", f"""KEY gives the order of the key's columns {", ".join(key)}, as in KEY='["A", "B"]'""")
+        return key
     return tuple(names)
 
 
-def _columns(statement: CreateRelation, session: Session, *, is_free: bool) -> Schema:
-    """Return what is declared; names that ksqlDB gives to each record are free where a statement says that its rules do not bind it."""
+def _columns(statement: CreateRelation, session: Session, properties: Properties) -> Schema:
+    """Return what is declared and can be read.
+
+    Names that ksqlDB gives to each record are free where a statement says that its rules do not bind it.
+    """
+    is_free = properties.one_of("DIALECT", ("STANDARD",)) is not None
     found: dict[str, ColumnType] = {}
     if not statement.columns:
-        raise StatementRefused(
-            "columns_missing",
-            "columns are missing: declare them in brackets; they are found for topics of a broker (CONNECTION, BOOTSTRAP) and for files alone",
-            statement,
+        detail = (
+            "columns are missing: declare them in brackets; they are found for topics of a broker (CONNECTION, BOOTSTRAP) and "
+            "for files alone"
         )
-    faults: list[StatementFault] = []
+        properties.faults.add(StatementRefused("columns_missing", detail, statement))
+        return Schema()
     for each in statement.columns:
-        try:
+        with properties.faults.part():
             found |= _column(each, statement, session, found, is_free=is_free)
-        except StatementFault as fault:
-            faults.append(fault)
-    raise_all(faults)
     if statement.kind == "table" and not any(each.role == "primary_key" for each in statement.columns):
-        raise StatementRefused(
-            "key_missing",
-            f"a table needs a key: mark its columns, as in CREATE TABLE {folded(statement.name)} (ID INT PRIMARY KEY, …)",
-            statement,
-        )
+        detail = f"a table needs a key: mark its columns, as in CREATE TABLE {folded(statement.name)} (ID INT PRIMARY KEY, …)"
+        if not any(each.role == "key" for each in statement.columns):
+            properties.faults.add(StatementRefused("key_missing", detail, statement))
     return Schema(tuple(found.items()))
 
 
@@ -153,25 +174,28 @@ def _check_role(column: ColumnDefinition, statement: CreateRelation) -> None:
 
 
 def _window(properties: Properties, key: tuple[str, ...], statement: CreateRelation) -> KeyWindow | None:
+    faults = properties.faults
     kind = properties.one_of("WINDOW_TYPE", tuple(_WINDOWS))
     size = properties.text("WINDOW_SIZE")
     node = properties.node("WINDOW_SIZE") or properties.node("WINDOW_TYPE")
+    size_ms = None if size is None else milliseconds_of(size)
+    if size is not None and not size_ms:
+        detail = f"WINDOW_SIZE is a duration above 0, as in '5 MINUTES', not {size!r}"
+        properties.malformed("WINDOW_SIZE", detail, "duration_malformed")
     if kind is None:
-        if size is not None:
-            raise StatementRefused("property_clash", "WINDOW_SIZE goes with WINDOW_TYPE: give that, too, or leave it out", node)
+        if size is not None and not properties.has("WINDOW_TYPE"):
+            detail = "WINDOW_SIZE goes with WINDOW_TYPE: give that, too, or leave it out"
+            faults.add(StatementRefused("property_clash", detail, node))
         return None
-    if not key:
-        raise StatementRefused("key_missing", "windows are a part of the key: with WINDOW_TYPE, declare a key", statement)
+    if not key and statement.columns:
+        faults.add(StatementRefused("key_missing", "windows are a part of the key: with WINDOW_TYPE, declare a key", statement))
     if kind == "SESSION":
         if size is not None:
-            raise StatementRefused("property_clash", "sessions differ in length: leave WINDOW_SIZE out", node)
+            faults.add(StatementRefused("property_clash", "sessions differ in length: leave WINDOW_SIZE out", node))
         return KeyWindow("session", None)
-    if size is None:
-        raise StatementRefused("property_missing", f"{kind} needs the windows' length: WINDOW_SIZE='5 MINUTES'", node)
-    size_ms = milliseconds_of(size)
-    if not size_ms:
-        raise StatementRefused("duration_malformed", f"WINDOW_SIZE is a duration above 0, as in '5 MINUTES', not {size!r}", node)
-    return KeyWindow(_WINDOWS[kind], size_ms)
+    if size is None and not properties.is_unreadable("WINDOW_SIZE"):
+        faults.add(StatementRefused("property_missing", f"{kind} needs the windows' length: WINDOW_SIZE='5 MINUTES'", node))
+    return KeyWindow(_WINDOWS[kind], size_ms) if size_ms else None
 
 
 def _definition(
@@ -188,7 +212,7 @@ def _definition(
     body: dict[str, Any] = {
         "key": [*key, *bounds],
         "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
-        **_event_time(columns, properties),
+        **_event_time(statement, columns, properties),
         **_connector(properties, words, headers),
         "max_future_skew": _skew(properties, session),
         "read_only": statement.is_read_only,
@@ -203,12 +227,31 @@ def _definition(
         model = TableDefinition
         body |= _of_table(statement, properties)
     elif statement.history_retention is not None or properties.has("HISTORY_RETENTION"):
-        raise StatementRefused("property_clash", "HISTORY RETENTION belongs to a table: a stream keeps every record", statement)
+        detail = "HISTORY RETENTION belongs to a table: a stream keeps every record"
+        properties.faults.add(StatementRefused("property_clash", detail, statement))
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        problem = problems_of(error, model)[0]
-        raise StatementUnsupported("definition_not_supported", problem.detail, statement) from error
+        problems = [each for each in problems_of(error, model) if not properties.has_faults or _is_sure(each)]
+        for each in problems:
+            at = _place(each, body.get("connector"), properties) or statement
+            properties.faults.add(StatementUnsupported("definition_not_supported", each.detail, at))
+        raise together(properties.faults.listed) from error
+
+
+def _is_sure(problem: Problem) -> bool:
+    """Whether a problem of the definition is one also where another part of the statement, which it lacks, is wrong."""
+    is_of_connector = problem.pointer.startswith("/connector/") and not problem.pointer.startswith(
+        f"/connector/{_RECORD_COLUMNS}"
+    )
+    return is_of_connector and problem.code != "field_missing"
+
+
+def _place(problem: Problem, connector: dict[str, Any] | None, properties: Properties) -> Node | None:
+    """Return the property that says the part of the connector that a problem is about; None where none does."""
+    fields = problem.pointer.split("/")[2:3] if problem.pointer.startswith("/connector/") else []
+    clauses = MODELS[connector["type"]].clauses if connector is not None else ()
+    return next((properties.node(each.name) for each in clauses if each.field in fields), None)
 
 
 def _of_table(statement: CreateRelation, properties: Properties) -> dict[str, Any]:
@@ -239,24 +282,23 @@ def _connector(properties: Properties, words: TopicWords, headers: Mapping[str, 
     _refuse_others(chosen, properties)
     said = {field: value for field, value in {**given[chosen], "where": where}.items() if value is not None}
     if headers:
-        said[_RECORD_COLUMNS] = _with_headers(chosen, said.get(_RECORD_COLUMNS, {}), headers)
+        said[_RECORD_COLUMNS] = _with_headers(chosen, said.get(_RECORD_COLUMNS, {}), headers, properties)
     if chosen == DEFAULT.name():
         return {"connector": {"type": chosen, **said}} if said else {}
     defaults = {clause.field: clause.default.lower() for clause in MODELS[chosen].clauses if clause.default is not None}
     return {"connector": {"type": chosen, **defaults, **MODELS[chosen].said_by_topic(words), **said}}
 
 
-def _with_headers(chosen: str, said: Any, headers: Mapping[str, ColumnDefinition]) -> Any:
+def _with_headers(chosen: str, said: Any, headers: Mapping[str, ColumnDefinition], properties: Properties) -> Any:
     """Return what the connector says of columns that hold facts of a record, with those that hold a header."""
     for name, column in headers.items():
         if _RECORD_COLUMNS not in MODELS[chosen].model_fields:
-            raise StatementUnsupported(
-                "headers_not_supported",
-                f"{name}: records of the connector {chosen!r} have no headers; those of a topic have (CONNECTION, BOOTSTRAP)",
-                column,
-            )
+            detail = f"{name}: records of the connector {chosen!r} have no headers; those of a topic have (CONNECTION, BOOTSTRAP)"
+            properties.faults.add(StatementUnsupported("headers_not_supported", detail, column))
+            continue
         if isinstance(said, dict) and name in said:
-            raise StatementRefused("property_clash", f"RECORD_COLUMNS says it of {name}, too: leave one of both out", column)
+            detail = f"RECORD_COLUMNS says it of {name}, too: leave one of both out"
+            properties.faults.add(StatementRefused("property_clash", detail, column))
     if not isinstance(said, dict):
         return said  # the definition refuses it
     return {**said, **{name: f"header:{each.header.value}" for name, each in headers.items() if each.header is not None}}
@@ -272,17 +314,14 @@ def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:
 
 
 def _refuse_others(chosen: str, properties: Properties) -> None:
-    """Refuse what says nothing of the connector that is meant."""
+    """Report what says nothing of the connector that is meant."""
     for name, model in MODELS.items():
         for clause in model.clauses:
             if name != chosen and not clause.is_of_topics and properties.has(clause.name):
                 ways = [each.name for each in model.clauses if each.is_choice]
                 meant = f", which {ways[0]} stands for" if ways else ""
-                raise StatementRefused(
-                    "property_clash",
-                    f"{clause.name} is of the connector {name!r}{meant}; these records come by {chosen!r}: leave it out",
-                    properties.node(clause.name),
-                )
+                detail = f"{clause.name} is of the connector {name!r}{meant}; these records come by {chosen!r}: leave it out"
+                properties.faults.add(StatementRefused("property_clash", detail, properties.node(clause.name)))
 
 
 def _clause(clause: Clause, properties: Properties) -> Any:
@@ -308,32 +347,39 @@ def _json(name: str, properties: Properties) -> Any:
         return None
     try:
         return json.loads(written)
-    except ValueError as error:
-        detail = f"""{name} is a text of JSON, as a definition has it, such as {name}='{{"format": "json"}}'"""
-        raise StatementRefused("property_malformed", detail, properties.node(name)) from error
+    except ValueError:
+        properties.malformed(name, f"""{name} is a text of JSON, as a definition has it, such as {name}='{{"format": "json"}}'""")
+        return None
 
 
-def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:
+def _event_time(statement: CreateRelation, columns: Schema, properties: Properties) -> dict[str, Any]:
+    """Return what is said of the column that holds the event time."""
     written, form = properties.text("TIMESTAMP"), properties.text("TIMESTAMP_FORMAT")
-    node = properties.node("TIMESTAMP")
+    unit = properties.one_of("EVENT_TIME_UNIT", ("S", "MS", "US", "NS"))
+    own_form = properties.text("EVENT_TIME_FORMAT")
     if written is None:
-        if form is not None:
-            raise StatementRefused(
-                "property_clash",
-                "TIMESTAMP_FORMAT needs TIMESTAMP: say which column it is the format of",
-                properties.node("TIMESTAMP_FORMAT"),
-            )
+        if form is not None and not properties.is_unreadable("TIMESTAMP"):
+            detail = "TIMESTAMP_FORMAT needs TIMESTAMP: say which column it is the format of"
+            properties.faults.add(StatementRefused("property_clash", detail, properties.node("TIMESTAMP_FORMAT")))
         return {}
     name = written.strip('`"') if written[:1] in ("`", '"') else written.upper()
-    if name not in columns:
-        raise StatementRefused("unknown_column", f"TIMESTAMP names {name}, which is no column{hint(name, columns.names)}", node)
-    kind = columns[name]
-    unit = properties.one_of("EVENT_TIME_UNIT", ("S", "MS", "US", "NS"))
+    declared = [folded(each.name) for each in statement.columns]
+    if declared and name not in declared:
+        detail = f"TIMESTAMP names {name}, which is no column{hint(name, declared)}"
+        properties.faults.add(StatementRefused("unknown_column", detail, properties.node("TIMESTAMP")))
+    if name not in columns or properties.is_unreadable("EVENT_TIME_UNIT", "TIMESTAMP_FORMAT", "EVENT_TIME_FORMAT"):
+        return {}
     if unit is not None:
         return {"event_time": name, "event_time_unit": unit.lower()}
-    own_form = properties.text("EVENT_TIME_FORMAT")
-    if kind.kind == "string" and own_form is not None:
+    if columns[name].kind == "string" and own_form is not None:
         return {"event_time": name, "event_time_format": None if own_form == RFC_3339 else own_form}
+    with properties.faults.part():
+        return _formatted_time(name, columns[name], form, properties)
+    return {}
+
+
+def _formatted_time(name: str, kind: ColumnType, form: str | None, properties: Properties) -> dict[str, Any]:
+    node = properties.node("TIMESTAMP")
     if kind.kind == "string":
         if form is None:
             raise StatementRefused(
@@ -355,4 +401,5 @@ def _skew(properties: Properties, session: Session) -> str | None:
     node, written = properties.node("MAX_FUTURE_SKEW"), properties.text("MAX_FUTURE_SKEW")
     if node is None:
         return None if session.settings.default_grace == "ksqldb" else f"{DAY_MS}ms"
-    return None if (written or "").upper() == "NONE" else f"{properties.duration('MAX_FUTURE_SKEW')}ms"
+    skew_ms = None if (written or "").upper() == "NONE" else properties.duration("MAX_FUTURE_SKEW")
+    return None if skew_ms is None else f"{skew_ms}ms"

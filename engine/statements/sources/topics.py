@@ -36,22 +36,16 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
     of_key, of_value = properties.one_of("KEY_FORMAT", FORMATS), properties.one_of("VALUE_FORMAT", FORMATS)
     if both is not None and (of_key or of_value):
         other = "KEY_FORMAT" if of_key else "VALUE_FORMAT"
-        raise StatementRefused(
-            "property_clash",
-            f"FORMAT is that of keys and of values: leave {other} out, or write KEY_FORMAT and VALUE_FORMAT",
-            at,
-        )
+        detail = f"FORMAT is that of keys and of values: leave {other} out, or write KEY_FORMAT and VALUE_FORMAT"
+        properties.faults.add(StatementRefused("property_clash", detail, at))
     values = session.settings.values
     key = both or of_key or (inherited.key_format.name if inherited else values.get(_DEFAULT_KEY, "KAFKA").upper())
     value = both or of_value or (inherited.value_format.name if inherited else values.get(_DEFAULT_VALUE, "").upper())
-    if not value and (properties.has("FORMAT") or properties.has("VALUE_FORMAT")):
-        value = "JSON"  # stands in for one that is malformed, which is reported
     if not value:
-        raise StatementRefused(
-            "property_missing",
-            f"say how the values are written: VALUE_FORMAT='JSON', or SET '{_DEFAULT_VALUE}' for all",
-            at,
-        )
+        value = "JSON"  # stands in for one that is malformed or missing, which is reported
+        if not properties.has("FORMAT") and not properties.has("VALUE_FORMAT"):
+            detail = f"say how the values are written: VALUE_FORMAT='JSON', or SET '{_DEFAULT_VALUE}' for all"
+            properties.faults.add(StatementRefused("property_missing", detail, at))
     topic = Topic(
         properties.text("KAFKA_TOPIC") or name,
         _format(properties, "KEY", key, inherited.key_format if inherited else None),
@@ -123,32 +117,32 @@ def check_topic(relation: SqlRelation, tree: Node, session: Session) -> None:
 def _positive(properties: Properties, name: str) -> int | None:
     found = properties.whole(name)
     if found == 0:
-        raise StatementRefused("property_malformed", f"{name} is 1 or more", properties.node(name))
+        properties.malformed(name, f"{name} is 1 or more")
+        return None
     return found
 
 
 def _format(properties: Properties, side: str, name: str, inherited: Format | None) -> Format:
     node = properties.node(f"{side}_DELIMITER")
     written = properties.text(f"{side}_DELIMITER")
-    if written is None:
+    if written is None or properties.is_unreadable("FORMAT", f"{side}_FORMAT"):
         return inherited if inherited is not None and inherited.name == name else Format(name)
     if not RECORD_FORMATS[name].takes_delimiter:
-        raise StatementRefused("property_clash", f"{name} has no delimiter: leave {side}_DELIMITER out", node)
+        properties.faults.add(StatementRefused("property_clash", f"{name} has no delimiter: leave {side}_DELIMITER out", node))
+        return Format(name)
     try:
-        delimiter = delimiter_of(written)
+        return Format(name, delimiter_of(written))
     except ValueError as error:
-        raise StatementRefused("property_malformed", f"{side}_DELIMITER cannot be {written!r}: {error}", node) from error
-    return Format(name, delimiter)
+        properties.malformed(f"{side}_DELIMITER", f"{side}_DELIMITER cannot be {written!r}: {error}")
+        return Format(name)
 
 
 def _wraps(properties: Properties, value_format: str, session: Session) -> bool | None:
     given, form = properties.flag("WRAP_SINGLE_VALUE"), RECORD_FORMATS[value_format]
     if given is not None:
-        if not (form.can_wrap if given else form.can_unwrap):
-            raise StatementRefused(
-                "property_clash", f"{value_format} has one way to write a single value: leave WRAP_SINGLE_VALUE out",
-                properties.node("WRAP_SINGLE_VALUE"),
-            )  # fmt: skip
+        if not properties.is_unreadable("FORMAT", "VALUE_FORMAT") and not (form.can_wrap if given else form.can_unwrap):
+            detail = f"{value_format} has one way to write a single value: leave WRAP_SINGLE_VALUE out"
+            properties.faults.add(StatementRefused("property_clash", detail, properties.node("WRAP_SINGLE_VALUE")))
         return given
     default = session.settings.values.get(_WRAPS)
     return None if default is None or not form.can_wrap else default.lower() == "true"

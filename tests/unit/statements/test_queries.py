@@ -248,7 +248,8 @@ def test_faults_of_properties_and_of_the_query_are_reported_at_once() -> None:
     with pytest.raises(StatementRefused) as caught:
         query(text)
     assert [(each.code, text[slice(*each.span or (0, 0))]) for each in caught.value.all] == [
-        ("unknown_property", "TASK=2"), ("unknown_property", "VALUE_FROMAT='JSON'"), ("unknown_column", "ctiy"),
+        ("unknown_property", "TASK=2"), ("property_malformed", "'nwo'"), ("property_malformed", "'x'"),
+        ("unknown_property", "VALUE_FROMAT='JSON'"), ("unknown_column", "ctiy"),
     ]  # fmt: skip
     with pytest.raises(StatementRefused) as caught:
         query("CREATE STREAM s WITH (TASKS='x', DESIRED_STATE='PUASED', STATED='x') AS SELECT id, city FROM rides;")

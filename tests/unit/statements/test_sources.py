@@ -223,7 +223,8 @@ def test_everything_wrong_of_a_source_is_reported_at_once() -> None:
         bound(text)
     assert [(each.code, text[slice(*each.span or (0, 0))]) for each in caught.value.all] == [
         ("unknown_type", "INTT"), ("unknown_type", "STRIN"), ("reserved_column", "rowtime BIGINT"),
-        ("unknown_property", "KAFKA_TOPC='x'"),
+        ("unknown_property", "KAFKA_TOPC='x'"), ("property_malformed", "'JSN'"), ("property_malformed", "'two'"),
+        ("duration_malformed", "'long'"),
     ]  # fmt: skip
     with pytest.raises(StatementRefused) as caught:
         bound(text.replace("id INTT KEY, a STRIN, a INT, rowtime", "id INT KEY, a"))
