@@ -151,11 +151,6 @@ def test_damage_at_any_byte_of_a_segment_is_found_and_told_with_its_file(tmp_pat
     assert FileSegmentStore(tmp_path).load(segment_id).equals(FRAME)
 
 
-def test_a_segment_of_a_version_without_checksums_is_read(tmp_path: Path) -> None:
-    FRAME.write_ipc(tmp_path / "000000000003-0123abcd.arrow")
-    assert FileSegmentStore(tmp_path).load("000000000003-0123abcd").equals(FRAME)
-
-
 def test_a_segment_that_does_not_fit_leaves_nothing_and_can_be_saved_once_there_is_space(tmp_path: Path) -> None:
     store = FileSegmentStore(tmp_path)
     with no_file_larger_than(1_000), pytest.raises(DiskFull, match=str(tmp_path)):
