@@ -1,7 +1,7 @@
 """``python tools/generate_client.py [--check]``: write what of the client is made of something else.
 
 - ``slackwater/blocking`` of ``slackwater/asynchronous``: the same without ``async`` and ``await``. So there is one text for both.
-- ``slackwater/answer_list.py`` of the service's OpenAPI document.
+- ``slackwater/answers/answer_list.py`` of the service's OpenAPI document.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "client"
 SOURCE, TARGET = HERE / "slackwater" / "asynchronous", HERE / "slackwater" / "blocking"
-ANSWERS = HERE / "slackwater" / "answer_list.py"
+ANSWERS = HERE / "slackwater" / "answers" / "answer_list.py"
 
 WORDS = (
     (r"\basync (def|with|for)\b", r"\1"),

@@ -59,7 +59,7 @@ class Status(StatusAnswer):
     def _repr_html_(self) -> str:
         from slackwater.displays.tables import status_table
 
-        return status_table(self)
+        return status_table(self, self.lag)
 
 
 class Lateness(LatenessAnswer):
@@ -95,7 +95,7 @@ class Explanation(ExplainAnswer):
     def _repr_html_(self) -> str:
         from slackwater.displays.tables import explanation_table
 
-        return explanation_table(self)
+        return explanation_table(self.sentence, self)
 
 
 class Validation(ValidationAnswer):

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from slackwater.displays.style import CLOCK, LATE, box, label, line, shown, span_text, svg
 
 if TYPE_CHECKING:
-    from slackwater.answer_list import AdviceItem, SettingAdvice
-    from slackwater.statuses import Lateness
+    from slackwater.answer_list import AdviceItem, LatenessAnswer, SettingAdvice
 
 WIDTH, HEIGHT = 560, 210
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 40, 44
 
 
-def lateness_curves(lateness: Lateness) -> str:
+def lateness_curves(lateness: LatenessAnswer) -> str:
     """Return one picture for each setting that was measured; a sentence where none was."""
     measured = [setting for setting in lateness.settings if setting.count]
     if not measured:

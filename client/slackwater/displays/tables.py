@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from slackwater.displays.style import FONT, LAND, LATE, WATER, moment_text, shown
 
 if TYPE_CHECKING:
-    from slackwater.rows import Rows
-    from slackwater.statuses import Explanation, Status, Validation
+    from slackwater.answer_list import ExplainAnswer, StatusAnswer, ValidationAnswer
 
 SHOWN_ROWS = 20
 _CELL = "padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid rgba(127,127,127,.3);vertical-align:top"
@@ -34,7 +33,23 @@ def table(head: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], tota
     return f'<div style="{FONT}">{above}{grid if columns else ""}{more}</div>'
 
 
-def row_table(rows: Rows) -> str:
+class RowsShown(Protocol):
+    """Rows of a table, as far as they are shown."""
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Each row by its columns."""
+        ...
+
+    table: str
+    stream_time_ms: int | None
+    stale: bool
+    has_more: bool
+
+    def __len__(self) -> int: ...
+
+
+def row_table(rows: RowsShown) -> str:
     """Show rows of a table, and how far it was."""
     columns = list(dict.fromkeys(name for row in rows.rows[:SHOWN_ROWS] for name in row))
     head = f"{rows.table}: {len(rows):,} rows{' and more' if rows.has_more else ''}"
@@ -44,13 +59,13 @@ def row_table(rows: Rows) -> str:
     return table(head + (", stale: its query does not run" if rows.stale else ""), columns, values, len(rows))
 
 
-def status_table(status: Status) -> str:
-    """Show a query's state, how far it is, what waits and what was counted."""
+def status_table(status: StatusAnswer, lag: int | None) -> str:
+    """Show a query's state, how far it is, what waits and what was counted. ``lag``: records that it has not read, None: not known."""
     colour = _COLOURS.get(status.state, WATER)
     waiting = ", ".join(f"{count:,} in {operator}" for operator, count in status.buffered.items() if count) or "nothing"
     facts = [
         ("stream time", None if status.stream_time_ms is None else moment_text(status.stream_time_ms)),
-        ("behind", "not known" if status.lag is None else f"{status.lag:,} records"),
+        ("behind", "not known" if lag is None else f"{lag:,} records"),
         ("read, emitted", f"{status.read_rows:,}, {status.emitted_rows:,}"),
         ("waiting", waiting),
         ("limited by", status.limited_by),
@@ -63,13 +78,13 @@ def status_table(status: Status) -> str:
     return head + table("", ("", ""), facts)
 
 
-def explanation_table(explanation: Explanation) -> str:
+def explanation_table(sentence: str, explanation: ExplainAnswer) -> str:
     """Show the answer and the steps to it."""
     steps = [(step.operator or step.kind, step.code, step.sentence) for step in explanation.steps]
-    return table(explanation.sentence, ("where", "code", ""), steps)
+    return table(sentence, ("where", "code", ""), steps)
 
 
-def validation_table(validation: Validation) -> str:
+def validation_table(validation: ValidationAnswer) -> str:
     """Show faults, warnings, and what an edit would do."""
     rows: list[tuple[str, str, str]] = [(fault.pointer, fault.code, fault.detail) for fault in validation.problems]
     rows += [(warned.pointer, f"warning: {warned.code}", f"{warned.detail} {warned.cure}") for warned in validation.warnings]

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 from slackwater.displays.style import CLOCK, LAND, LATE, WATER, box, label, line, moment_text, shown, span_text, svg
 
 if TYPE_CHECKING:
-    from slackwater.answer_list import TaskStatus
-    from slackwater.statuses import Lateness, Status
+    from slackwater.answer_list import LatenessAnswer, StatusAnswer, TaskStatus
 
 WIDTH = 720
 LEFT, RIGHT, ROW, TOP = 110, 130, 46, 48
 LATE_REASONS = ("late", "closed", "expired")
 
 
-def tide_chart(status: Status, lateness: Lateness) -> str:
+def tide_chart(status: StatusAnswer, lateness: LatenessAnswer) -> str:
     """Return the picture; a sentence where no task has a clock yet."""
     graces = {
         setting.operator: setting.current_ms or 0 for setting in lateness.settings if setting.operator and not setting.relation
@@ -57,7 +56,7 @@ def _bounds(tasks: list[TaskStatus], graces: dict[str, int]) -> tuple[int, int]:
     return min(times) - margin, max(times) + margin
 
 
-def _late_by_operator(status: Status) -> dict[str, int]:
+def _late_by_operator(status: StatusAnswer) -> dict[str, int]:
     found: dict[str, int] = {}
     for counter in status.counters:
         if any(word in counter.reason for word in LATE_REASONS):
