@@ -66,7 +66,7 @@ def answer_list(document: Mapping[str, Any]) -> str:
     head = (
         '"""Every answer of the service, read from its OpenAPI document. Made by `make client`."""\n\n'
         "from __future__ import annotations\n\nfrom datetime import datetime\nfrom typing import Any, Literal\n\n"
-        "from slackwater.answers import Answer, Item, by_name, many, moment\n"
+        "from slackwater.answers.answer import Answer, Item, by_name, many, moment\n"
     )
     parts = [head]
     done: list[str] = []

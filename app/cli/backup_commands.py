@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import psycopg
 import typer
-from slackwater.cli.failing import CommandFailed
-from slackwater.cli.opened import opened
+from slackwater.cli.options.failing import CommandFailed
+from slackwater.cli.options.opened import opened
 
 from app.catalog.stored.state_places import state_store_of
 from app.cli.keys import as_command

@@ -11,8 +11,8 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
-from slackwater.cli.failing import FAILED, Misused
-from slackwater.cli.opened import MachineCommand, Told, ToldGroup, opened
+from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.opened import MachineCommand, Told, ToldGroup, opened
 
 from app import __version__
 from app.cli.backup_commands import backup, restore

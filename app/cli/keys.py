@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 import sqlalchemy as sa
 import typer
 from rich.console import Console
-from slackwater.cli.failing import CommandFailed
-from slackwater.cli.opened import MachineCommand, opened
+from slackwater.cli.options.failing import CommandFailed
+from slackwater.cli.options.opened import MachineCommand, opened
 
 from app.access.keys.routes import ApiKeyAnswer, NewApiKeyAnswer, shown_key
 from app.access.keys.sql import ApiKeyRow, create_key, has_keys, list_keys, revoke_key

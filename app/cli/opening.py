@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 from pydantic import ValidationError
-from slackwater.cli.failing import CommandFailed, Misused
+from slackwater.cli.options.failing import CommandFailed, Misused
 
 from app.db.database import migrate
 from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing

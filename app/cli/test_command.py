@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 from slackwater import ServiceError, Unreachable
-from slackwater.cli.failing import FAILED, USAGE, CommandFailed
-from slackwater.cli.opened import opened
+from slackwater.cli.options.failing import FAILED, USAGE, CommandFailed
+from slackwater.cli.options.opened import opened
 
 from app.testing.case import Case
 from app.testing.comparing.difference import Line

@@ -6,7 +6,6 @@
 from slackwater.asynchronous.client import AsyncClient
 from slackwater.asynchronous.queries import AsyncLateRecords, AsyncQuery
 from slackwater.asynchronous.relations import AsyncRelation, AsyncStream, AsyncTable
-from slackwater.batching import Appended, Rejected
 from slackwater.blocking.client import Client
 from slackwater.blocking.queries import LateRecords, Query
 from slackwater.blocking.relations import Relation, Stream, Table
@@ -69,10 +68,11 @@ from slackwater.errors import (
     Unprocessable,
     Unreachable,
 )
-from slackwater.event_streams import Change, Event
-from slackwater.requests import Retries
-from slackwater.rows import Found, PushedRow, Rows, SqlResult
-from slackwater.statuses import Explanation, Lateness, Status, TideChart, Validation
+from slackwater.rows.rows import Found, PushedRow, Rows, SqlResult
+from slackwater.rows.statuses import Explanation, Lateness, Status, TideChart, Validation
+from slackwater.transport.batching import Appended, Rejected
+from slackwater.transport.event_streams import Change, Event
+from slackwater.transport.requests import Retries
 
 __version__ = "0.1.0"
 __all__ = [

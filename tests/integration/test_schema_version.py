@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
-from slackwater.cli.failing import CommandFailed
+from slackwater.cli.options.failing import CommandFailed
 
 from app.cli.opening import make_current
 from app.db.database import migrate

@@ -121,7 +121,7 @@ def test_a_committed_batch_is_a_span_of_its_own_trace(collector: Collector) -> N
     assert collector.services() == {"slackwater-driver"}
     assert (span.name, span.parent_span_id, span.kind) == ("batch delays", b"", Span.SPAN_KIND_INTERNAL)
     assert (span.start_time_unix_nano, span.end_time_unix_nano) == (1_000, 5_000)
-    told = {"slackwater.query": "delays", "slackwater.epoch": 4, "slackwater.batch_id": 17, "slackwater.rows": 250}
+    told = {"slackwater.query": "delays", "slackwater.epoch": 4, "slackwater.batch_id": 17, "slackwater.rows.rows": 250}
     assert attributes(span) == told
 
 

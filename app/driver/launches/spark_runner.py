@@ -185,6 +185,6 @@ def span_of(batch: CommittedBatch) -> Done:
         "slackwater.query": batch.query,
         "slackwater.epoch": batch.epoch,
         "slackwater.batch_id": batch.batch_id,
-        "slackwater.rows": batch.rows,
+        "slackwater.rows.rows": batch.rows,
     }
     return Done(f"batch {batch.query}", batch.began_ns, batch.ended_ns, attributes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
-from slackwater.answer_list import (
+from slackwater.answers.answer_list import (
     ApiKeyAnswer,
     AuditEntry,
     CheckAnswer,
@@ -22,7 +22,7 @@ from slackwater.answer_list import (
 )
 from slackwater.asynchronous.transport import AsyncTransport
 from slackwater.parameters import Duration, Instant, duration, instant
-from slackwater.requests import new_key, path_of, request
+from slackwater.transport.requests import new_key, path_of, request
 
 
 class AsyncConnections:

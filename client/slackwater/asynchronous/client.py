@@ -10,16 +10,16 @@ from typing import Any, Literal, Self
 
 import httpx
 
-from slackwater.answer_list import ComparisonAnswer, RelationAnswer
+from slackwater.answers.answer_list import ComparisonAnswer, RelationAnswer
 from slackwater.asynchronous.administration import AsyncApiKeys, AsyncConnections, AsyncErrors, AsyncSystem
 from slackwater.asynchronous.queries import AsyncQueries, AsyncQuery
 from slackwater.asynchronous.relations import AsyncRelation, AsyncStream, AsyncTable
 from slackwater.asynchronous.transport import AsyncTransport
 from slackwater.errors import PushFailed
-from slackwater.event_streams import SILENCE_SECONDS, Event, line_of
-from slackwater.requests import EVENT_STREAM, NDJSON_TYPE, Params, Retries, path_of, request
-from slackwater.rows import PushedRow, SqlResult, sql_body
+from slackwater.rows.rows import PushedRow, SqlResult, sql_body
 from slackwater.settings import API_KEY_VARIABLE, LOOPBACK, TIMEOUT_SECONDS, authorization
+from slackwater.transport.event_streams import SILENCE_SECONDS, Event, line_of
+from slackwater.transport.requests import EVENT_STREAM, NDJSON_TYPE, Params, Retries, path_of, request
 
 
 class AsyncClient:

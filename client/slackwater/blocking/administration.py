@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal
 
-from slackwater.answer_list import (
+from slackwater.answers.answer_list import (
     ApiKeyAnswer,
     AuditEntry,
     CheckAnswer,
@@ -23,7 +23,7 @@ from slackwater.answer_list import (
 )
 from slackwater.blocking.transport import Transport
 from slackwater.parameters import Duration, Instant, duration, instant
-from slackwater.requests import new_key, path_of, request
+from slackwater.transport.requests import new_key, path_of, request
 
 
 class Connections:

@@ -9,7 +9,7 @@ from contextlib import closing
 from time import monotonic
 from typing import Any, Literal
 
-from slackwater.answer_list import (
+from slackwater.answers.answer_list import (
     CommitsAnswer,
     Event,
     ForkAnswer,
@@ -25,10 +25,10 @@ from slackwater.answer_list import (
 from slackwater.blocking.transport import Transport
 from slackwater.definitions import QueryDefinition, json_of
 from slackwater.errors import Json, NotReached, QueryFailed
-from slackwater.event_streams import Following
 from slackwater.parameters import Instant, Key, instant, key_conditions
-from slackwater.requests import new_key, path_of, preconditions, request
-from slackwater.statuses import Explanation, Lateness, LateRecordFilter, Status, TideChart, Validation
+from slackwater.rows.statuses import Explanation, Lateness, LateRecordFilter, Status, TideChart, Validation
+from slackwater.transport.event_streams import Following
+from slackwater.transport.requests import new_key, path_of, preconditions, request
 
 POLL_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
 LONG_POLL_SECONDS = 30.0

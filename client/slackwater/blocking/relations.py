@@ -8,17 +8,17 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
-from slackwater.answer_list import LineageAnswer, RecordsAnswer, RegisteredAnswer, Reject, RelationAnswer
-from slackwater.batching import Appended, batches, needs_columns
+from slackwater.answers.answer_list import LineageAnswer, RecordsAnswer, RegisteredAnswer, Reject, RelationAnswer
 from slackwater.blocking.transport import Transport
 from slackwater.definitions import StreamDefinition, TableDefinition, json_of
 from slackwater.errors import Json, RecordsRejected
-from slackwater.event_streams import Change, Following
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
 from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
-from slackwater.reading_options import ReadOptions
-from slackwater.requests import ARROW_TYPE, JSON_TYPE, Request, new_key, path_of, preconditions, request
-from slackwater.rows import Found, Reading, Rows, single
+from slackwater.rows.reading_options import ReadOptions
+from slackwater.rows.rows import Found, Reading, Rows, single
+from slackwater.transport.batching import Appended, batches, needs_columns
+from slackwater.transport.event_streams import Change, Following
+from slackwater.transport.requests import ARROW_TYPE, JSON_TYPE, Request, new_key, path_of, preconditions, request
 
 PAGE_ROWS = 5_000
 LOOKUP_KEYS = 1_000
@@ -269,7 +269,7 @@ class Table(Relation):
 
         Args:
             limit: how many at most; None: all.
-            options: see ``slackwater.rows.Reading``.
+            options: see ``slackwater.rows.rows.Reading``.
         """
         return self._rows(Reading(**options), self._path("rows"), [], limit)
 
@@ -296,7 +296,7 @@ class Table(Relation):
             from_: None: the oldest that is kept.
             to: None: the newest.
             limit: how many at most.
-            options: see ``slackwater.rows.Reading``.
+            options: see ``slackwater.rows.rows.Reading``.
         """
         reading = Reading(**options)
         span = [("from", instant(from_) or "0")] + ([] if to is None else [("to", str(instant(to)))])
@@ -309,7 +309,7 @@ class Table(Relation):
 
         Args:
             key: the value of the key's one column, or a mapping with every column.
-            options: see ``slackwater.rows.Reading``; without conditions.
+            options: see ``slackwater.rows.rows.Reading``; without conditions.
 
         Raises:
             RowNotFound, RowDeleted, HistoryExpired: there is none.

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import httpx
 
 from slackwater.errors import ForeignAnswer, Json, ServiceError, Unreachable, accepted, error_of, foreign
-from slackwater.event_streams import Event, EventParser, Following, LineParser
-from slackwater.requests import EVENT_STREAM, NDJSON_TYPE, Params, Request, Retries, is_unsent, request
+from slackwater.transport.event_streams import Event, EventParser, Following, LineParser
+from slackwater.transport.requests import EVENT_STREAM, NDJSON_TYPE, Params, Request, Retries, is_unsent, request
 
 
 class Transport:

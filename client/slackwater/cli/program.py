@@ -16,10 +16,10 @@ import typer
 from typer.core import TyperCommand
 
 import slackwater
-from slackwater.cli import connecting, feeding, following, late, looking, steering
+from slackwater.cli.commands import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
-from slackwater.cli.failing import Misused
-from slackwater.cli.opened import ToldGroup, common_options, opened, tell
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.opened import ToldGroup, common_options, opened, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
 

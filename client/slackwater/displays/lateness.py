@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slackwater.displays.style import CLOCK, LATE, box, label, line, shown, span_text, svg
 
 if TYPE_CHECKING:
-    from slackwater.answer_list import AdviceItem, LatenessAnswer, SettingAdvice
+    from slackwater.answers.answer_list import AdviceItem, LatenessAnswer, SettingAdvice
 
 WIDTH, HEIGHT = 560, 210
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 40, 44

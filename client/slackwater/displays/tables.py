@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from slackwater.displays.style import FONT, LAND, LATE, WATER, moment_text, shown
 
 if TYPE_CHECKING:
-    from slackwater.answer_list import ExplainAnswer, StatusAnswer, ValidationAnswer
+    from slackwater.answers.answer_list import ExplainAnswer, StatusAnswer, ValidationAnswer
 
 SHOWN_ROWS = 20
 _CELL = "padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid rgba(127,127,127,.3);vertical-align:top"

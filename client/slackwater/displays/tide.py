@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from slackwater.displays.style import CLOCK, LAND, LATE, WATER, box, label, line, moment_text, shown, span_text, svg
 
 if TYPE_CHECKING:
-    from slackwater.answer_list import LatenessAnswer, StatusAnswer, TaskStatus
+    from slackwater.answers.answer_list import LatenessAnswer, StatusAnswer, TaskStatus
 
 WIDTH = 720
 LEFT, RIGHT, ROW, TOP = 110, 130, 46, 48

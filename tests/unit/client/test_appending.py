@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from slackwater import ExtraMissing, RecordsRejected, TooManyRequests
-from slackwater.batching import batches
+from slackwater.transport.batching import batches
 
 from tests.unit.client.scripted import Scripted, problem
 

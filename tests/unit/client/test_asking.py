@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 import slackwater
 from slackwater import Client, HistoryExpired, NotReached, QueryFailed, RowDeleted, RowNotFound
-from slackwater.answers import Answer
+from slackwater.answers.answer import Answer
 
 from tests.api_document import api_document
 from tests.unit.client.scripted import Scripted, events, problem

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from slackwater import Explanation, Lateness, Rows, SqlResult, Status, TideChart, Validation
-from slackwater.batching import Appended, Rejected
 from slackwater.displays.style import moment_text, span_text
+from slackwater.transport.batching import Appended, Rejected
 
 NOW = 1_357_041_600_000
 HOUR = 3_600_000

@@ -7,7 +7,7 @@ from itertools import islice
 import httpx
 import pytest
 from slackwater import ChangesReset, Forbidden, PushFailed, Unreachable
-from slackwater.event_streams import EventParser, Following, LineParser
+from slackwater.transport.event_streams import EventParser, Following, LineParser
 
 from tests.unit.client.scripted import Scripted, broken_after, events, problem
 

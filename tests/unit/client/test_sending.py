@@ -18,7 +18,7 @@ from slackwater import (
     Unreachable,
 )
 from slackwater.errors import error_of
-from slackwater.requests import request
+from slackwater.transport.requests import request
 
 from app.errors.error_list import ERRORS
 from tests.unit.client.scripted import Scripted, problem

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.asking import confirmed
 from slackwater.cli.definitions.doing import carry_out
 from slackwater.cli.definitions.exporting import defined_in, exported
 from slackwater.cli.definitions.files import read_files, read_others
 from slackwater.cli.definitions.plan import Plan, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
-from slackwater.cli.failing import DIFFERENT, FAILED, Misused
-from slackwater.cli.opened import Command, Opened, opened
-from slackwater.cli.pairs import need
+from slackwater.cli.options.asking import confirmed
+from slackwater.cli.options.failing import DIFFERENT, FAILED, Misused
+from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.pairs import need
 
 _PANEL = "Definitions in git"
 Root = Annotated[Path, typer.Argument(help="A directory of .sql, .yaml and .json files, or one such file.", show_default=False)]

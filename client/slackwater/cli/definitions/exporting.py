@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import yaml
 
-from slackwater.answer_list import QueryAnswer, RelationAnswer
+from slackwater.answers.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import Wanted
 from slackwater.cli.definitions.plan import compared
-from slackwater.cli.failing import FAILED, Misused
-from slackwater.cli.naming import result_of
+from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.naming import result_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
 

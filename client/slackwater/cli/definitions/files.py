@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 import yaml
 
-from slackwater.cli.failing import FAILED, Misused
-from slackwater.cli.naming import inputs_of
+from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.naming import inputs_of
 from slackwater.cli.statements import Statement, statements_of
 
 KINDS: Final = ("stream", "table", "query")

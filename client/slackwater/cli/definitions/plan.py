@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from slackwater.answer_list import ComparedItem, QueryAnswer, RelationAnswer
+from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import Wanted
-from slackwater.cli.failing import FAILED, Misused
-from slackwater.cli.naming import inputs_of, result_of
+from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.naming import inputs_of, result_of
 from slackwater.errors import NotFound
 
 Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state", "delete", "refused"]

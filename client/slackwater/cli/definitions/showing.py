@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from slackwater.answer_list import EditEffect
+from slackwater.answers.answer_list import EditEffect
 from slackwater.cli.definitions.plan import Action, Plan, Step
-from slackwater.cli.output import Output, event_time
+from slackwater.cli.options.output import Output, event_time
 from slackwater.parameters import json_text
 
 LOOK: Final[Mapping[Action, tuple[str, str, str]]] = {

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.failing import Misused
-from slackwater.cli.opened import Command, context_file, opened
-from slackwater.cli.pairs import exclude
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.opened import Command, context_file, opened
+from slackwater.cli.options.pairs import exclude
 from slackwater.cli.shell.results import Format, Printer
 from slackwater.cli.shell.session import Session
 from slackwater.errors import SlackwaterError

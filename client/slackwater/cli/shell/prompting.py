@@ -18,7 +18,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from slackwater.cli.failing import Misused, failure_of, show
+from slackwater.cli.options.failing import Misused, failure_of, show
 from slackwater.cli.shell.names import Known, proposals
 from slackwater.cli.shell.session import Session
 from slackwater.cli.shell.shortcuts import SHORTCUTS, Left, carry_out

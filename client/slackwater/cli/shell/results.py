@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from slackwater.answer_list import StatementResult
-from slackwater.cli.output import WIDE, Output, columns, event_time
+from slackwater.answers.answer_list import StatementResult
+from slackwater.cli.options.output import WIDE, Output, columns, event_time
 from slackwater.parameters import json_text
-from slackwater.rows import PushedRow
+from slackwater.rows.rows import PushedRow
 
 NUMBERS: Final = ("int", "bigint", "double", "decimal")
 

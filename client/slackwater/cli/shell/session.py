@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Final
 
 from slackwater.blocking.client import Client
-from slackwater.cli.failing import Misused
+from slackwater.cli.options.failing import Misused
 from slackwater.cli.shell.results import Printer, Pushed
 from slackwater.cli.statements import Statement, bare, statements_of
 from slackwater.errors import ServiceError

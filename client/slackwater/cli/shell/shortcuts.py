@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from slackwater.cli.failing import Misused
-from slackwater.cli.naming import inputs_of, named, result_of
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.naming import inputs_of, named, result_of
 from slackwater.cli.shell.results import Format
 from slackwater.cli.shell.session import Session
 

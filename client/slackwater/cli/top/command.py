@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.failing import Misused
-from slackwater.cli.opened import Command, opened
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.opened import Command, opened
 from slackwater.cli.top.reading import Snapshot, read
 from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
 

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Final
 
 from slackwater.blocking.client import Client
-from slackwater.cli.naming import is_internal
+from slackwater.cli.options.naming import is_internal
 from slackwater.errors import Forbidden, NotFound
-from slackwater.statuses import Status
+from slackwater.rows.statuses import Status
 
 MOST_STATUSES: Final = 200
 """Of a key with a scope, which may not read metrics, so many queries are asked for one by one."""

@@ -15,11 +15,11 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 
 from slackwater.blocking.client import Client
-from slackwater.cli.output import age
+from slackwater.cli.options.output import age
 from slackwater.cli.top.reading import read
 from slackwater.cli.top.view import ORDERS, View, frame
 from slackwater.errors import NotFound, SlackwaterError
-from slackwater.statuses import Status
+from slackwater.rows.statuses import Status
 
 _STYLE: Final = Style.from_dict({
     "title": "reverse", "head": "bold", "keys": "reverse", "selected": "reverse", "failed": "ansired bold", "warning": "ansiyellow",

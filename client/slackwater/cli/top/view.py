@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from slackwater.cli.output import event_time, length
+from slackwater.cli.options.output import event_time, length
 from slackwater.cli.top.reading import Row, Snapshot
 
 ATTENTION: Final = ("failed", "backoff", "starting", "stopping", "running", "paused", "stopped")

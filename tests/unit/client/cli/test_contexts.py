@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from slackwater.cli.contexts import Asked, Context, ContextFile, Contexts, chosen
-from slackwater.cli.failing import Misused
+from slackwater.cli.options.contexts import Asked, Context, ContextFile, Contexts, chosen
+from slackwater.cli.options.failing import Misused
 
 URL = "http://svc:1"
 

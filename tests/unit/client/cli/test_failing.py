@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from slackwater.cli.failing import failure_of, show
+from slackwater.cli.options.failing import failure_of, show
 from slackwater.errors import Conflict, ServiceError
 
 URL = "http://localhost:8080"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slackwater.batching import Appended
-from slackwater.cli.feeding import progress
+from slackwater.cli.commands.feeding import progress
+from slackwater.transport.batching import Appended
 
 
 def test_progress_has_what_is_appended_and_how_fast_it_goes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from slackwater.cli.definitions.files import Wanted, read_files
-from slackwater.cli.failing import Misused
+from slackwater.cli.options.failing import Misused
 
 
 def write(root: Path, **files: str) -> Path:

@@ -8,8 +8,8 @@ import json
 import pytest
 from rich.console import Console
 from slackwater import ServiceError
-from slackwater.cli.failing import failure_of, show
-from slackwater.cli.output import Output
+from slackwater.cli.options.failing import failure_of, show
+from slackwater.cli.options.output import Output
 from slackwater.cli.shell.results import Format, Printer
 from slackwater.cli.shell.session import Session
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 from rich.text import Text
-from slackwater.cli.output import Output, PlainConsole, columns
+from slackwater.cli.options.output import Output, PlainConsole, columns
 
 EVIL = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\x9b2Jd"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from slackwater.answer_list import ComparedItem, QueryAnswer, RelationAnswer
+from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.cli.definitions.files import Wanted
 from slackwater.cli.definitions.plan import Plan, Step, compared, deletions
 from slackwater.cli.definitions.showing import show, summary, value_at
-from slackwater.cli.failing import Misused
-from slackwater.cli.output import Output
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.output import Output
 
 from tests.unit.client.scripted import Scripted, problem
 

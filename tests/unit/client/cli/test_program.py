@@ -16,8 +16,8 @@ from typing import Any, Final
 import pytest
 import slackwater.cli
 import typer
-from slackwater.cli.failing import INTERRUPTED
-from slackwater.cli.opened import Told
+from slackwater.cli.options.failing import INTERRUPTED
+from slackwater.cli.options.opened import Told
 from slackwater.cli.program import Program, cli
 from typer.cli import get_docs_for_click
 from typer.core import TyperGroup

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slackwater.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, ValidationAnswer
+from slackwater.answers.answer_list import ExplainAnswer, LatenessAnswer, StatusAnswer, ValidationAnswer
 from slackwater.errors import Json
 from slackwater.parameters import conditions
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
-from slackwater.answer_list import StatementResult
+from slackwater.answers.answer_list import StatementResult
 from slackwater.errors import HistoryExpired, Json, NotFound, RowDeleted, RowNotFound
 from slackwater.frames import arrow_of_rows, pandas_of, polars_of
 from slackwater.parameters import Duration, Instant, Where, conditions, duration, instant, json_text
-from slackwater.requests import JSON_TYPE
+from slackwater.transport.requests import JSON_TYPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

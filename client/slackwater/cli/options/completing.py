@@ -8,10 +8,10 @@ from typing import Final
 import typer
 
 from slackwater.blocking.client import Client
-from slackwater.cli.failing import Misused
-from slackwater.cli.opened import opened
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.opened import opened
 from slackwater.errors import SlackwaterError
-from slackwater.requests import Retries
+from slackwater.transport.requests import Retries
 
 PATIENCE_S: Final = 2.0
 """Somebody has pressed Tab and waits."""

@@ -9,7 +9,7 @@ from slackwater.parameters import Duration, Instant, Where
 
 
 class ReadOptions(TypedDict, total=False):
-    """See ``slackwater.rows.Reading``."""
+    """See ``slackwater.rows.rows.Reading``."""
 
     as_of: Instant | None
     where: Where | None

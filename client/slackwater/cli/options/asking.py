@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from slackwater.cli.failing import Misused
+from slackwater.cli.options.failing import Misused
 
 
 def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = None) -> bool:

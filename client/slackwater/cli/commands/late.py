@@ -8,14 +8,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from slackwater.answer_list import SettingAdvice
+from slackwater.answers.answer_list import SettingAdvice
 from slackwater.blocking.queries import LateRecords
-from slackwater.cli import completing
-from slackwater.cli.asking import confirmed
-from slackwater.cli.looking import key_of
-from slackwater.cli.opened import Command, Opened, opened
-from slackwater.cli.output import event_time, length, shown
-from slackwater.cli.pairs import exclude
+from slackwater.cli.commands.looking import key_of
+from slackwater.cli.options import completing
+from slackwater.cli.options.asking import confirmed
+from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.output import event_time, length, shown
+from slackwater.cli.options.pairs import exclude
 from slackwater.parameters import json_text
 
 SHOWN: Final = 20

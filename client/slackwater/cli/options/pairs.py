@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slackwater.cli.failing import Misused
+from slackwater.cli.options.failing import Misused
 
 
 def is_given(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from slackwater.errors import Fault, Json, RecordsRejected
 from slackwater.frames import FRAME_FILES, csv_rows, file_frame, frame_batches, is_frame
 from slackwater.parameters import json_text
-from slackwater.requests import ARROW_TYPE, NDJSON_TYPE
+from slackwater.transport.requests import ARROW_TYPE, NDJSON_TYPE
 
 BATCH_ROWS: Final = 5_000
 FRAME_ROWS: Final = 50_000

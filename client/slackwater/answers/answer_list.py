@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from slackwater.answers import Answer, Item, many, moment
+from slackwater.answers.answer import Answer, Item, many, moment
 
 
 class AdviceItem(Answer):

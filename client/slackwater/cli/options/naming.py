@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
 
-from slackwater.answer_list import OneQueryAnswer, RelationAnswer
+from slackwater.answers.answer_list import OneQueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.blocking.relations import Relation, Stream, Table
-from slackwater.cli.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, Misused
 from slackwater.errors import NotFound
 
 Kind = Literal["query", "stream", "table"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slackwater.errors import ChangesReset, ForeignAnswer, Json, ServiceError
-from slackwater.requests import EVENT_STREAM, Params, Request, request
+from slackwater.transport.requests import EVENT_STREAM, Params, Request, request
 
 RECONNECT_SECONDS: Final = (0.1, 0.3, 1.0, 3.0)
 """Waits between connections that brought no event; the last one is repeated."""

@@ -12,12 +12,12 @@ import typer
 from rich.text import Text
 
 from slackwater.blocking.relations import Relation
-from slackwater.cli import completing
-from slackwater.cli.naming import relation_of
-from slackwater.cli.opened import Command, Opened, opened
-from slackwater.cli.output import event_time, shown
-from slackwater.cli.pairs import exclude
-from slackwater.event_streams import Change
+from slackwater.cli.options import completing
+from slackwater.cli.options.naming import relation_of
+from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.output import event_time, shown
+from slackwater.cli.options.pairs import exclude
+from slackwater.transport.event_streams import Change
 
 
 class From(StrEnum):

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from slackwater.batching import Appended
 from slackwater.blocking.relations import Relation
-from slackwater.cli import completing
-from slackwater.cli.failing import FAILED, Misused
-from slackwater.cli.naming import relation_of
-from slackwater.cli.opened import Command, Opened, opened
+from slackwater.cli.options import completing
+from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.naming import relation_of
+from slackwater.cli.options.opened import Command, Opened, opened
 from slackwater.errors import RecordsRejected
+from slackwater.transport.batching import Appended
 
 SHOWN_REFUSALS: Final = 20
 _PANEL = "Feeding sources"

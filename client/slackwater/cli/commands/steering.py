@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from slackwater.blocking.queries import Query
-from slackwater.cli import completing
-from slackwater.cli.asking import confirmed
-from slackwater.cli.failing import Misused
-from slackwater.cli.looking import WAIT_S, seconds_to_wait
-from slackwater.cli.naming import Named, named, nothing, path_relation, result_of
-from slackwater.cli.opened import Command, Opened, opened
+from slackwater.cli.commands.looking import WAIT_S, seconds_to_wait
+from slackwater.cli.options import completing
+from slackwater.cli.options.asking import confirmed
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.naming import Named, named, nothing, path_relation, result_of
+from slackwater.cli.options.opened import Command, Opened, opened
 from slackwater.errors import NotFound
 
 _PANEL = "Steering queries"

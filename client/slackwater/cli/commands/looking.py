@@ -11,16 +11,16 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from slackwater.answer_list import Event, OneQueryAnswer, QueryAnswer, RelationAnswer, StatusAnswer
+from slackwater.answers.answer_list import Event, OneQueryAnswer, QueryAnswer, RelationAnswer, StatusAnswer
 from slackwater.blocking.client import Client
-from slackwater.cli import completing
-from slackwater.cli.failing import Misused
-from slackwater.cli.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
-from slackwater.cli.opened import Command, Opened, opened
-from slackwater.cli.output import age, event_time, shown
-from slackwater.cli.pairs import need
+from slackwater.cli.options import completing
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
+from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.output import age, event_time, shown
+from slackwater.cli.options.pairs import need
 from slackwater.errors import NotFound
-from slackwater.statuses import Status
+from slackwater.rows.statuses import Status
 
 _PANEL = "Looking"
 WAIT_S: Final = 60.0

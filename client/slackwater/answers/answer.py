@@ -1,6 +1,6 @@
 """Answers of the service: JSON objects whose known parts are attributes.
 
-``slackwater.answer_list`` has a class for each of the interface's answers; it is generated. An answer of a newer service may have more:
+``slackwater.answers.answer_list`` has a class for each of the interface's answers; it is generated. An answer of a newer service may have more:
 everything is there as items, and in ``raw``.
 """
 

@@ -15,12 +15,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from slackwater.blocking.client import Client
-from slackwater.cli.contexts import Asked, ContextFile, Service, chosen
-from slackwater.cli.failing import FAILED, INTERRUPTED, CommandFailed, Failure, Misused, failure_of, show
-from slackwater.cli.output import Output
+from slackwater.cli.options.contexts import Asked, ContextFile, Service, chosen
+from slackwater.cli.options.failing import FAILED, INTERRUPTED, CommandFailed, Failure, Misused, failure_of, show
+from slackwater.cli.options.output import Output
 from slackwater.errors import SlackwaterError
-from slackwater.requests import Retries
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
+from slackwater.transport.requests import Retries
 
 PANEL: Final = "Which service, and how answers look"
 _RETRIES: Final = Retries(attempts=3)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from slackwater.blocking.client import Client
-from slackwater.cli.contexts import Context, checked_key, checked_url, shown
-from slackwater.cli.failing import Misused
-from slackwater.cli.opened import Command, Opened, context_file, opened
-from slackwater.cli.pairs import exclude
+from slackwater.cli.options.contexts import Context, checked_key, checked_url, shown
+from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.opened import Command, Opened, context_file, opened
+from slackwater.cli.options.pairs import exclude
 from slackwater.errors import SlackwaterError
 
 contexts = typer.Typer(no_args_is_help=True, help="Services by name: URL and key.")

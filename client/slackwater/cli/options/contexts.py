@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import httpx
 
-from slackwater.cli.failing import Misused
+from slackwater.cli.options.failing import Misused
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, DEFAULT_URL, URL_VARIABLE, authorization
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

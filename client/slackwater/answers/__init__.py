@@ -1,0 +1,1 @@
+"""Answers of the service: JSON objects whose known parts are attributes."""

@@ -1,0 +1,1 @@
+"""What commands share: the options that say which service is meant, how it fails, what is printed."""

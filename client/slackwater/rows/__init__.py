@@ -1,0 +1,1 @@
+"""What reads give, and answers that say more than their JSON."""

@@ -1,0 +1,1 @@
+"""Requests as values, bodies of appended records, event streams. Knows no connection."""
