@@ -19,7 +19,7 @@ from app.access.audit.refusals import RefusalLog
 from app.access.audit.rules import Refusal, ResourceKind
 from app.access.rules import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, feed_beyond, name_beyond
 from app.access.scopes_sql import find_names_beside, find_names_sharing
-from app.access.tokens.verifying import Doorkeeper
+from app.access.tokens.verifying import Authenticator
 from app.errors.app_errors import Fault, Forbidden, Unauthorized
 from app.http.answers.documented import problems
 from app.http.guards.edge import KEY_NAME
@@ -48,7 +48,7 @@ async def _guard(request: Request) -> None:
     rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
     if rule.role is not None:
         text = _presented(request)
-        door: Doorkeeper = request.app.state.door
+        door: Authenticator = request.app.state.door
         principal = await door.recognise(text)
         request.scope[KEY_NAME] = principal.name
         PRINCIPAL.set(principal)

@@ -164,7 +164,7 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
         StaleTarget: the feed was made anew; holds for all items.
     """
     batches = await _made(items, range(len(items))) if all(item.changes is None for item in items) else None
-    if batches is not None and len(batches) == 1 and _is_alike(items):
+    if batches is not None and len(batches) == 1 and _is_of_one_relation(items):
         return await _append_one(connection, items, batches[0])
     outcomes: dict[int, Outcome] = {}
     async with connection.transaction(), connection.cursor() as cursor:
@@ -197,7 +197,7 @@ async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> li
     Returns:
         One outcome per item; None where they need more than one small batch, or are locked or changed: nothing was appended then.
     """
-    if not _is_alike(items) or sum(item.accepted.height for item in items) > INLINE_ROWS:
+    if not _is_of_one_relation(items) or sum(item.accepted.height for item in items) > INLINE_ROWS:
         return None
     batches = _batches(items, range(len(items)))
     if len(batches) != 1 or len(batches[0].params["payload"]) > MOST_BYTES or batches[0].params["marks"] is not None:
@@ -212,7 +212,7 @@ async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> li
     return [_answer(item, ranges.get(index, ())) for index, item in enumerate(items)]
 
 
-def _is_alike(items: Sequence[AppendItem]) -> bool:
+def _is_of_one_relation(items: Sequence[AppendItem]) -> bool:
     """Whether nothing but records of one relation is to be written."""
     targets = {(item.target.relation_id, item.target.version) for item in items}
     return len(targets) == 1 and not any(

@@ -23,7 +23,15 @@ from polars.exceptions import PanicException
 from app.access.idempotency.rules import digest_of
 from app.appends.append_targets import Target, TargetCache
 from app.appends.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
-from app.appends.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
+from app.appends.judging import (
+    SMALL_BYTES,
+    SmallBody,
+    ValidatedBody,
+    small_body,
+    validate_body,
+    validate_format_body,
+    validate_together,
+)
 from app.appends.shared_appends import SharedAppends
 from app.db.database import AWAY
 from app.db.gates import MOST_REGISTRY_LOOKUPS
@@ -31,7 +39,7 @@ from app.db.gathering import Gathering
 from app.errors.app_errors import Unavailable
 from app.telemetry.setup import Metrics
 from engine.errors import InvariantBroken
-from engine.formats.bodies.posted import Asked
+from engine.formats.bodies.posted import BodyOptions
 from engine.formats.port import NO_REGISTRY
 from engine.formats.registry.client import Registry
 
@@ -52,7 +60,7 @@ class Posted:
         registry: the schema registry that it names, or None.
     """
 
-    asked: Asked
+    asked: BodyOptions
     registry: Registry | None
 
 
@@ -61,7 +69,7 @@ class _Waiting:
     """A request in a writer's queue."""
 
     target: Target
-    content: SmallBody | Judged
+    content: SmallBody | ValidatedBody
     key: str | None
     digest: bytes
     answer: asyncio.Future[Appended]
@@ -128,7 +136,7 @@ class Appender:
             posted: the format that the request names; None: the media type says all.
 
         Raises:
-            FormatInvalid, RegistryUnavailable, RegistryRefused: see ``judge_posted``.
+            FormatInvalid, RegistryUnavailable, RegistryRefused: see ``validate_format_body``.
             NotFound: ``relation_not_found``.
             Conflict: ``not_appendable``: it is derived, or not kept in the built-in log; ``read_only``: others fill it.
             BodyMalformed: no record can be told from another.
@@ -154,14 +162,14 @@ class Appender:
         digest = digest_of(about, body) if idempotency_key is not None else b""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
-            content: SmallBody | Judged | None
+            content: SmallBody | ValidatedBody | None
             if posted is not None:
-                content = await self._judged_posted(body, posted, target)
+                content = await self._validate_format(body, posted, target)
             else:
                 content = small_body(body, media_type, target.schema)
             if content is None:
                 content = await anyio.to_thread.run_sync(
-                    judge, body, media_type, target.schema, self._now_ms(), limiter=self._parsing
+                    validate_body, body, media_type, target.schema, self._now_ms(), limiter=self._parsing
                 )
             try:
                 appended = await self._submit(target, content, idempotency_key, digest)
@@ -172,14 +180,14 @@ class Appender:
             return appended
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
 
-    async def _judged_posted(self, body: bytes, posted: Posted, target: Target) -> Judged:
+    async def _validate_format(self, body: bytes, posted: Posted, target: Target) -> ValidatedBody:
         # Who waits for a registry keeps nobody else's body from being parsed.
         limiter = self._parsing if posted.registry is None else self._asking
         store = NO_REGISTRY if posted.registry is None else posted.registry
-        judging = partial(judge_posted, body, posted.asked, target.schema, self._now_ms(), store)
+        judging = partial(validate_format_body, body, posted.asked, target.schema, self._now_ms(), store)
         return await anyio.to_thread.run_sync(judging, limiter=limiter)
 
-    async def _submit(self, target: Target, content: SmallBody | Judged, key: str | None, digest: bytes) -> Appended:
+    async def _submit(self, target: Target, content: SmallBody | ValidatedBody, key: str | None, digest: bytes) -> Appended:
         waiting = _Waiting(target, content, key, digest, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(target.feed_id, []).append(waiting)
         if target.feed_id not in self._writers:
@@ -202,30 +210,30 @@ class Appender:
         if not present:
             return
         try:
-            items = await self._judged(present)
+            items = await self._validated(present)
             answers = await append_small(self._shared, items)
             if answers is None:
                 async with self._pool.connection() as connection:
                     answers = await append_group(connection, items)
         except (*AWAY, StaleTarget) as error:
             for waiting in present:
-                _settle(waiting, error)
+                _resolve(waiting, error)
         except (Exception, PanicException) as error:  # noqa: BLE001 - whatever it is, it must not end the writer that all wait for
             await self._write_apart(present, error)
         else:
             self._metrics.append_groups.inc()
             for waiting, answer in zip(present, answers, strict=True):
-                _settle(waiting, answer)
+                _resolve(waiting, answer)
 
     async def _write_apart(self, group: list[_Waiting], error: BaseException) -> None:
         """Let the one request that cannot be written fail alone."""
         if len(group) == 1:
-            _settle(group[0], error if isinstance(error, Exception) else InvariantBroken(str(error)))
+            _resolve(group[0], error if isinstance(error, Exception) else InvariantBroken(str(error)))
             return
         for waiting in group:
             await self._write_group([waiting])
 
-    async def _judged(self, group: list[_Waiting]) -> list[AppendItem]:
+    async def _validated(self, group: list[_Waiting]) -> list[AppendItem]:
         """Judge what still is to be judged: the small bodies of one relation together."""
         now_ms = self._now_ms()
         contents = {id(waiting): waiting.content for waiting in group}
@@ -236,14 +244,14 @@ class Appender:
         for target, together in small.items():
             bodies = [waiting.content for waiting in together if isinstance(waiting.content, SmallBody)]
             if sum(len(body.text) for body in bodies) <= SMALL_BYTES:
-                judged = judge_together(bodies, target.schema, now_ms)
+                judged = validate_together(bodies, target.schema, now_ms)
             else:
-                judged = await anyio.to_thread.run_sync(judge_together, bodies, target.schema, now_ms, limiter=self._parsing)
+                judged = await anyio.to_thread.run_sync(validate_together, bodies, target.schema, now_ms, limiter=self._parsing)
             contents |= {id(waiting): part for waiting, part in zip(together, judged, strict=True)}
         return [
             AppendItem(waiting.target, content.accepted, content.rejects, waiting.key, waiting.digest, now_ms, content.changes)
             for waiting in group
-            if isinstance(content := contents[id(waiting)], Judged)
+            if isinstance(content := contents[id(waiting)], ValidatedBody)
         ]
 
     def _count(self, name: str, appended: Appended) -> None:
@@ -268,7 +276,7 @@ def _take(queue: list[_Waiting]) -> list[_Waiting]:
     return taken
 
 
-def _settle(waiting: _Waiting, result: Outcome | Exception) -> None:
+def _resolve(waiting: _Waiting, result: Outcome | Exception) -> None:
     if waiting.answer.done():
         return
     if isinstance(result, Exception):

@@ -15,7 +15,7 @@ from app.errors.app_errors import Unprocessable, UnsupportedMediaType
 from app.http.parameters import MAX_NAME_LENGTH, Services, bad_parameter, is_name
 from app.http.requests.bodies import media_type_of
 from engine.formats.bodies.bodies import MEDIA_TYPES
-from engine.formats.bodies.posted import POSTED, Asked, check_asked
+from engine.formats.bodies.posted import POSTED, BodyOptions, check_options
 from engine.formats.port import FormatInvalid, RegistryRefused
 
 _FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
@@ -79,7 +79,7 @@ SourceTable = Annotated[
 ]
 
 
-async def _asked(
+async def _body_options(
     request: Request,
     format: Format = None,  # noqa: A002 - the parameter's name
     registry: RegistryName = None,
@@ -91,7 +91,7 @@ async def _asked(
     decimals: DecimalForm = None,
     absent: Absent = None,
     source_table: SourceTable = None,
-) -> Asked | None:
+) -> BodyOptions | None:
     given = {
         "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
         "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
@@ -102,9 +102,9 @@ async def _asked(
             raise bad_parameter(options[0][0], f"is of a format; say which: format={' or '.join(POSTED)}")
         return None
     known = POSTED.get(format)
-    asked = Asked(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
+    asked = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
     try:
-        check_asked(asked)
+        check_options(asked)
     except FormatInvalid as error:
         raise bad_parameter(error.setting, str(error)) from error
     if known is not None and asked.media_type not in known.media_types:
@@ -114,12 +114,12 @@ async def _asked(
     return asked
 
 
-AskedFormat = Annotated[Asked | None, Depends(_asked)]
+AskedFormat = Annotated[BodyOptions | None, Depends(_body_options)]
 """What the request says of its body's format; None: nothing."""
 
 
 @asynccontextmanager
-async def with_registry(services: Services, asked: Asked | None) -> AsyncIterator[Posted | None]:
+async def with_registry(services: Services, asked: BodyOptions | None) -> AsyncIterator[Posted | None]:
     """Find the registry that a request names; inside, the bodies that ask it are bounded in number.
 
     Raises:

@@ -16,7 +16,7 @@ import polars as pl
 from app.appends.change_positions import keyed
 from app.catalog.connections.registries import WAIT_S
 from engine.formats.bodies.bodies import JSON_TYPES, LINE_TYPES, parse_records
-from engine.formats.bodies.posted import Asked, read_posted
+from engine.formats.bodies.posted import BodyOptions, read_posted
 from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import BodyMalformed, line_bounds, parse_array
 from engine.formats.port import SchemaStore
@@ -32,7 +32,7 @@ _MEDIA_TYPES = {"array": JSON_TYPES[0], "lines": LINE_TYPES[0]}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ValidatedBody:
     """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body.
 
     Attributes:
@@ -88,7 +88,7 @@ def _small_array(body: bytes, relation: RelationSchema) -> SmallBody:
     raise AssertionError("a body that is neither an array nor an object was parsed")
 
 
-def judge(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -> Judged:
+def validate_body(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -> ValidatedBody:
     """Judge the records of one body.
 
     Raises:
@@ -97,11 +97,13 @@ def judge(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -
     raw, malformed = parse_records(body, media_type, relation)
     accepted, refused = canonicalise(raw, relation, now_ms)
     if malformed.height and refused.height:
-        return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
-    return Judged(accepted, malformed if malformed.height else refused)
+        return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
+    return ValidatedBody(accepted, malformed if malformed.height else refused)
 
 
-def judge_posted(body: bytes, asked: Asked, relation: RelationSchema, now_ms: int, store: SchemaStore) -> Judged:
+def validate_format_body(
+    body: bytes, asked: BodyOptions, relation: RelationSchema, now_ms: int, store: SchemaStore
+) -> ValidatedBody:
     """Judge the records of a body in a format that is named. The registry is asked for ``WAIT_S`` at most: whoever waits does not wait longer.
 
     Raises:
@@ -111,7 +113,7 @@ def judge_posted(body: bytes, asked: Asked, relation: RelationSchema, now_ms: in
         raw, malformed, changes = read_posted(body, asked, relation, store)
     if changes is None:
         accepted, refused = canonicalise(raw, relation, now_ms)
-        return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
+        return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
     # A changed key makes two rows of one event: rows are judged by their own places, and refused by the event's.
     places = raw.get_column("_offset")
     rows = raw.with_columns(pl.int_range(raw.height, dtype=pl.Int64, eager=True).alias("_offset"))
@@ -122,38 +124,38 @@ def judge_posted(body: bytes, asked: Asked, relation: RelationSchema, now_ms: in
         )
     beside = keyed(accepted, relation.key, changes)
     accepted = accepted.with_columns(places.gather(accepted.get_column("_offset")).alias("_offset"))
-    return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True), beside)
+    return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True), beside)
 
 
-def judge_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms: int) -> list[Judged]:
+def validate_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms: int) -> list[ValidatedBody]:
     """Judge several bodies of one relation at once; the result is that of judging each alone."""
-    judged: dict[int, Judged] = {}
+    judged: dict[int, ValidatedBody] = {}
     for form, separator in (("array", b","), ("lines", b"\n")):
         indexes = [index for index, body in enumerate(bodies) if body.form == form]
         text = separator.join(bodies[index].text for index in indexes if bodies[index].count)
         if not indexes:
             continue
         try:
-            whole = judge(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms)
+            whole = validate_body(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms)
         except BodyMalformed:  # one is nested deeper than this thread's stack reaches
-            judged |= {index: _judge_alone(bodies[index], relation, now_ms) for index in indexes}
+            judged |= {index: _validate_alone(bodies[index], relation, now_ms) for index in indexes}
         else:
             bounds = list(itertools.accumulate((bodies[index].count for index in indexes), initial=0))
             judged |= dict(zip(indexes, _cut(whole, bounds), strict=True))
     return [judged[index] for index in range(len(bodies))]
 
 
-def _judge_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> Judged:
+def _validate_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> ValidatedBody:
     """Judge one body that others waited with; where it cannot be read, each of its records is refused."""
     text = b"[" + body.text + b"]" if body.form == "array" else body.text
     try:
-        return judge(text, _MEDIA_TYPES[body.form], relation, now_ms)
+        return validate_body(text, _MEDIA_TYPES[body.form], relation, now_ms)
     except BodyMalformed as error:
         accepted, _ = canonicalise(pl.DataFrame(), relation, now_ms)
-        return Judged(accepted, reject_rows([(index, BodyMalformed.code, str(error), "") for index in range(body.count)]))
+        return ValidatedBody(accepted, reject_rows([(index, BodyMalformed.code, str(error), "") for index in range(body.count)]))
 
 
-def _cut(whole: Judged, bounds: Sequence[int]) -> list[Judged]:
+def _cut(whole: ValidatedBody, bounds: Sequence[int]) -> list[ValidatedBody]:
     """Cut at the given indexes; indexes inside a part begin at 0 again."""
     if len(bounds) == 2:
         return [whole]
@@ -164,5 +166,5 @@ def _cut(whole: Judged, bounds: Sequence[int]) -> list[Judged]:
         refused = whole.rejects[int(rejects[part]) : int(rejects[part + 1])]
         if refused.height:
             refused = refused.with_columns(pl.col("offset") - base)
-        parts.append(Judged(whole.accepted[int(accepted[part]) : int(accepted[part + 1])], refused))
+        parts.append(ValidatedBody(whole.accepted[int(accepted[part]) : int(accepted[part + 1])], refused))
     return parts

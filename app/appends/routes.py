@@ -22,7 +22,7 @@ from app.http.requests.bodies import media_type_of, refuse_encoding
 from app.http.requests.conditions import IdempotencyKey
 from app.http.schemas import AppendAnswer, AppendedRange, RejectedRecord
 from engine.formats.bodies.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
-from engine.formats.bodies.posted import Asked
+from engine.formats.bodies.posted import BodyOptions
 from engine.formats.json.json_records import BodyMalformed
 
 
@@ -136,7 +136,7 @@ async def post_table_records(
 
 
 async def _append(
-    kind: str, name: str, request: Request, services: Services, asked: Asked | None, idempotency_key: str | None
+    kind: str, name: str, request: Request, services: Services, asked: BodyOptions | None, idempotency_key: str | None
 ) -> AppendAnswer:
     refuse_encoding(request)
     media_type = media_type_of(request, *MEDIA_TYPES)
@@ -157,7 +157,7 @@ async def _append(
     return _answer(appended, is_resent=asked is not None and asked.format == "debezium")
 
 
-def _malformed_code(media_type: str, asked: Asked | None) -> str:
+def _malformed_code(media_type: str, asked: BodyOptions | None) -> str:
     if asked is not None and media_type not in JSON_TYPES:
         return "malformed_records"
     return "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"

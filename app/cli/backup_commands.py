@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import psycopg
 import typer
 from slackwater.cli.options.failing import CommandFailed
-from slackwater.cli.options.opened import opened
+from slackwater.cli.options.opened import invocation_of
 
 from app.catalog.stored.state_places import state_store_of
 from app.cli.keys import as_command
@@ -20,7 +20,7 @@ from app.cli.opening import only_service, open_database, read_settings
 from app.db.schema_version import SchemaVersionUnknown
 from app.errors.app_errors import AppError
 from app.telemetry.setup import configure_logging
-from app.upkeep.backups import BackupFailed, Contents, back_up, held_deliveries, put_back, require_absent
+from app.upkeep.backups import BackupFailed, Contents, back_up, paused_deliveries, put_back, require_absent
 from engine.errors import EngineError
 
 
@@ -39,7 +39,7 @@ def backup(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures(), open_database(settings) as dsn:
         made = back_up(dsn, settings.checkpoints_dir, state_store_of(settings), directory, timeout)
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json(_shown(directory, made))
         return
@@ -56,8 +56,8 @@ def restore(
     as_command()
     with _failures(), only_service(settings), open_database(settings) as dsn:
         found = put_back(dsn, settings.checkpoints_dir, state_store_of(settings), directory)
-        held = held_deliveries(dsn)
-    output = opened(context).output
+        held = paused_deliveries(dsn)
+    output = invocation_of(context).output
     if output.as_json:
         output.json({**_shown(directory, found), "held_deliveries": held})
         return

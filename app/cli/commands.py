@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 from slackwater.cli.options.failing import FAILED, Misused
-from slackwater.cli.options.opened import MachineCommand, Told, ToldGroup, opened
+from slackwater.cli.options.opened import MachineCommand, ReportingCommand, ReportingGroup, invocation_of
 
 from app import __version__
 from app.cli.backup_commands import backup, restore
@@ -32,7 +32,7 @@ from engine.processes.python_processes import make_children_safe
 GRACEFUL_SECONDS = 5
 
 cli = typer.Typer(
-    cls=ToldGroup, no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled."
+    cls=ReportingGroup, no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled."
 )
 config = typer.Typer(no_args_is_help=True, help="What the service is told.")
 cli.add_typer(config, name="config")
@@ -71,7 +71,7 @@ def _every_command(
     """The right answer once, after time has settled."""
 
 
-@cli.command(cls=Told)
+@cli.command(cls=ReportingCommand)
 def serve(
     context: typer.Context,
     host: Annotated[str | None, typer.Option(help="Address to listen on; overrides SLACKWATER_HOST.")] = None,
@@ -79,7 +79,7 @@ def serve(
     no_driver: Annotated[bool, typer.Option("--no-driver", help="Serve HTTP only; drivers run elsewhere.")] = False,
 ) -> None:
     """Start everything: the database if none is given, its migrations, the HTTP service and one driver."""
-    if opened(context).output.as_json:
+    if invocation_of(context).output.as_json:
         raise Misused(
             "serve gives no answer that could be JSON: it goes on until it is stopped",
             "SLACKWATER_LOG__FORMAT=json writes its log so",
@@ -105,7 +105,7 @@ def doctor(context: typer.Context) -> None:
     """Look for what would keep the service from running, and say how to mend it. Exits with 1 when something would."""
     findings = examine(read_settings())
     is_ok = all(finding.is_ok for finding in findings)
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json({"ok": is_ok, "findings": [_finding(each) for each in findings]})
     for finding in findings:
@@ -127,7 +127,7 @@ def migrate_command(context: typer.Context) -> None:
     configure_logging(settings.log)
     with open_database(settings) as dsn:
         before = make_current(dsn)
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json({"schema_before": before.found, "schema": before.needed if before.is_behind else before.found})
     output.say("the schema is current")
@@ -137,7 +137,7 @@ def migrate_command(context: typer.Context) -> None:
 def show_config(context: typer.Context) -> None:
     """List every setting with its value, its variable, and where the value comes from. Secrets are masked."""
     found = effective(read_settings(), os.environ)
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json({"settings": [asdict(each) for each in found]})
         return

@@ -16,7 +16,7 @@ from app.catalog.connections.stored_secrets import look_at_secrets
 from app.catalog.stored.state_places import state_store_of
 from app.cli.finding import Finding
 from app.cli.machine import examine_machine
-from app.cli.opening import is_held
+from app.cli.opening import is_in_use
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.db.schema_version import SchemaVersionUnknown, refuse_unknown
@@ -185,7 +185,7 @@ def _port(settings: Settings, port: int, variable: str) -> Finding:
             probe.bind((settings.host, port))
     except OSError as error:
         running = _service_on(settings) if error.errno == errno.EADDRINUSE else None
-        if running is not None and is_held(settings):
+        if running is not None and is_in_use(settings):
             return Finding(subject, True, f"{where}: the service of this data directory answers there ({running})")
         if running is not None and port == settings.port:
             remedy = f"stop it, or set {variable}; `slackwater config show` tells which data directory this one has"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import typer
 from rich.console import Console
 from slackwater.cli.options.failing import CommandFailed
-from slackwater.cli.options.opened import MachineCommand, opened
+from slackwater.cli.options.opened import MachineCommand, invocation_of
 
 from app.access.keys.routes import ApiKeyAnswer, NewApiKeyAnswer, shown_key
 from app.access.keys.sql import ApiKeyRow, create_key, has_keys, list_keys, revoke_key
@@ -53,7 +53,7 @@ def create(
         raise typer.BadParameter("a key that is good for no time is of no use", param_hint="--expires-in")
     with _transaction() as connection:
         row, made = create_key(connection, key_name(name), Role.of(role), valid_ms, scope_of(scope or None))
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json(NewApiKeyAnswer(**shown_key(row), key=made.text).model_dump(mode="json"))
     else:
@@ -66,7 +66,7 @@ def list_command(context: typer.Context) -> None:
     """List every key: its name, how it begins, its role and scope, when it expires and when it was used last."""
     with _transaction() as connection:
         found = list(_every_key(connection))
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json([ApiKeyAnswer(**shown_key(row)).model_dump(mode="json") for row in found])
         return
@@ -92,7 +92,7 @@ def revoke(context: typer.Context, name: Name) -> None:
     """Revoke a key: within five seconds no service takes it any more."""
     with _transaction() as connection:
         revoke_key(connection, name)
-    output = opened(context).output
+    output = invocation_of(context).output
     if output.as_json:
         output.json({"revoked": name})
     output.say(f"the key '{name}' is revoked")

@@ -98,7 +98,7 @@ def make_current(dsn: str) -> SchemaVersion:
         ) from error
 
 
-def is_held(settings: Settings) -> bool:
+def is_in_use(settings: Settings) -> bool:
     """Whether a service runs on the data directory."""
     try:
         with _lock_path(settings).open() as handle:

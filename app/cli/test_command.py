@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 from slackwater import ServiceError, Unreachable
 from slackwater.cli.options.failing import FAILED, USAGE, CommandFailed
-from slackwater.cli.options.opened import opened
+from slackwater.cli.options.opened import invocation_of
 
 from app.testing.case import Case
 from app.testing.comparing.difference import Line
@@ -23,7 +23,7 @@ from app.testing.machines.service import ServiceNotStarted, service
 from app.testing.machines.service_machine import ServiceTests
 from app.testing.running import run_case
 from app.testing.slicing import Slicing
-from app.testing.verdicts import Run, Verdict, verdicts
+from app.testing.verdicts import Run, TestResult, verdicts
 from engine.definition.queries import MAX_TASKS
 
 _STYLES = {"passed": "green", "failed": "red", "invalid": "red"}
@@ -65,7 +65,7 @@ def run_tests(
         raise typer.BadParameter("a service of its own, or that one: leave out --spark or --url", param_hint="--url")
     if (spark or url is not None) and chosen is not None:
         raise typer.BadParameter("a service cuts the batches itself: leave out --seed and --slicing", param_hint="--spark, --url")
-    output = opened(context).output
+    output = invocation_of(context).output
     shown: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     try:
@@ -118,7 +118,7 @@ def _runner(slicing: Slicing | None, *, is_spark: bool, url: str | None) -> Iter
         yield by_engine
 
 
-def _json(verdict: Verdict) -> dict[str, Any]:
+def _json(verdict: TestResult) -> dict[str, Any]:
     """Return a verdict as ``--json`` shows it."""
 
     def line_of(pointer: str) -> int | None:
@@ -142,7 +142,7 @@ def _json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _show(out: Console, verdict: Verdict) -> None:
+def _show(out: Console, verdict: TestResult) -> None:
     """Print a line for the test, and below it what was not as expected."""
     line = Text.assemble((f"{verdict.state:<8}", _STYLES[verdict.state]), verdict.name)
     if verdict.state != "invalid":

@@ -22,7 +22,7 @@ from app.catalog.relations.edits import changes_of_source
 from app.catalog.relations.results import refuse_if_read
 from app.catalog.relations.rules import check_source, source_warnings
 from app.catalog.stored.catalog import load_catalog, producers_of
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.edit_rules import Change, EditKind
 from app.catalog.stored.queries import QueryRow, find_query
 from app.catalog.stored.relations import find_relation
@@ -132,7 +132,7 @@ def compare_source(
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuery:
+class ComparedQuery:
     """A query that is compared.
 
     Attributes:
@@ -147,7 +147,7 @@ class AskedQuery:
     is_insert: bool = False
 
 
-def compare_query(connection: sa.Connection, picture: Picture, asked: AskedQuery) -> Compared:
+def compare_query(connection: sa.Connection, picture: Picture, asked: ComparedQuery) -> Compared:
     """Compare a query with the one of its name.
 
     Raises:
@@ -155,7 +155,7 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: AskedQuery
         DefinitionInvalid: with every problem.
     """
     stored = find_query(connection, asked.definition.name)
-    before = None if stored is None else opened(QueryDefinition, stored.definition).functions
+    before = None if stored is None else read_definition(QueryDefinition, stored.definition).functions
     definition = normalise(with_functions(connection, asked.definition, before))
     refuse_beyond_scope(named_in(definition))
     _refuse_hidden(connection, definition.name)

@@ -14,7 +14,7 @@ from engine.expressions.model import Model
 MAX_DEFINITIONS = 1_000
 
 
-class WantedDefinition(Model):
+class DefinitionRequest(Model):
     """A definition as a PUT would have it, or statements of SQL that define something."""
 
     kind: Literal["stream", "table", "query", "sql"] = Field(description="What it defines; `sql`: what the statements say.")
@@ -28,7 +28,7 @@ class WantedDefinition(Model):
     )
 
     @model_validator(mode="after")
-    def _has_its_parts(self) -> WantedDefinition:
+    def _has_its_parts(self) -> DefinitionRequest:
         if self.kind == "sql" and self.sql is None:
             raise ValueError("give the statements in `sql`")
         if self.kind != "sql" and (self.name is None or self.definition is None):
@@ -39,7 +39,7 @@ class WantedDefinition(Model):
 class ComparisonBody(Model):
     """Definitions that are to be compared."""
 
-    definitions: list[WantedDefinition] = Field(
+    definitions: list[DefinitionRequest] = Field(
         min_length=1, max_length=MAX_DEFINITIONS, description="In any order; what depends on others is compared behind them."
     )
 

@@ -16,8 +16,8 @@ from app.catalog.queries.models import EditChange, EditEffect
 from app.catalog.relations.rules import read_source
 from app.catalog.stored.relations import find_relation
 from app.catalog.warned import shown_problems, shown_warnings
-from app.comparisons.comparing import AskedQuery, Compared, Picture, compare_query, compare_source, problems_of_refusal
-from app.comparisons.models import MAX_DEFINITIONS, ComparedItem, ComparisonAnswer, ComparisonBody, WantedDefinition
+from app.comparisons.comparing import Compared, ComparedQuery, Picture, compare_query, compare_source, problems_of_refusal
+from app.comparisons.models import MAX_DEFINITIONS, ComparedItem, ComparisonAnswer, ComparisonBody, DefinitionRequest
 from app.errors.app_errors import AppError, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import QUERY, STREAM_DEFINITION, WINDOW_DEFINITION
@@ -68,7 +68,7 @@ class _Unit:
     """
 
     index: int
-    wanted: WantedDefinition
+    wanted: DefinitionRequest
     parsed: Parsed | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -132,7 +132,7 @@ async def _in_order(services: Services, waiting: list[_Unit], compare: Callable[
     return items
 
 
-def _units(index: int, wanted: WantedDefinition, services: Services) -> tuple[list[_Unit], list[ComparedItem]]:
+def _units(index: int, wanted: DefinitionRequest, services: Services) -> tuple[list[_Unit], list[ComparedItem]]:
     """Cut statements from each other; returns them, and what cannot be read."""
     if wanted.kind != "sql":
         return [_Unit(index, wanted)], []
@@ -191,7 +191,7 @@ def _compared(connection: sa.Connection, picture: Picture, services: Services, u
         return _refused(unit, problems_of_refusal(error))
 
 
-def _definition(connection: sa.Connection, picture: Picture, wanted: WantedDefinition) -> Compared:
+def _definition(connection: sa.Connection, picture: Picture, wanted: DefinitionRequest) -> Compared:
     name, body = wanted.name or "", wanted.definition or {}
     if wanted.kind == "query":
         if body.get("name", name) != name:
@@ -200,7 +200,7 @@ def _definition(connection: sa.Connection, picture: Picture, wanted: WantedDefin
             )
         visible = {each: entry for each, entry in picture.catalog.items() if not entry.is_hidden}
         definition = read_query({**body, "name": name}, lambda: visible)
-        return compare_query(connection, picture, AskedQuery(definition, "desired_state" in body))
+        return compare_query(connection, picture, ComparedQuery(definition, "desired_state" in body))
     refuse_beyond_scope([("/name", name)])
     if body.get("columns") == INFER:
         stored = find_relation(connection, name)
@@ -228,9 +228,9 @@ def _statement(connection: sa.Connection, picture: Picture, services: Services, 
         case RegisterSource(relation=relation, definition=definition):
             return compare_source(connection, picture, relation.definition_name, definition, relation)
         case CreateQuery(relation=relation, definition=definition):
-            return compare_query(connection, picture, AskedQuery(definition, is_wish_given=False, sql=relation))
+            return compare_query(connection, picture, ComparedQuery(definition, is_wish_given=False, sql=relation))
         case InsertInto(definition=definition):
-            return compare_query(connection, picture, AskedQuery(definition, is_wish_given=False, is_insert=True))
+            return compare_query(connection, picture, ComparedQuery(definition, is_wish_given=False, is_insert=True))
     raise TypeError(f"{unit.parsed.text} defines nothing")
 
 

@@ -36,7 +36,7 @@ class Waiter(Protocol):
 W = TypeVar("W", bound=Waiter)
 
 
-class Bell:
+class Notifications:
     """One LISTEN connection for all waiters of a process."""
 
     def __init__(self, dsn: str) -> None:
@@ -53,13 +53,13 @@ class Bell:
                 ) as connection:
                     # The database may have been put back while nobody listened.
                     await anyio.to_thread.run_sync(_notice, self._dsn)
-                    connection.add_notify_handler(lambda each: self.ring(each.payload))  # what comes with answers
+                    connection.add_notify_handler(lambda each: self.notify(each.payload))  # what comes with answers
                     for channel in CHANNELS:
                         await connection.execute(f"LISTEN {channel}")
                     # What was rung while nobody listened is lost: let everybody look.
                     for query_id in list(self._waiters):
-                        self.ring(query_id)
-                    await _heard(connection, self.ring)
+                        self.notify(query_id)
+                    await _heard(connection, self.notify)
             except psycopg.Error as error:
                 log.warning("bell_connection_lost", error=str(error))
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -69,7 +69,7 @@ class Bell:
         """How many wait."""
         return sum(map(len, self._waiters.values()))
 
-    def ring(self, query_id: str) -> None:
+    def notify(self, query_id: str) -> None:
         """Wake everybody who waits for this query."""
         for waiter in self._waiters.get(query_id, ()):
             waiter.set()
@@ -124,7 +124,7 @@ def _notice(dsn: str) -> None:
         notice(connection)
 
 
-async def rung(event: asyncio.Event, seconds: float) -> None:
+async def wait_for_notification(event: asyncio.Event, seconds: float) -> None:
     """Wait for a ring, at most ``seconds`` and at most until it is time to look again, and clear it."""
     try:
         await asyncio.wait_for(event.wait(), min(seconds, LOOK_AGAIN_SECONDS))

@@ -21,7 +21,7 @@ MOST_REGISTRY_LOOKUPS = 8
 """Bodies whose schemas a registry has: each may hold a thread for seconds while that is away."""
 
 
-class Gate:
+class AdmissionLimit:
     """A bound on an amount of work.
 
     Args:
@@ -70,7 +70,7 @@ class Gate:
 class Passing:
     """Work behind a gate, whose amount may turn out to be more than was said."""
 
-    gate: Gate
+    gate: AdmissionLimit
     amount: int
 
     def grow(self, amount: int) -> None:
@@ -91,7 +91,7 @@ class Passing:
 
 
 @dataclass(frozen=True, slots=True)
-class Gates:
+class AdmissionLimits:
     """The gates of one process.
 
     Attributes:
@@ -103,40 +103,42 @@ class Gates:
         checks: of connections. Each has a thread for some seconds, and knocks at somebody's door.
     """
 
-    rows: Gate
-    scans: Gate
-    pages: Gate
-    append_bytes: Gate
-    checks: Gate
-    registries: Gate
+    rows: AdmissionLimit
+    scans: AdmissionLimit
+    pages: AdmissionLimit
+    append_bytes: AdmissionLimit
+    checks: AdmissionLimit
+    registries: AdmissionLimit
 
     @classmethod
     def of(cls, limits: LimitSettings, refused: Counter) -> Self:
         """Build the gates."""
         return cls(
-            Gate(
+            AdmissionLimit(
                 limits.row_reads,
                 refused.labels("row_reads"),
                 f"{limits.row_reads} reads of rows by key are under way; try again, or look many keys up at once with POST …/rows:lookup "
                 "(SLACKWATER_LIMITS__ROW_READS)",
             ),
-            Gate(
+            AdmissionLimit(
                 limits.scan_reads,
                 refused.labels("scan_reads"),
                 f"{limits.scan_reads} reads of many rows are under way; try again (SLACKWATER_LIMITS__SCAN_READS)",
             ),
-            Gate(
+            AdmissionLimit(
                 limits.page_reads,
                 refused.labels("page_reads"),
                 f"{limits.page_reads} reads of this kind are under way; try again (SLACKWATER_LIMITS__PAGE_READS)",
             ),
-            Gate(
+            AdmissionLimit(
                 limits.append_bytes,
                 refused.labels("append_bytes"),
                 f"{limits.append_bytes} bytes of records wait to be written; try again, slower (SLACKWATER_LIMITS__APPEND_BYTES)",
             ),
-            Gate(MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are under way; try again"),
-            Gate(
+            AdmissionLimit(
+                MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are under way; try again"
+            ),
+            AdmissionLimit(
                 MOST_REGISTRY_LOOKUPS,
                 refused.labels("registries"),
                 f"{MOST_REGISTRY_LOOKUPS} bodies wait for schemas of a registry; try again, slower",

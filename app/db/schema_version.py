@@ -65,7 +65,7 @@ class SchemaVersionUnknown(Exception):
 
 def look_at_schema(connection: psycopg.Connection[Any]) -> SchemaVersion:
     """Return the version of a database's schema; on a connection with autocommit or in a transaction."""
-    return _judged(_only(connection.execute(_VERSION)) if _only(connection.execute(_IS_THERE)) else None)
+    return _version_of(_only(connection.execute(_VERSION)) if _only(connection.execute(_IS_THERE)) else None)
 
 
 def refuse_unknown(connection: psycopg.Connection[Any]) -> SchemaVersion:
@@ -83,7 +83,7 @@ def refuse_unknown(connection: psycopg.Connection[Any]) -> SchemaVersion:
 async def find_schema(connection: AsyncConnection) -> SchemaVersion:
     """Do as ``look_at_schema`` does."""
     is_there = (await connection.execute(sa.text(_IS_THERE))).scalar()
-    return _judged((await connection.execute(sa.text(_VERSION))).scalar() if is_there else None)
+    return _version_of((await connection.execute(sa.text(_VERSION))).scalar() if is_there else None)
 
 
 def _only(cursor: psycopg.Cursor[Any]) -> Any:
@@ -91,7 +91,7 @@ def _only(cursor: psycopg.Cursor[Any]) -> Any:
     return None if row is None else row[0]
 
 
-def _judged(found: str | None) -> SchemaVersion:
+def _version_of(found: str | None) -> SchemaVersion:
     needed, known = _migrations()
     is_unknown = found is not None and found not in known
     return SchemaVersion(found, needed, is_behind=not is_unknown and found != needed, is_unknown=is_unknown)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from app.settings.settings import Settings
-from engine.deliveries.deliveries import DeliverySite
-from engine.sources.control import Site
+from engine.deliveries.deliveries import DeliveryContext
+from engine.sources.control import ServiceContext
 
 
-def site_of(settings: Settings) -> Site:
+def service_context_of(settings: Settings) -> ServiceContext:
     """Return what the settings allow connectors."""
-    return Site(files_root=settings.files_root, dsn=settings.dsn)
+    return ServiceContext(files_root=settings.files_root, dsn=settings.dsn)
 
 
-def delivery_site_of(settings: Settings) -> DeliverySite:
+def delivery_context_of(settings: Settings) -> DeliveryContext:
     """Return what the settings allow outputs.
 
     Raises:
@@ -20,4 +20,4 @@ def delivery_site_of(settings: Settings) -> DeliverySite:
     """
     if (dsn := settings.dsn) is None:
         raise ValueError("outputs need a database_url")
-    return DeliverySite(dsn, settings.delivery_root, settings.surroundings)
+    return DeliveryContext(dsn, settings.delivery_root, settings.surroundings)

@@ -18,7 +18,7 @@ import structlog
 from app.catalog.drivers import sql as drivers
 from app.catalog.drivers import transitions
 from app.catalog.drivers.lifecycle import Action
-from app.catalog.drivers.placement import Fleet
+from app.catalog.drivers.placement import ReadyDrivers
 from app.catalog.drivers.transitions import Claimant, LeasedQuery
 from app.driver.state_root import StateRoot
 
@@ -77,12 +77,12 @@ class Leases:
         waiting = transitions.unplaced(connection, self._claimant(), is_internal=is_internal)
         return self.fleet(connection, waiting, is_internal=is_internal).surplus(self._driver_id)
 
-    def fleet(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> Fleet:
+    def fleet(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> ReadyDrivers:
         """Return the drivers among which queries are spread: those of this root that were heard of within the life of a lease.
 
         Users' queries and internal ones are spread apart: the first up to each driver's cap, the others without one.
         """
-        return drivers.load_fleet(connection, unplaced, self._ttl_ms, self._root.id, is_internal=is_internal)
+        return drivers.load_ready_drivers(connection, unplaced, self._ttl_ms, self._root.id, is_internal=is_internal)
 
     def held(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> list[LeasedQuery]:
         """Return the queries whose leases are this driver's now; ``only`` of these, where it is given."""

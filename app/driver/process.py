@@ -142,7 +142,7 @@ class DriverProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
-        bell = (self._dsn, (WISHES,), self._ring, LONGEST_PAUSE_S)
+        bell = (self._dsn, (WISHES,), self._wake, LONGEST_PAUSE_S)
         threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
@@ -159,7 +159,7 @@ class DriverProcess:
         self._phase = "draining"
         self._rung.put(None)
 
-    def _ring(self, query_id: str | None) -> None:
+    def _wake(self, query_id: str | None) -> None:
         heard: UUID | None = None
         with suppress(ValueError):  # anybody may notify: what names no query may mean any
             heard = None if query_id is None else UUID(query_id)

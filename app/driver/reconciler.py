@@ -12,8 +12,8 @@ import structlog
 
 from app.access import internal_queries
 from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
-from app.catalog.drivers.states import Desired, HandleKind, State, Status, Wish
-from app.catalog.drivers.suspects import has_turn, is_lost, is_suspect, next_turns
+from app.catalog.drivers.states import Desired, DesiredState, HandleKind, State, Status
+from app.catalog.drivers.suspects import has_turn, is_crash_suspect, is_lost, next_turns
 from app.catalog.drivers.transitions import LeasedQuery
 from app.driver.launches.ports import Host, LaunchOrder
 from app.driver.leases import Leases
@@ -25,7 +25,7 @@ MAX_STEPS = 6
 _MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
 # Where a query stays until somebody wishes otherwise, of which the driver is rung, or its handle ends, for which it looks (``QueryHost.ended``).
 _AT_REST = (State.RUNNING, State.PAUSED, State.STOPPED, State.FAILED)
-_NOBODY = Wish(Desired.STOPPED, 0, 0)
+_NOBODY = DesiredState(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -139,7 +139,7 @@ class Reconciler:
             if is_over:
                 return None
         self._note_phase(connection, leased, is_begun_told=is_one_of_all)
-        if leased.status != before and (is_suspect(before) or is_suspect(leased.status)):
+        if leased.status != before and (is_crash_suspect(before) or is_crash_suspect(leased.status)):
             return 0  # it, or others, may have their turn at once
         next_ms = leased.status.next_attempt_ms
         # One that is due and waits for its turn is looked at with every round.
@@ -222,7 +222,7 @@ class Reconciler:
 
 def _turns(held: Sequence[LeasedQuery], limits: Limits) -> frozenset[UUID]:
     """Say which suspects may start now."""
-    suspects = [leased for leased in held if is_suspect(leased.status)]
+    suspects = [leased for leased in held if is_crash_suspect(leased.status)]
     with_turn = [leased.status for leased in suspects if has_turn(leased.status, leased.now_ms, limits.healthy_after_ms)]
     waiting = [
         (leased.query_id, leased.status) for leased in suspects if leased.status.state is State.BACKOFF and _is_due(leased)

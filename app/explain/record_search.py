@@ -14,7 +14,7 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.explain.rules.facts import Found, Place, Record, Versions
+from app.explain.rules.facts import FoundRecords, Place, Record, Versions
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.frames.arrow_frames import decode_frame
@@ -64,7 +64,7 @@ SELECT (
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _SearchedBatch:
     """A batch that was opened: its least and greatest event time, and what was looked for in it. None stands for one batch too many."""
 
     min_ts: int
@@ -102,15 +102,15 @@ class RecordSearch:
             return next(self._records(source, {}, LANE_PARTITION, frame), None)
         return None
 
-    def between(self, source: Input, values: Mapping[str, object], from_ms: int, to_ms: int) -> Found:
+    def between(self, source: Input, values: Mapping[str, object], from_ms: int, to_ms: int) -> FoundRecords:
         """Return records with these values and event times in the range."""
         found: list[Record] = []
-        statement = _BY_NEARNESS if _is_timed_anew(source) else _BY_TIME
-        for opened in self._opened(statement, source, values, (from_ms, to_ms)):
+        statement = _BY_NEARNESS if _has_other_times(source) else _BY_TIME
+        for opened in self._open_target(statement, source, values, (from_ms, to_ms)):
             if opened is None or len(found) > MAX_RECORDS:
-                return Found(found[:MAX_RECORDS], is_complete=False)
+                return FoundRecords(found[:MAX_RECORDS], is_complete=False)
             found += opened.records
-        return Found(found)
+        return FoundRecords(found)
 
     def is_trimmed(self, source: Input) -> bool:
         """Say whether the oldest records of an input's feed were removed."""
@@ -128,9 +128,9 @@ class RecordSearch:
     def _first(self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]) -> Record | None:
         """Return the record of a span that is nearest to its end, or, upwards, to its beginning."""
         is_upwards = statement is _BY_TIME_UPWARDS
-        is_ordered = not _is_timed_anew(source)
+        is_ordered = not _has_other_times(source)
         nearest: Record | None = None
-        for opened in self._opened(statement if is_ordered else _BY_NEARNESS, source, values, span):
+        for opened in self._open_target(statement if is_ordered else _BY_NEARNESS, source, values, span):
             if opened is None:
                 break
             if nearest is not None and is_ordered:
@@ -187,7 +187,7 @@ class RecordSearch:
         newest: Record | None = None
         unread: Record | None = None
         is_complete = True
-        for opened in self._opened(statement, source, key, span):
+        for opened in self._open_target(statement, source, key, span):
             if opened is None:
                 is_complete = False
                 break
@@ -200,9 +200,9 @@ class RecordSearch:
             unread = None
         return newest, unread, is_complete
 
-    def _opened(
+    def _open_target(
         self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]
-    ) -> Iterator[_Opened | None]:
+    ) -> Iterator[_SearchedBatch | None]:
         """Open batch after batch; None where the bound ends the search."""
         if not source.feed.traits.is_kept_here:
             yield None
@@ -218,9 +218,9 @@ class RecordSearch:
             else:
                 frame = decode_frame(row[0])
                 frame = frame.with_columns(pl.int_range(base, base + frame.height, dtype=pl.Int64).alias("_offset"))
-            raw = frame if _is_timed_anew(source) else frame.filter(pl.col("_ts").is_between(*span))
+            raw = frame if _has_other_times(source) else frame.filter(pl.col("_ts").is_between(*span))
             records = self._records(source, values, partition, raw)
-            yield _Opened(min_ts, max_ts, [record for record in records if span[0] <= record.event_time_ms <= span[1]])
+            yield _SearchedBatch(min_ts, max_ts, [record for record in records if span[0] <= record.event_time_ms <= span[1]])
         if len(batches) > MAX_BATCHES:
             yield None
 
@@ -245,7 +245,7 @@ class RecordSearch:
             yield Record(place, row["_ts"], row["_op"] != 0, place.offset < read_to, own)
 
 
-def _is_timed_anew(source: Input) -> bool:
+def _has_other_times(source: Input) -> bool:
     """Whether the event times of an input's records are others than those that its feed was written with."""
     return source.part_of is not None and source.relation.event_time is not None
 

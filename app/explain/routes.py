@@ -19,7 +19,7 @@ from app.explain.sql import StoredFacts
 from app.http.answers.documented import answered, problems
 from app.http.parameters import MAX_NAME_LENGTH, LongInspection, Name, known_parameters, unknown_parameter
 from app.http.sentences import shown
-from app.http.values import parse_held, parse_instant_ms
+from app.http.values import parse_instant_ms, parse_stored
 from engine.plan.model import Plan
 
 KEY_PREFIX = "key."
@@ -194,7 +194,7 @@ def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
         try:
             if allowed[name] in values:
                 raise ValueError("is given twice")
-            values[allowed[name]] = parse_held(text, types[allowed[name]])
+            values[allowed[name]] = parse_stored(text, types[allowed[name]])
         except ValueError as error:
             raise _bad(f"{KEY_PREFIX}{name}", str(error)) from error
     return values

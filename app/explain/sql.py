@@ -16,7 +16,7 @@ from app.catalog.queries.plans import PlannedQuery
 from app.db.log_tables import late_record, reject
 from app.db.transactions import raw
 from app.explain.record_search import ALL_TIME, RecordSearch
-from app.explain.rules.facts import Committed, Found, LateFact, Place, Record, RejectFact, ResultFact, Versions
+from app.explain.rules.facts import Committed, FoundRecords, LateFact, Place, Record, RejectFact, ResultFact, Versions
 from app.lateness.record_rules import event_time_of, has_all, matches, names_in
 from engine.commit.views import RESULT_TIME, view_identifier
 from engine.log.sequences import LANE_PARTITION
@@ -57,13 +57,13 @@ class StoredFacts:
             return None
         return self._search.at(own or source, place)
 
-    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
+    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> FoundRecords:
         """See ``Facts``."""
         lanes = self._query.plan.lanes_of(source)
         found = [self._search.between(lane, values, from_ms, to_ms) for lane in lanes]
         records = [record for each in found for record in each.records]
         is_trimmed = not records and any(map(self._search.is_trimmed, lanes))
-        return Found(records, all(each.is_complete for each in found), is_trimmed)
+        return FoundRecords(records, all(each.is_complete for each in found), is_trimmed)
 
     def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
         """See ``Facts``."""

@@ -37,7 +37,7 @@ Heads = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogRange:
     """A stretch of one partition ``[start, end)``. Two lists, not a list of objects: a tail keeps thousands of changes.
 
     Attributes:
@@ -51,7 +51,7 @@ class Stretch:
     end: int
 
 
-async def stretch_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
+async def range_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
     """Return how far to read from ``start`` so that neither ``rows`` nor, roughly, ``STRETCH_BYTES`` is exceeded; at least one row."""
     wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "rows": rows}
     return await end_within(connection, wanted, STRETCH_BYTES, is_numbered=followed.is_derived)
@@ -104,30 +104,30 @@ def _whole(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
     return frame.with_columns(nulls(name, kind, frame.height) for name, kind in missing) if missing else frame
 
 
-async def read_stretch(
+async def read_range(
     connection: Connection, followed: Followed, partition: int, start: int, end: int, *, has_text_numbers: bool
-) -> Stretch:
+) -> LogRange:
     """Return the relation's changes in ``[start, end)``."""
     frame = await read_frame(connection, followed, partition, start, end)
     return encode_changes(followed, partition, frame, end, has_text_numbers=has_text_numbers)
 
 
-def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, end: int, *, has_text_numbers: bool) -> Stretch:
+def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, end: int, *, has_text_numbers: bool) -> LogRange:
     """Return changes as clients get them, up to ``end``. A stream's records have the op ``append``; a deleted row is null."""
     if frame.is_empty():
-        return Stretch([], [], end)
+        return LogRange([], [], end)
     keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
     offsets, times, ops, marks = (frame.get_column(name).to_list() for name in ("_offset", "_ts", "_op", REPLAYED))
     if followed.is_derived:
         places = list(zip(*(frame.get_column(name).to_list() for name in PLACE_COLUMNS), strict=True))
     else:
         places = [(partition, offset) for offset in offsets]
-    return Stretch(offsets, _written(followed, zip(offsets, times, ops, marks, places, keys, rows, strict=True)), end)
+    return LogRange(offsets, _written(followed, zip(offsets, times, ops, marks, places, keys, rows, strict=True)), end)
 
 
 def few_changes(
     followed: Followed, rows: Sequence[tuple[Any, ...]], start: int, end: int, *, has_text_numbers: bool
-) -> Stretch | None:
+) -> LogRange | None:
     """Return what ``encode_changes`` makes of what ``READ_SEQUENCE_SQL`` gives, where that is little and has nothing special.
 
     A frame of changes costs more than their text. None: make it.
@@ -150,7 +150,7 @@ def few_changes(
         places = zip(repeat(partition, len(own)), own, strict=True)
         numbers += offsets
         written += _written(followed, zip(offsets, times, ops, repeat(False, len(own)), places, keys, texts, strict=True))
-    return Stretch(numbers, written, end)
+    return LogRange(numbers, written, end)
 
 
 def _written(followed: Followed, changes: Iterable[tuple[int, int, int, bool, tuple[int, int], str, str]]) -> list[str]:

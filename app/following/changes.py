@@ -20,14 +20,14 @@ from app.catalog.stored.log_pages import Connection
 from app.db.page_bounds import Most
 from app.errors.app_errors import Unavailable
 from app.following import change_log
-from app.following.change_log import STRETCH_BYTES, STRETCH_ROWS, Heads, Stretch
+from app.following.change_log import STRETCH_BYTES, STRETCH_ROWS, Heads, LogRange
 from app.following.cursors import ChangeCursor
 from app.following.followed import Followed
 from app.following.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
 from app.following.push_events import PushEvent
 from app.following.snapshots import hold, read_rows, up_to
 from app.following.tails import change_news
-from app.following.tails.change_news import News
+from app.following.tails.change_news import NewEntries
 from app.following.tails.tail import Tail, taken
 from app.following.tails.tails import Tails
 from engine.plan.model import Output
@@ -52,7 +52,7 @@ class ChangeSource:
         return "changes", self.followed.identity, self.followed.name, self.followed.columns, self.has_text_numbers, parts
 
     @property
-    def rings(self) -> UUID | None:
+    def notifying_query(self) -> UUID | None:
         """The query that writes it; None: nobody does, or several do."""
         return None if self.followed.parts else self.followed.query_id
 
@@ -62,16 +62,16 @@ class ChangeSource:
         return await change_news.heads_of(connection, [source.followed for source in sources])
 
     @staticmethod
-    async def news_of(
+    async def new_entries_of(
         connection: Connection,
         sources: Sequence[ChangeSource],
         ends: Sequence[Sequence[int] | None],
         *,
         from_oldest: bool = False,
-    ) -> Sequence[News | Unavailable]:
+    ) -> Sequence[NewEntries | Unavailable]:
         """See ``Source``."""
         texts, followed = [source.has_text_numbers for source in sources], [source.followed for source in sources]
-        return await change_news.news_of(connection, followed, ends, texts, from_oldest=from_oldest)
+        return await change_news.new_entries_of(connection, followed, ends, texts, from_oldest=from_oldest)
 
     async def heads(self, connection: Connection) -> Heads:
         """Return those of this one alone.
@@ -81,11 +81,11 @@ class ChangeSource:
         """
         return await change_news.heads(connection, self.followed)
 
-    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+    async def read_range(self, connection: Connection, partition: int, start: int, end: int) -> LogRange:
         """See ``Source``; its partitions are ``Followed.lanes``."""
         own, number = self.followed.lanes[partition]
-        far = await change_log.stretch_end(connection, own, number, start, min(STRETCH_ROWS, end - start))
-        return await change_log.read_stretch(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
+        far = await change_log.range_end(connection, own, number, start, min(STRETCH_ROWS, end - start))
+        return await change_log.read_range(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Begun:
     """Where a follower begins, and what was found of its log at this moment."""
 
     cursor: ChangeCursor
-    news: News
+    news: NewEntries
 
 
 class ChangeFollower:
@@ -125,7 +125,7 @@ class ChangeFollower:
         self._source = source
         self._followed = source.followed
         self._tail = tail
-        self._news: News | None = begun.news
+        self._news: NewEntries | None = begun.news
         self.cursor = begun.cursor
         self.is_caught_up = False
 
@@ -150,7 +150,7 @@ class ChangeFollower:
         if self._tail is not None and self._tail.is_gone:
             raise _replaced(self._followed)
         events = self._from_tail(limit) if self._tail is not None else None
-        events = self._from_news(limit) if events is None else events
+        events = self._from_first_entries(limit) if events is None else events
         return await self._from_log(limit) if events is None else events
 
     async def wait(self, seconds: float) -> None:
@@ -180,7 +180,7 @@ class ChangeFollower:
         self.is_caught_up = len(events) < limit and room > 0
         return events
 
-    def _from_news(self, limit: int) -> list[PushEvent] | None:
+    def _from_first_entries(self, limit: int) -> list[PushEvent] | None:
         """Take from what was found when it began; None where that was not all, and once it is taken."""
         news = self._news
         if news is None:
@@ -202,7 +202,7 @@ class ChangeFollower:
         self.is_caught_up = step.is_all
         return events
 
-    def _events(self, partition: int, stretch: Stretch) -> list[PushEvent]:
+    def _events(self, partition: int, stretch: LogRange) -> list[PushEvent]:
         before, behind = self.cursor.around(partition)
         events = [
             PushEvent("change", f"{before}{offset + 1}{behind}", text)
@@ -235,7 +235,7 @@ class ChangeFollower:
         if start == next_offset:
             return []
         rows = min(STRETCH_ROWS, limit, next_offset - start)
-        end = await change_log.stretch_end(connection, self._followed, 0, start, rows)
+        end = await change_log.range_end(connection, self._followed, 0, start, rows)
         frame = await change_log.read_frame(connection, self._followed, 0, start, end)
         known = await up_to(connection, self._followed, frame, self.cursor)
         changes = change_log.encode_changes(self._followed, 0, known, end, has_text_numbers=self._source.has_text_numbers)
@@ -264,18 +264,18 @@ class _Step:
         is_all: there was nothing behind them.
     """
 
-    stretches: Sequence[tuple[int, Stretch]]
+    stretches: Sequence[tuple[int, LogRange]]
     is_all: bool
 
 
 async def _read_step(source: ChangeSource, cursor: ChangeCursor, limit: int, room: int, connection: Connection) -> _Step:
     """Read behind a cursor; several stretches where a shared feed holds little of the relation, and not all of it at once."""
-    stretches: list[tuple[int, Stretch]] = []
+    stretches: list[tuple[int, LogRange]] = []
     items, is_all = 0, True
     for partition, (_, next_offset) in enumerate(await _heads(connection, source, cursor)):
         offset, rows = cursor.offsets[partition], limit - items
         while offset < next_offset and items < limit and room > 0 and len(stretches) < STRETCHES_AT_ONCE:
-            found = await source.stretch(connection, partition, offset, min(next_offset, offset + rows))
+            found = await source.read_range(connection, partition, offset, min(next_offset, offset + rows))
             cut = _cut(found, limit - items, room)
             stretches.append((partition, cut))
             offset, items, room = cut.end, items + len(cut.texts), room - _size(cut)
@@ -297,7 +297,7 @@ def _replaced(followed: Followed) -> CursorExpired:
     return CursorExpired(followed.name, "the result was begun anew or deleted, or the database was put back")
 
 
-def _cut(stretch: Stretch, items: int, room: int) -> Stretch:
+def _cut(stretch: LogRange, items: int, room: int) -> LogRange:
     """Return the stretch up to so many items, or up to the one with which the room is full."""
     count = 0
     while count < min(items, len(stretch.texts)) and room > 0:
@@ -305,10 +305,10 @@ def _cut(stretch: Stretch, items: int, room: int) -> Stretch:
         count += 1
     if count == len(stretch.texts):
         return stretch
-    return Stretch(stretch.offsets[:count], stretch.texts[:count], stretch.offsets[count - 1] + 1)
+    return LogRange(stretch.offsets[:count], stretch.texts[:count], stretch.offsets[count - 1] + 1)
 
 
-def _size(stretch: Stretch) -> int:
+def _size(stretch: LogRange) -> int:
     return sum(map(len, stretch.texts))
 
 

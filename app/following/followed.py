@@ -109,16 +109,16 @@ class Followables:
             Conflict: ``table_not_materialised``; ``not_readable``: its records are not in the built-in log.
             Unavailable: ``relation_changing``.
         """
-        found: Any = await self._asked.read(_Wanted(kind, name, takes_records))
-        return _told(found)
+        found: Any = await self._asked.read(_FollowRequest(kind, name, takes_records))
+        return _visible(found)
 
-    async def _fetch(self, wanted: list[_Wanted]) -> tuple[Followed | AppError, ...]:
+    async def _fetch(self, wanted: list[_FollowRequest]) -> tuple[Followed | AppError, ...]:
         async with self._engine.connect() as connection:
-            return await _found(connection, wanted)
+            return await _load(connection, wanted)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _FollowRequest:
     """What somebody wants to follow."""
 
     kind: Kind
@@ -126,14 +126,14 @@ class _Wanted:
     takes_records: bool
 
 
-def _told(found: Followed | AppError) -> Followed:
+def _visible(found: Followed | AppError) -> Followed:
     """Return what was found, as who asks may see it."""
     if isinstance(found, AppError):
         raise found
     return replace(found, parts=tuple(replace(part, part=visible(part.name)) for part in found.parts)) if found.parts else found
 
 
-async def _found(connection: AsyncConnection, wanted: Sequence[_Wanted]) -> tuple[Followed | AppError, ...]:
+async def _load(connection: AsyncConnection, wanted: Sequence[_FollowRequest]) -> tuple[Followed | AppError, ...]:
     """Return each with its parts, or why it cannot be followed, by three statements."""
     rows = await _rows(connection, wanted)
     read = {each: _tried(partial(_read, rows, each)) for each in wanted}
@@ -170,7 +170,7 @@ def _tried(make: Callable[[], T]) -> T | AppError:
         return error
 
 
-async def _rows(connection: AsyncConnection, wanted: Sequence[_Wanted]) -> Sequence[RelationRow]:
+async def _rows(connection: AsyncConnection, wanted: Sequence[_FollowRequest]) -> Sequence[RelationRow]:
     """Return these relations and the parts of the streams among them, in the order in which they were made."""
     is_wanted = relation.c.name == _any_of(each.name for each in wanted)
     if streams := {each.name for each in wanted if each.kind == "stream"}:
@@ -183,7 +183,7 @@ def _any_of(names: Iterable[str]) -> sa.ColumnElement[Any]:
     return sa.any_(sa.literal(sorted(set(names)), ARRAY(sa.Text)))
 
 
-def _read(rows: Sequence[RelationRow], wanted: _Wanted) -> list[_Read]:
+def _read(rows: Sequence[RelationRow], wanted: _FollowRequest) -> list[_Read]:
     """Return a relation, and behind it its parts."""
     row = of_kind(next((row for row in rows if row.name == wanted.name), None), wanted.kind, wanted.name)
     is_bare = wanted.takes_records and row.origin == "source" and materialised_output(row) is None

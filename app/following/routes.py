@@ -135,7 +135,7 @@ async def get_table_changes(
     does not change the row of now. Windows that leave after their retention leave without a change. A snapshot can be left at any event
     and gone on with later; changes of rows that were given already come in between.
     """
-    wanted = await _wanted(services, "table", name, asked)
+    wanted = await _follow_request(services, "table", name, asked)
     return await _answer(request, services, wanted, last_event_id)
 
 
@@ -154,27 +154,27 @@ async def get_stream_changes(
     Of a stream to which queries append (`into.append_to`) the records of these parts as well, each part in the order of its numbers; `part`
     names it. One that comes later is followed from its beginning, behind any cursor.
     """
-    wanted = await _wanted(services, "stream", name, asked)
+    wanted = await _follow_request(services, "stream", name, asked)
     return await _answer(request, services, wanted, last_event_id)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _FollowRequest:
     """What a request follows, and how."""
 
     source: ChangeSource
     asked: FollowParameters
 
 
-async def _wanted(services: Services, kind: Kind, name: str, asked: FollowParameters) -> _Wanted:
+async def _follow_request(services: Services, kind: Kind, name: str, asked: FollowParameters) -> _FollowRequest:
     if asked.cursor is not None and asked.from_ is not None:
         detail = "`cursor` says where to go on, `from` where to begin: give one of them"
         raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
     followed = await services.of(Followables).find(kind, name)
-    return _Wanted(ChangeSource(followed, asked.bigints == "string"), asked)
+    return _FollowRequest(ChangeSource(followed, asked.bigints == "string"), asked)
 
 
-async def _answer(request: Request, services: Services, wanted: _Wanted, last_event_id: str | None) -> Response:
+async def _answer(request: Request, services: Services, wanted: _FollowRequest, last_event_id: str | None) -> Response:
     source, asked = wanted.source, wanted.asked
     is_stream = wants_events(request)
     if is_stream:

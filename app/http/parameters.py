@@ -18,15 +18,15 @@ from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
 
-from app.db.bell import Bell
+from app.db.bell import Notifications
 from app.db.database import Database
-from app.db.gates import Gates
+from app.db.gates import AdmissionLimits
 from app.errors.app_errors import BadRequest, Fault, Unavailable
 from app.http.leaving import cancelled_when_left
 from app.settings.settings import Settings
 from app.telemetry.setup import Metrics
 from engine.errors import DefinitionInvalid, Problem
-from engine.expressions.patience import patience
+from engine.expressions.patience import cpu_deadline
 
 Found = TypeVar("Found")
 Feature = TypeVar("Feature")
@@ -50,9 +50,9 @@ class Services:
 
     settings: Settings
     database: Database
-    bell: Bell
+    bell: Notifications
     metrics: Metrics
-    gates: Gates
+    gates: AdmissionLimits
     planning: asyncio.Semaphore
     outside: asyncio.Semaphore
     features: Mapping[type, object]
@@ -115,7 +115,7 @@ async def planning_turn(services: Services) -> AsyncIterator[None]:
     limits = services.settings.limits
     busy = Unavailable("planning_busy", detail, headers={"Retry-After": "1"})
     async with _turn(services.planning, limits.planning_wait_s, busy):
-        with patience(_Deadline(limits.planning_cpu_s)):
+        with cpu_deadline(_Deadline(limits.planning_cpu_s)):
             yield
 
 
@@ -187,12 +187,12 @@ PlanningTurn = Annotated[None, Depends(_planning, scope="function")]
 """Of routes that check definitions. As a parameter it stands behind the body, which may come slowly, and before the transaction."""
 
 
-async def _behind_gate(services: ServicesOf) -> AsyncIterator[None]:
+async def _admitted(services: ServicesOf) -> AsyncIterator[None]:
     with services.gates.pages.passed():
         yield
 
 
-PageRead: Dependency = Depends(_behind_gate, scope="function")
+PageRead: Dependency = Depends(_admitted, scope="function")
 """Of routes that read pages: not more of them at once than the service is told."""
 
 

@@ -178,7 +178,7 @@ class DesiredStateBody(FewFields):
     )
 
 
-class WishAnswer(Answer):
+class AcceptedAnswer(Answer):
     """A wish that was noted; the status tells when it has come true."""
 
     name: str = Field(description="Name of the query.")

@@ -16,7 +16,7 @@ import polars as pl
 from engine.expressions.types.types import ColumnType
 from engine.formats.json.json_values import conform_values
 from engine.formats.json.nested_json import json_texts
-from engine.records.leaves import leaf_faults
+from engine.records.leaves import scalar_faults
 
 MAX_INSTANT_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, as for event times (T8)."""
@@ -42,7 +42,7 @@ def parse_value(text: str, declared: ColumnType) -> object:
         raise ValueError(f"{text[:40]!r} is not {_FORMS.get(declared.kind, f'a {declared}')}") from error
 
 
-def parse_held(text: str, declared: ColumnType) -> object:
+def parse_stored(text: str, declared: ColumnType) -> object:
     """Parse a value as a column of the type holds it. A row can be compared with more: with ``parse_value``.
 
     Raises:
@@ -196,7 +196,7 @@ def _nested(text: str, declared: ColumnType) -> pl.Series:
     except (ValueError, RecursionError) as error:
         raise ValueError(form) from error
     values, bad = conform_values("value", [given], declared)
-    if bad is not None or given is None or leaf_faults(values, declared):
+    if bad is not None or given is None or scalar_faults(values, declared):
         raise ValueError(form)
     return values
 

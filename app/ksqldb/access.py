@@ -11,12 +11,12 @@ from fastapi import Request
 
 from app.access.guard import RECHECK
 from app.access.rules import PRINCIPAL, Role, refuse_below
-from app.access.tokens.verifying import Doorkeeper
+from app.access.tokens.verifying import Authenticator
 from app.errors.app_errors import Unauthorized
 from app.http.guards.edge import KEY_NAME
 
 
-def key_guard(door: Doorkeeper, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:
+def key_guard(door: Authenticator, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:
     """Return what every route depends on first: it recognises the key; what a statement needs is asked where it is carried out."""
 
     async def check(request: Request) -> None:

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from app.access.audit.refusals import RefusalLog
 from app.access.guard import note_refusal
-from app.access.tokens.verifying import Doorkeeper
+from app.access.tokens.verifying import Authenticator
 from app.errors.app_errors import AppError, BadRequest, Forbidden, Internal
 from app.http.answers.database_errors import DATABASE_ERRORS, translate_and_log
 from app.http.parameters import Services
@@ -25,7 +25,7 @@ from engine.errors import EngineError
 log = structlog.stdlib.get_logger(__name__)
 
 
-def create_listener(services: Services, door: Doorkeeper, refusals: RefusalLog, tracing: Tracing | None) -> FastAPI:
+def create_listener(services: Services, door: Authenticator, refusals: RefusalLog, tracing: Tracing | None) -> FastAPI:
     """Build the application of the listener.
 
     Args:

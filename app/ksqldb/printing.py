@@ -15,7 +15,7 @@ from app.errors.app_errors import AppError
 from app.following.changes import ChangeSource
 from app.following.followed import Followables
 from app.following.tails.tails import Tails
-from app.http.answers.opened import OpenedResponse
+from app.http.answers.opened import ClosingResponse
 from app.http.answers.record_json import encode_keyed
 from app.http.parameters import Services
 from app.ksqldb.errors import error_body
@@ -37,7 +37,7 @@ QUIET_S: Final = 5.0
 
 async def print_topic(
     services: Services, runner: ScriptRunner, parsed: Parsed, tree: Print, recheck: Callable[[], Awaitable[None]]
-) -> OpenedResponse:
+) -> ClosingResponse:
     """Answer PRINT as ksqlDB's ``/query`` does: two lines about formats, then one for each record.
 
     Args:
@@ -62,7 +62,7 @@ async def print_topic(
     async def close() -> None:
         await opening.__aexit__(None, None, None)
 
-    return OpenedResponse(lines, close, services.settings.push.write_timeout_s, MEDIA_TYPE)
+    return ClosingResponse(lines, close, services.settings.push.write_timeout_s, MEDIA_TYPE)
 
 
 class _Chosen:

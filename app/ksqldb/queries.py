@@ -14,18 +14,18 @@ from fastapi import APIRouter, Request, Response
 
 from app.access.guard import recheck_of
 from app.errors.app_errors import AppError, BadRequest, Fault
-from app.http.answers.opened import OpenedResponse
+from app.http.answers.opened import ClosingResponse
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_request
 from app.ksqldb.errors import Refused, error_body
 from app.ksqldb.pieces import in_pieces
 from app.ksqldb.printing import print_topic
-from app.ksqldb.requests import Asked, asked_of, body_of
+from app.ksqldb.requests import StatementRequest, body_of, statement_request
 from app.ksqldb.types import schema_text, type_text
 from app.ksqldb.values import rows_of
 from app.sql.pushes import Push, PushedRows, pushing
 from app.sql.reads.pulls import pull
-from app.sql.reads.settling import settled
+from app.sql.reads.settling import wait_until_current
 from app.sql.scripts import ScriptRunner
 from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed
@@ -50,7 +50,7 @@ class OpenQueries:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QueryResult:
     """What a SELECT gives, whichever kind it is.
 
     Attributes:
@@ -69,7 +69,7 @@ class Found:
 @router.post("/query")
 async def post_query(request: Request) -> Response:
     """Answer a SELECT as an array of objects, one a line."""
-    return await _answer(request, await asked_of(request, "ksql", "sql"), "v1")
+    return await _answer(request, await statement_request(request, "ksql", "sql"), "v1")
 
 
 @router.post("/query-stream")
@@ -77,7 +77,7 @@ async def post_query_stream(request: Request) -> Response:
     """Answer a SELECT in the form that ``Accept`` asks for: lines of JSON unless it names another."""
     accepted = request.headers.get("accept", "")
     form: Form = "v1" if V1 in accepted else "delimited" if DELIMITED in accepted or JSON not in accepted else "array"
-    return await _answer(request, await asked_of(request, "sql", "ksql"), form)
+    return await _answer(request, await statement_request(request, "sql", "ksql"), form)
 
 
 @router.post("/close-query")
@@ -94,22 +94,22 @@ async def post_close_query(request: Request) -> Response:
     return Response(status_code=200)
 
 
-async def _answer(request: Request, asked: Asked, form: Form) -> Response:
+async def _answer(request: Request, asked: StatementRequest, form: Form) -> Response:
     services: Services = request.app.state.services
     runner = ScriptRunner(services, asked.words(), "ksqldb")
     try:
         parsed = await _read(runner, asked)
         if isinstance(parsed.tree, Print):
             return await _printed(request, runner, parsed, parsed.tree, form)
-        found = await _found(services, runner, parsed, request.app.state.queries)
+        found = await _run(services, runner, parsed, request.app.state.queries)
     except AppError as error:
         raise Refused(error, asked.text) from error
     media_type = {"v1": V1, "delimited": DELIMITED, "array": JSON}[form]
     lines = _lines(found, form, recheck_of(request))
-    return OpenedResponse(lines, found.close, services.settings.push.write_timeout_s, media_type)
+    return ClosingResponse(lines, found.close, services.settings.push.write_timeout_s, media_type)
 
 
-async def _read(runner: ScriptRunner, asked: Asked) -> Parsed:
+async def _read(runner: ScriptRunner, asked: StatementRequest) -> Parsed:
     statements = (await runner.read(asked.text)).statements
     if len(statements) != 1 or not isinstance(statements[0].tree, Select | Print):
         detail = "one SELECT or PRINT is expected here; other statements go to /ksql"
@@ -124,7 +124,7 @@ async def _printed(request: Request, runner: ScriptRunner, parsed: Parsed, tree:
     return await print_topic(request.app.state.services, runner, parsed, tree, recheck_of(request))
 
 
-async def _found(services: Services, runner: ScriptRunner, parsed: Parsed, queries: OpenQueries) -> Found:
+async def _run(services: Services, runner: ScriptRunner, parsed: Parsed, queries: OpenQueries) -> QueryResult:
     select = parsed.tree
     if isinstance(select, Select) and select.emit is None:
         return await _pulled(services, runner, parsed, select)
@@ -140,13 +140,13 @@ async def _found(services: Services, runner: ScriptRunner, parsed: Parsed, queri
         queries.ends.pop(name, None)
         await opening.__aexit__(None, None, None)
 
-    return Found(name, push.columns, (), _pushed(push, end, told), lambda: told[0] if told else None, close)
+    return QueryResult(name, push.columns, (), _pushed(push, end, told), lambda: told[0] if told else None, close)
 
 
-async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> Found:
+async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> QueryResult:
     read = await runner.inspected(parsed, lambda known: pull_of(select, known))
     session = await runner.inspected(parsed, lambda known: known)
-    await settled(services, session, read.relation, FRESH_WITHIN_S)
+    await wait_until_current(services, session, read.relation, FRESH_WITHIN_S)
     rows = await pull(services, read)
     shown = await asyncio.to_thread(rows_of, rows.frame, rows.columns)
     ending = "Query Completed" if read.relation.kind == "stream" else None
@@ -158,7 +158,7 @@ async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, sele
         return
 
     is_keyed = read.relation.kind == "table"
-    return Found(f"query_{uuid4().hex}", rows.columns, rows.key if is_keyed else (), batches(), lambda: ending, close)
+    return QueryResult(f"query_{uuid4().hex}", rows.columns, rows.key if is_keyed else (), batches(), lambda: ending, close)
 
 
 async def _pushed(push: Push, end: asyncio.Event, told: list[str]) -> AsyncIterator[list[tuple[list[Any], bool]]]:
@@ -190,7 +190,7 @@ async def _next(push: Push, ended: asyncio.Task[Any]) -> PushedRows | None:
                 await coming
 
 
-async def _lines(found: Found, form: Form, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
+async def _lines(found: QueryResult, form: Form, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
     try:
         async for piece in in_pieces([_begin(found, form)]):
             yield piece
@@ -204,7 +204,7 @@ async def _lines(found: Found, form: Form, recheck: Callable[[], Awaitable[None]
         yield _line(error_body(error), form)
 
 
-def _begin(found: Found, form: Form) -> bytes:
+def _begin(found: QueryResult, form: Form) -> bytes:
     if form == "v1":
         return b"[" + _text({"header": {"queryId": found.id, "schema": schema_text(found.columns, found.key)}})
     types = [type_text(kind) for kind in found.columns.types]

@@ -16,7 +16,7 @@ _KINDS = frozenset({JSON_TYPE, "application/vnd.ksqlapi.delimited.v1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StatementRequest:
     """What a request asks for.
 
     Attributes:
@@ -50,7 +50,7 @@ async def body_of(request: Request) -> bytes:
     return await request.body()
 
 
-async def asked_of(request: Request, *names: str) -> Asked:
+async def statement_request(request: Request, *names: str) -> StatementRequest:
     """Read a request that holds statements.
 
     Args:
@@ -67,7 +67,7 @@ async def asked_of(request: Request, *names: str) -> Asked:
     variables = value.get("sessionVariables") or {}
     if not isinstance(properties, dict) or not isinstance(variables, dict):
         raise _bad("properties and sessionVariables are JSON objects")
-    return Asked(
+    return StatementRequest(
         text,
         {str(name): _text(each) for name, each in properties.items()},
         {str(name): str(each) for name, each in variables.items()},

@@ -13,7 +13,7 @@ from app.http.answers.problems import from_engine
 from app.http.parameters import Services
 from app.ksqldb.entities import entities_of
 from app.ksqldb.errors import QUERY_ENDPOINT, Refused
-from app.ksqldb.requests import asked_of
+from app.ksqldb.requests import statement_request
 from app.sql.answers.progress import Progress
 from app.sql.scripts import ScriptRunner
 from engine.errors import EngineError
@@ -27,7 +27,7 @@ router = APIRouter()
 async def post_ksql(request: Request) -> JSONResponse:
     """Carry statements out, in order; the first that is refused ends the request, and the answer has the entities of those before it."""
     services: Services = request.app.state.services
-    asked = await asked_of(request, "ksql")
+    asked = await statement_request(request, "ksql")
     runner = ScriptRunner(services, asked.words(), "ksqldb")
     try:
         script = await runner.read(asked.text)

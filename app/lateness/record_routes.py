@@ -27,7 +27,7 @@ from app.http.parameters import (
 from app.http.requests.bodies import JsonBody, request_body, validated
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.http.schemas import Counter
-from app.http.values import parse_held, parse_instant_ms
+from app.http.values import parse_instant_ms, parse_stored
 from app.lateness.record_models import (
     LATE_RECORDS,
     REPLAY_BY_FILTER,
@@ -199,7 +199,7 @@ def _key(plan: Plan, given: Iterable[tuple[str, str]], prefix: str) -> list[dict
             detail = f"no input has a column '{name}'; there are {', '.join(known)}"
             raise BadRequest("unknown_column", detail, [Fault(f"{prefix}{name}", "unknown_column", detail)])
         try:
-            found.append(key_tokens({each: parse_held(text, types[each]) for each in columns}, types))
+            found.append(key_tokens({each: parse_stored(text, types[each]) for each in columns}, types))
         except ValueError as error:
             pointer = f"?{prefix}{name}" if prefix == KEY_PREFIX else f"{prefix}{name}"
             raise BadRequest("bad_parameter", f"{name}: {error}", [Fault(pointer, "bad_parameter", str(error))]) from error

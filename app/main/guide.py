@@ -55,7 +55,7 @@ class Guide:
         response.headers.update(_HEADERS)
         await response(scope, receive, send)
 
-    def _found(self, path: str) -> tuple[str, os.stat_result | None]:
+    def _look_up(self, path: str) -> tuple[str, os.stat_result | None]:
         """Look a file up; what no file can be called is none."""
         try:
             return self._files.lookup_path(path)
@@ -66,7 +66,7 @@ class Guide:
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"Allow": "GET, HEAD"})
         path = scope["path"].removeprefix(scope.get("root_path", "")).lstrip("/")
-        place, found = self._found(path)
+        place, found = self._look_up(path)
         if found is not None and stat.S_ISDIR(found.st_mode):
             if path and not path.endswith("/"):
                 # Relative, for an absolute one would repeat the name in Host.

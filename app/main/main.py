@@ -13,13 +13,13 @@ from fastapi_offline import FastAPIOffline
 from app import __version__
 from app.access.audit.refusals import RefusalLog
 from app.access.guard import guards, note_refusal
-from app.access.keys.sql import KeyRing
-from app.access.tokens.verifying import Doorkeeper, TokenReader
+from app.access.keys.sql import KeyCache
+from app.access.tokens.verifying import Authenticator, TokenReader
 from app.appends.appender import Appender
 from app.catalog.connections.registries import Registries
-from app.db.bell import Bell
+from app.db.bell import Notifications
 from app.db.database import Database
-from app.db.gates import Gates
+from app.db.gates import AdmissionLimits
 from app.db.write_probe import WriteProbe
 from app.driver.supervisor.supervisor import Supervisor
 from app.following.followed import Followables
@@ -39,7 +39,7 @@ from app.sql.catalog import transient
 from app.status.scraping import Scraper
 from app.telemetry.setup import Metrics
 from app.telemetry.tracing import Tracing, tracing_of
-from app.upkeep.retention import Kept, trim_periodically
+from app.upkeep.retention import RetentionLimits, trim_periodically
 from engine.processes import python_functions
 
 log = structlog.stdlib.get_logger(__name__)
@@ -61,8 +61,8 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     metrics = Metrics()
     tracing = tracing_of(settings, "slackwater")
     database = Database.create(dsn, settings.pool_size, settings.limits.read_timeout_ms)
-    bell = Bell(dsn)
-    gates = Gates.of(settings.limits, metrics.refused)
+    bell = Notifications(dsn)
+    gates = AdmissionLimits.of(settings.limits, metrics.refused)
     features = (
         Appender(database.appends, metrics),
         Readables(database, gates, settings.limits),
@@ -96,7 +96,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.services = services
     app.state.close_streams = services.of(Tails).close
     tokens = None if settings.oidc.issuer is None else TokenReader(settings.oidc)
-    app.state.door = Doorkeeper(KeyRing(database.reads), tokens)
+    app.state.door = Authenticator(KeyCache(database.reads), tokens)
     app.state.guards = guards(is_key_required=settings.is_key_required)
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
@@ -135,7 +135,7 @@ def _lifespan(
                         services.database.dsn,
                         services.metrics,
                         services.settings.trim_interval_s,
-                        Kept(
+                        RetentionLimits(
                             services.settings.changes_retention_ms,
                             services.settings.undelivered_retention_ms,
                             services.settings.history_rows,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from app.http.answers.negotiation import wanted_form
+from app.http.answers.negotiation import requested_form
 from app.http.guards.plain_route import PlainRoute
 from app.http.parameters import DEFAULT_LIMIT, MAX_KEY_LENGTH
 from app.reads.freshness import Freshness
-from app.reads.row_reads import Wanted, answer_rows
+from app.reads.row_reads import ReadRequest, answer_rows
 
 _ANY = Freshness()
 
@@ -22,7 +22,7 @@ class KeyRoute(PlainRoute):
 
     async def answer(self, request: Request) -> Response:
         """See ``PlainRoute``."""
-        wanted = Wanted(
+        wanted = ReadRequest(
             table=request.path_params["name"],
             filters=(),
             single_key=request.path_params["key"],
@@ -34,6 +34,6 @@ class KeyRoute(PlainRoute):
             has_text_numbers=False,
             limit=DEFAULT_LIMIT,
             cursor=None,
-            form=wanted_form(request),
+            form=requested_form(request),
         )
         return await answer_rows(request.app.state.services, wanted, _ANY)

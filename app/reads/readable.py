@@ -21,7 +21,7 @@ from app.catalog.stored.catalog import output_of
 from app.catalog.stored.relations import RelationRow, of_kind
 from app.catalog.stored.targets import find_relation_async
 from app.db.database import Database
-from app.db.gates import Gates
+from app.db.gates import AdmissionLimits
 from app.db.shared_reads import SharedReads
 from app.db.tables import query
 from app.errors.app_errors import AppError, Conflict, Fault, Unavailable, Unprocessable
@@ -143,7 +143,7 @@ class Reading:
 class Readables:
     """The tables of one database that can be read. Safe for concurrent reads of one event loop."""
 
-    def __init__(self, database: Database, gates: Gates, limits: LimitSettings) -> None:
+    def __init__(self, database: Database, gates: AdmissionLimits, limits: LimitSettings) -> None:
         self._database = database
         self._gates = gates
         self._bounds = {"page_bytes": limits.page_bytes, "answer_bytes": limits.answer_bytes}

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.errors.app_errors import BadRequest, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
-from app.http.answers.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, wanted_form
+from app.http.answers.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, requested_form
 from app.http.leaving import ended_with_client
 from app.http.parameters import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
 from app.http.requests.bodies import JsonBody, request_body, validated
@@ -20,7 +20,7 @@ from app.reads.models import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody
 from app.reads.parameters import Fresh, Rows, RowsParameters
 from app.reads.readable import TOO_LARGE, Ask, Readables, ReadableTable
 from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, is_filter, parse_key
-from app.reads.row_reads import FOUND, Wanted, answer_rows, lookup_ask, members, not_versioned
+from app.reads.row_reads import FOUND, ReadRequest, answer_rows, lookup_ask, members, not_versioned
 from engine.plan.model import Output
 
 router = APIRouter(prefix="/v1/tables", tags=["reads"])
@@ -54,7 +54,7 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
     Rows come in key order, page by page with `cursor`; as JSON, with `Accept: application/x-ndjson` as lines, with
     `Accept: application/vnd.apache.arrow.stream` as Arrow.
     """
-    return await answer_rows(services, _wanted(name, request, parameters, None), parameters.freshness())
+    return await answer_rows(services, _read_request(name, request, parameters, None), parameters.freshness())
 
 
 @keys.get(
@@ -79,7 +79,7 @@ async def get_rows_of_key(
     or `to`: the key's versions, none being no error. For tables with one key column beside the window; composite keys are asked for as
     `/rows?key.a=…&key.b=…`.
     """
-    return await answer_rows(services, _wanted(name, request, parameters, key), parameters.freshness())
+    return await answer_rows(services, _read_request(name, request, parameters, key), parameters.freshness())
 
 
 @router.post(
@@ -120,13 +120,13 @@ async def post_lookup(name: Name, body: JsonBody, request: Request, services: Se
     if TOO_LARGE in outcomes:
         raise services.of(Readables).too_large(name, "/keys", "ask for fewer keys, or keep less in a row")
     results = [_result(outcome, row) for outcome, row in zip(outcomes, rows, strict=True)]
-    form = "lines" if wanted_form(request) == "lines" else "json"
+    form = "lines" if requested_form(request) == "lines" else "json"
     rest = members(name, reading.head, reading.table.output, at_ms)
     return joined_response(form, "results", SEPARATORS[form].join(results), rest)  # type: ignore[index,arg-type]
 
 
-def _wanted(name: str, request: Request, parameters: RowsParameters, key: str | None) -> Wanted:
-    return Wanted(
+def _read_request(name: str, request: Request, parameters: RowsParameters, key: str | None) -> ReadRequest:
+    return ReadRequest(
         table=name,
         filters=[(parameter, text) for parameter, text in request.query_params.multi_items() if is_filter(parameter)],
         single_key=key,
@@ -138,7 +138,7 @@ def _wanted(name: str, request: Request, parameters: RowsParameters, key: str | 
         has_text_numbers=parameters.bigints == "string",
         limit=parameters.limit,
         cursor=parameters.cursor,
-        form=wanted_form(request),
+        form=requested_form(request),
     )
 
 

@@ -29,7 +29,7 @@ FOUND = "found"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadRequest:
     """What a request asks of a table; nothing of it is checked against the table yet.
 
     Attributes:
@@ -66,7 +66,7 @@ class Wanted:
         return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:12]
 
 
-async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) -> Response:
+async def answer_rows(services: Services, wanted: ReadRequest, freshness: Freshness) -> Response:
     """Read and answer.
 
     Raises:
@@ -106,7 +106,7 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
     return read.response(reading)
 
 
-async def _outcome(services: Services, wanted: Wanted, key: tuple[object, ...]) -> str:
+async def _outcome(services: Services, wanted: ReadRequest, key: tuple[object, ...]) -> str:
     at_ms = MAX_INSTANT_MS if wanted.at_ms is None else wanted.at_ms
     ask = lookup_ask([key], at_ms, has_text_numbers=False)
     reading = await services.of(Readables).read(wanted.table, ask)
@@ -144,7 +144,7 @@ def missing(table: str, outcome: str, horizon_ms: int | None) -> NotFound | Gone
 class _RowsRead:
     """One request's way through ``Readables.read``: ``ask`` may be called again where the table changes meanwhile."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ReadRequest) -> None:
         self._wanted = wanted
         self._comparisons: tuple[Comparison, ...] = ()
         self._shape = RowsShape()
@@ -280,7 +280,7 @@ def not_versioned(output: Output, parameter: str) -> Conflict:
     return Conflict("table_not_versioned", detail, [Fault(f"?{parameter}", "table_not_versioned", detail)])
 
 
-def _after(wanted: Wanted, length: int) -> list[str] | None:
+def _after(wanted: ReadRequest, length: int) -> list[str] | None:
     """Return the texts of the row that the page comes after, ``length`` of them; None for the first page."""
     cursor = decode_cursor(wanted.cursor, [str] * (1 + length))
     if cursor is None:
@@ -290,7 +290,7 @@ def _after(wanted: Wanted, length: int) -> list[str] | None:
     return [str(part) for part in cursor[1:]]
 
 
-def _comparisons(output: Output, wanted: Wanted) -> tuple[Comparison, ...]:
+def _comparisons(output: Output, wanted: ReadRequest) -> tuple[Comparison, ...]:
     given = [*wanted.filters, *_single_key(output, wanted)]
     if not given:
         return ()
@@ -301,7 +301,7 @@ def _comparisons(output: Output, wanted: Wanted) -> tuple[Comparison, ...]:
         raise BadRequest(code, f"{error.parameter}: {error}", [Fault(f"?{error.parameter}", code, str(error))]) from error
 
 
-def _single_key(output: Output, wanted: Wanted) -> list[tuple[str, str]]:
+def _single_key(output: Output, wanted: ReadRequest) -> list[tuple[str, str]]:
     if wanted.single_key is None:
         return []
     columns = output.key[:-2] if output.is_windowed else output.key
@@ -314,7 +314,7 @@ def _single_key(output: Output, wanted: Wanted) -> list[tuple[str, str]]:
     return [(f"{KEY_PREFIX}{columns[0]}", wanted.single_key)]
 
 
-def _state(output: Output, wanted: Wanted) -> State | None:
+def _state(output: Output, wanted: ReadRequest) -> State | None:
     """Check what was asked about windows."""
     if not output.is_windowed:
         if wanted.bounds_ms != (None, None):

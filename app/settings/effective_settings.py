@@ -47,7 +47,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
         pydantic.ValidationError: a value is not what its setting takes.
     """
     present = os.environ if environment is None else environment
-    known = {variable for _, variable, _ in _leaves(Settings.model_construct())}
+    known = {variable for _, variable, _ in _single_settings(Settings.model_construct())}
     unknown = sorted(
         name
         for name in present
@@ -66,7 +66,7 @@ def effective(settings: Settings, environment: Mapping[str, str], overridden: fr
     """List every setting with its value and origin; ``overridden`` names those the command line gave."""
     present = {name.upper() for name, value in environment.items() if value != ""}
     rows = []
-    for name, variable, value in _leaves(settings):
+    for name, variable, value in _single_settings(settings):
         origin: Literal["environment", "default", "command line"] = "environment" if variable in present else "default"
         if name in overridden:
             origin = "command line"
@@ -79,17 +79,17 @@ def in_force(settings: Settings) -> list[Effective]:
 
     An embedded database is no setting: `database_url` is empty then.
     """
-    told = {name: value for name, _, value in _leaves(Settings())}
+    told = {name: value for name, _, value in _single_settings(Settings())}
     shown = settings if told["database_url"] is not None else settings.model_copy(update={"database_url": None})
-    overridden = frozenset(name for name, _, value in _leaves(shown) if value != told[name])
+    overridden = frozenset(name for name, _, value in _single_settings(shown) if value != told[name])
     return effective(shown, os.environ, overridden)
 
 
-def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:
+def _single_settings(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:
     for name in type(model).model_fields:
         value = getattr(model, name)
         here = (*path, name)
         if isinstance(value, BaseModel):
-            yield from _leaves(value, here)
+            yield from _single_settings(value, here)
         else:
             yield ".".join(here), ENV_PREFIX + NESTING.join(here).upper(), value

@@ -19,7 +19,7 @@ from app.settings.oidc_settings import OidcSettings, is_loopback
 from app.settings.spark_settings import SparkSettings
 from app.settings.sql_settings import SqlSettings
 from engine.connections.keys import SecretKeys
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.connections.hosts import HostBounds
 from engine.expressions.durations import parse_duration
 from engine.postgres.schemas import OPTION, BadPrefix, Schemas
@@ -339,10 +339,10 @@ class Settings(BaseSettings):
         return parse_duration(self.retained_commits_every)
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SecretSources:
         """What this process uses connections with. Drivers and workers read the same from their environment."""
         keys = None if self.secret_key is None else SecretKeys.of(self.secret_key.get_secret_value())
-        return Surroundings(keys, os.environ, self.secrets_dir, HostBounds.of(self.connection_hosts))
+        return SecretSources(keys, os.environ, self.secrets_dir, HostBounds.of(self.connection_hosts))
 
     @property
     def is_key_required(self) -> bool:

@@ -15,7 +15,7 @@ from app.errors.app_errors import AppError, BadRequest, Fault, NotAcceptable, Un
 from app.following.push import EVENT_STREAM
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.answers.negotiation import NDJSON_TYPE
-from app.http.answers.opened import OpenedResponse
+from app.http.answers.opened import ClosingResponse
 from app.http.answers.record_json import encode_values
 from app.http.parameters import OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.bodies import JSON_TYPE, media_type_of, parse_request, refuse_encoding, request_body, validated
@@ -151,7 +151,7 @@ async def _pushed(request: Request, services: Services, runner: ScriptRunner, pa
     push = await opened.enter_async_context(pushing(services, runner, parsed))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     lines = _lines(push, form, recheck_of(request))
-    return OpenedResponse(lines, opened.aclose, services.settings.push.write_timeout_s, form, headers)
+    return ClosingResponse(lines, opened.aclose, services.settings.push.write_timeout_s, form, headers)
 
 
 async def _lines(push: Push, form: str, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:

@@ -19,7 +19,7 @@ from app.access.scopes_sql import find_names_sharing
 from app.appends.appender import Appender
 from app.catalog.drivers.fleet import warning_of_no_room
 from app.catalog.relations.inferring import inferred, warnings_of
-from app.db.site import delivery_site_of, site_of
+from app.db.site import delivery_context_of, service_context_of
 from app.errors.app_errors import Forbidden
 from app.http.answers.record_json import EVENT_TIME, encode_values
 from app.http.parameters import Services, looked_outside, planned, planning_turn
@@ -53,7 +53,7 @@ from engine.statements.actions import Action, ChangeSetting, ChangeVariable, Cre
 from engine.statements.binding import bind
 from engine.statements.context.session import Session, Settings
 from engine.statements.queries.clause_properties import says_target
-from engine.statements.sources.inferring import asked_columns, with_columns
+from engine.statements.sources.inferring import inference_request, with_columns
 from engine.statements.sources.topics import check_topic
 
 Found = TypeVar("Found")
@@ -88,7 +88,7 @@ class ScriptRunner:
 
     def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
         self._services, self.words = services, words
-        self._site, self._delivery_site = site_of(services.settings), delivery_site_of(services.settings)
+        self._site, self._delivery_site = service_context_of(services.settings), delivery_context_of(services.settings)
         self._default_grace = default_grace or services.settings.sql.default_grace
         self._reads_end: float | None = None
 
@@ -237,7 +237,7 @@ class ScriptRunner:
         tree = parsed.tree
         if not isinstance(tree, CreateRelation):
             return parsed, []
-        asked = await self.inspected(parsed, lambda session: asked_columns(tree, session))
+        asked = await self.inspected(parsed, lambda session: inference_request(tree, session))
         if asked is None:
             return parsed, []
         with placed(parsed):

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.internal_queries import PREFIX
-from app.catalog.deliveries.rules import DeliveryFacts, judged
+from app.catalog.deliveries.rules import DeliveryFacts, delivery_state
 from app.catalog.deliveries.status import all_deliveries
 from app.status.limiting import PARTS
 from app.telemetry import metric_list as metrics
@@ -121,7 +121,7 @@ def _of_query(name: str, row: Json) -> Iterator[Sample]:
 
 def _of_delivery(facts: DeliveryFacts) -> Iterator[Sample]:
     own = (facts.query,)
-    yield metrics.DELIVERY_STATE, (facts.query, judged(facts)[0]), 1
+    yield metrics.DELIVERY_STATE, (facts.query, delivery_state(facts)[0]), 1
     yield metrics.DELIVERY_LAG, own, facts.lag_rows
     yield metrics.DELIVERY_LAG_SECONDS, own, facts.waited_s or 0.0
     yield metrics.DELIVERED, own, facts.delivered_rows

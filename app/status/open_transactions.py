@@ -20,7 +20,7 @@ PATIENCE: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class BlockedPartition:
     """A partition whose end stands still for an open transaction.
 
     Attributes:
@@ -37,7 +37,7 @@ class HeldBack:
     age: timedelta
 
 
-def wait_for_transaction(partitions: Iterable[HeldBack]) -> Reason | None:
+def wait_for_transaction(partitions: Iterable[BlockedPartition]) -> Reason | None:
     """Say for which transaction a running query waits; None where none has lasted beyond ``PATIENCE``."""
     lasting = sorted(
         (each for each in partitions if each.age >= PATIENCE), key=lambda each: (each.since, each.feed, each.partition)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from app.access.internal_queries import is_internal
 from app.access.rules import visible
 from app.catalog.deliveries.rules import DeliveryFacts
-from app.catalog.drivers.fleet import find_fleet
+from app.catalog.drivers.fleet import find_drivers
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason
 from app.http.answers.documented import answered, problems
@@ -19,7 +19,7 @@ from app.http.parameters import MAX_LIMIT, OnlyKnownParameters, Services, Servic
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.status.overview import QueryAtGlance, look
 from app.status.overview_models import OVERVIEW, OverviewAnswer, OverviewDelivery, OverviewQuery, OverviewRead, OverviewRelation
-from app.status.routes import conditions_of, judged_delivery, reason_of
+from app.status.routes import conditions_of, delivery_answer, reason_of
 from app.status.sql import Status
 
 DEFAULT_QUERIES = 1_000
@@ -72,7 +72,7 @@ async def _waits(services: Services, unplaced: list[Status]) -> dict[str, Reason
     async with services.database.reads.connect() as connection:
         # Internal queries take none of the drivers' room, so a fleet looks otherwise to them.
         fleets = {
-            kind: await find_fleet(connection, silent_ms, name)
+            kind: await find_drivers(connection, silent_ms, name)
             for kind, name in {is_internal(s.name): s.name for s in unplaced}.items()
         }
     for each in unplaced:
@@ -112,5 +112,5 @@ def _query(found: QueryAtGlance, waits: Reason | None) -> OverviewQuery:
 
 
 def _delivery(facts: DeliveryFacts) -> OverviewDelivery:
-    state, reason = judged_delivery(facts)
+    state, reason = delivery_answer(facts)
     return OverviewDelivery(state=state, reason=reason, lag_rows=facts.lag_rows)

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.access.rules import visible
 from app.access.scopes import WITHHELD_NAME
 from app.catalog.reasons import Reason
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.db.tables import query
 from app.status.lineage.sql import load_graph
 from app.status.producers import Reader, wait_of
@@ -27,7 +27,7 @@ async def find_wait(connection: AsyncConnection, status: Status, relations: Sequ
         relations: names of those that it reads.
     """
     stored = (await connection.execute(sa.select(query.c.definition).where(query.c.id == status.query_id))).scalar_one()
-    definition = opened(QueryDefinition, stored)
+    definition = read_definition(QueryDefinition, stored)
     graph = await load_graph(connection, relations, "upstream")
     joined = [join for join in definition.joins if join.table is not None and definition.source.stream is not None]
     reader = Reader(

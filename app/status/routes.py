@@ -11,14 +11,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState, judged
+from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState, delivery_state
 from app.catalog.deliveries.status import delivery_of
-from app.catalog.drivers.fleet import find_fleet
+from app.catalog.drivers.fleet import find_drivers
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason as Waiting
 from app.catalog.stored.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.catalog.stored.queries import query_not_found
-from app.db.bell import rung
+from app.db.bell import wait_for_notification
 from app.errors.app_errors import AppError
 from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
@@ -38,7 +38,7 @@ from app.status.models import (
     TaskStatus,
     WaitingSpan,
 )
-from app.status.open_transactions import HeldBack, wait_for_transaction
+from app.status.open_transactions import BlockedPartition, wait_for_transaction
 from app.status.producers import WAITS_FOR_PRODUCER
 from app.status.producers_sql import find_wait
 from app.status.sql import Status, counters_of, find_status, find_status_by_id
@@ -87,7 +87,7 @@ async def _when_reached(services: Services, status: Status, wanted: str, deadlin
             left = deadline - time.monotonic()
             if found.has_reached(wanted) or found.is_final or left <= 0:
                 return found
-            await rung(event, left)
+            await wait_for_notification(event, left)
 
 
 def _gone(status: Status) -> AppError:
@@ -105,7 +105,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
             waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
     if waits is None and status.state == "running" and not status.is_unreachable:
-        waits = wait_for_transaction(_held_back(feeds, ends))
+        waits = wait_for_transaction(_blocked_partitions(feeds, ends))
     detail = status.detail or {}
     progress = [_progress(feed, names, status, ends.get(feed.log_feed, {})) for feed, names in feeds.items()]
     facts = Facts(
@@ -172,14 +172,14 @@ def carrier_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Carrier 
     )
 
 
-def judged_delivery(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryTrouble | None]:
+def delivery_answer(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryTrouble | None]:
     """Return the state of a delivery and why it is not delivering, as answers show them."""
-    state, reason = judged(facts)
+    state, reason = delivery_state(facts)
     return state, None if reason is None else DeliveryTrouble.model_validate(asdict(reason))
 
 
 def _delivery(facts: DeliveryFacts) -> Delivery:
-    state, reason = judged_delivery(facts)
+    state, reason = delivery_answer(facts)
     return Delivery(
         id=facts.id,
         type=facts.definition["type"],
@@ -203,7 +203,7 @@ def _shares(facts: Facts) -> Shares:
 
 
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:
-    fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms, status.name)
+    fleet, starting = await find_drivers(connection, services.settings.driver.lease_ttl_ms, status.name)
     return reason_for_waiting(fleet, starting, status.name, status.state_root, has_results=status.batch_id is not None)
 
 
@@ -244,11 +244,11 @@ def conditions_of(status: Status, waits: Waiting | None) -> list[str]:
     return [*conditions, waits.code] if waits is not None else conditions
 
 
-def _held_back(feeds: Iterable[Feed], ends: Mapping[str, Mapping[int, FeedEnd]]) -> Iterator[HeldBack]:
+def _blocked_partitions(feeds: Iterable[Feed], ends: Mapping[str, Mapping[int, FeedEnd]]) -> Iterator[BlockedPartition]:
     for feed in feeds:
         for partition, end in ends.get(feed.log_feed, {}).items():
             if end.open_since is not None and end.open_age is not None:
-                yield HeldBack(feed.name, partition, end.open_records, end.open_since, end.open_age)
+                yield BlockedPartition(feed.name, partition, end.open_records, end.open_since, end.open_age)
 
 
 def _progress(feed: Feed, relations: list[str], status: Status, ends: Mapping[int, FeedEnd]) -> FeedProgress:

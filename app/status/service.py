@@ -13,7 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app import __version__
-from app.catalog.drivers.fleet import find_fleet
+from app.catalog.drivers.fleet import find_drivers
 from app.db.schema_version import find_schema
 from app.db.write_probe import TIMEOUT_MS, WriteProbe
 from app.errors.app_errors import Fault, Unavailable
@@ -65,7 +65,7 @@ async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all
             schema = await find_schema(connection)
             if schema.problem is not None:
                 raise _not_ready("schema", schema.problem)
-            fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms)
+            fleet, starting = await find_drivers(connection, services.settings.driver.lease_ttl_ms)
         if purpose != "reads":
             write_probe: WriteProbe = request.app.state.write_probe
             await write_probe.check()

@@ -11,9 +11,9 @@ from pydantic import Field, ValidationError
 
 from app.testing.comparing.rows import milliseconds
 from app.testing.documents import Document, FileInvalid, FileProblem
-from app.testing.expectations import Subject, Wanted, read_wanted
+from app.testing.expectations import Expectation, Subject, read_expectation
 from app.testing.slicing import Slicing
-from app.testing.sources import Json, add_below, held_tables, partitions_of, read_sources
+from app.testing.sources import Json, add_below, partitions_of, read_sources, tables_held_for
 from engine.definition.problems import Problems, pointer_of, problems_of
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
@@ -68,7 +68,7 @@ class Expect:
     """What must have come of it so far."""
 
     pointer: str
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[Expectation, ...]
 
 
 Step = Append | Wait | Restart | Expect
@@ -107,7 +107,7 @@ class Case:
         return self.tasks is None
 
     @property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[Expectation]:
         """Everything that is expected anywhere."""
         return [wanted for step in self.steps if isinstance(step, Expect) for wanted in step.wanted]
 
@@ -148,7 +148,7 @@ def read_case(document: Document, place: int = 0, tasks: int | None = None) -> C
     if now_ms is None:
         problems.add("/now", "invalid_value", f"write a time such as {START}")
     slicing = _slicing(shape.slicing, tasks, problems)
-    sources = read_sources(shape.streams, shape.tables, None if tasks is None else held_tables(shape.queries), problems)
+    sources = read_sources(shape.streams, shape.tables, None if tasks is None else tables_held_for(shape.queries), problems)
     queries, plans = _queries(shape, tasks, sources, problems)
     if problems.found or now_ms is None:
         raise _invalid(document, problems.found)
@@ -274,7 +274,7 @@ class _Steps:
         if not isinstance(value, dict) or not value:
             self._problems.add(pointer, "wrong_type", "write what is expected of which result: {result: [row, …]}")
             return None
-        wanted: list[Wanted] = []
+        wanted: list[Expectation] = []
         for name, given in value.items():
             inside = pointer + pointer_of((name,))
             subject = self._subjects.get(name)
@@ -282,5 +282,5 @@ class _Steps:
                 known = ", ".join(dict.fromkeys(each.name for each in self._subjects.values()))
                 self._problems.add(inside, "unknown_relation", f"there is no result and no source {name!r}; there are {known}")
             else:
-                wanted.append(read_wanted(inside, subject, given, self._problems))
+                wanted.append(read_expectation(inside, subject, given, self._problems))
         return Expect(pointer, tuple(wanted))

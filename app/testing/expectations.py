@@ -52,7 +52,7 @@ Counts = Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Expectation:
     """What is expected of one subject at one place of a test. Parts that are None are not looked at.
 
     Attributes:
@@ -76,8 +76,8 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What there was; see ``Wanted``. Only the parts that were asked for are filled in."""
+class Outcome:
+    """What there was; see ``Expectation``. Only the parts that were asked for are filled in."""
 
     changes: Sequence[Row] = ()
     rows: Sequence[Row] = ()
@@ -102,7 +102,7 @@ class Failure:
     lines: tuple[Line, ...] = ()
 
 
-def read_wanted(pointer: str, subject: Subject, given: Any, problems: Problems) -> Wanted:
+def read_expectation(pointer: str, subject: Subject, given: Any, problems: Problems) -> Expectation:
     """Read what is expected of one subject: a list is its changes, an object names the parts."""
     if isinstance(given, list):
         given, places = {"changes": given}, {"changes": pointer}
@@ -111,20 +111,20 @@ def read_wanted(pointer: str, subject: Subject, given: Any, problems: Problems) 
     allowed = ("rejects",) if subject.query is None else _PARTS if subject.kind == "table" else _STREAM_PARTS
     if not isinstance(given, dict) or not given:
         problems.add(pointer, "wrong_type", f"write what is expected: {', '.join(allowed)}, or a list of changes")
-        return Wanted(pointer, subject)
+        return Expectation(pointer, subject)
     if subject.query is None and "changes" in given:
         problems.add(pointer, "unknown_field", f"{subject.name} is a source, of which only `rejects` can be expected")
-        return Wanted(pointer, subject)
+        return Expectation(pointer, subject)
     read: dict[str, Any] = {}
     for name, value in given.items():
         if name in allowed:
             read[name] = _READERS[name](places[name], subject, value, problems)
         else:
             problems.add(places[name], "unknown_field", f"of {subject.name} can be expected: {', '.join(allowed)}")
-    return Wanted(pointer, subject, **read)
+    return Expectation(pointer, subject, **read)
 
 
-def compare(wanted: Wanted, found: Found) -> list[Failure]:
+def compare(wanted: Expectation, found: Outcome) -> list[Failure]:
     """Return what was not met."""
     name = wanted.subject.name
     failures = [
@@ -145,7 +145,7 @@ def compare(wanted: Wanted, found: Found) -> list[Failure]:
     return [failure for failure in failures if failure is not None]
 
 
-def _compared(wanted: Wanted, part: str, title: str, expected: ExpectedRows, found: Sequence[Row]) -> Failure | None:
+def _compared(wanted: Expectation, part: str, title: str, expected: ExpectedRows, found: Sequence[Row]) -> Failure | None:
     expected, found = _arranged(wanted.subject, part, expected, found)
     pairs = align(expected.rows, found, expected.matches)
     if all(pair.wanted is not None and pair.found is not None for pair in pairs):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.testing.case import Append, Case, Expect, Restart, Wait
 from app.testing.comparing.difference import Line
-from app.testing.expectations import Failure, Found, Wanted, compare
+from app.testing.expectations import Expectation, Failure, Outcome, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Machine(Protocol):
         """Stop every query and start it again."""
         ...
 
-    def found(self, wanted: Wanted) -> Found:
+    def found(self, wanted: Expectation) -> Outcome:
         """Return what there is of the parts that are wanted; what was shown once as new is not new any more."""
         ...
 

@@ -53,7 +53,7 @@ def read_sources(
     return sources
 
 
-def held_tables(queries: Sequence[Json]) -> set[str]:
+def tables_held_for(queries: Sequence[Json]) -> set[str]:
     """Return the tables that some query holds for: how far a table was read must not depend on the stream's records (J9)."""
     joins = [join for query in queries if isinstance(query.get("joins"), list) for join in query["joins"]]
     return {join["table"] for join in joins if isinstance(join, dict) and "hold" in join and isinstance(join.get("table"), str)}

@@ -17,7 +17,7 @@ Run = Callable[[Case], list[Failure]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TestResult:
     """What became of one test.
 
     Attributes:
@@ -46,7 +46,7 @@ class Verdict:
         return f"{self.path}{'' if line is None else f':{line}'}{f' {pointer}' if pointer else ''}"
 
 
-def verdicts(paths: list[Path], run: Run, tasks: int | None = None) -> Iterator[Verdict]:
+def verdicts(paths: list[Path], run: Run, tasks: int | None = None) -> Iterator[TestResult]:
     """Run every test of these files and directories; one that cannot be read does not keep the others from it.
 
     Args:
@@ -58,23 +58,23 @@ def verdicts(paths: list[Path], run: Run, tasks: int | None = None) -> Iterator[
         try:
             files = find_files([path])
         except FileInvalid as error:
-            yield Verdict(path, str(path), problems=tuple(error.problems))
+            yield TestResult(path, str(path), problems=tuple(error.problems))
             continue
         for file in files:
             yield from _of_file(file, run, tasks)
 
 
-def _of_file(path: Path, run: Run, tasks: int | None) -> Iterator[Verdict]:
+def _of_file(path: Path, run: Run, tasks: int | None) -> Iterator[TestResult]:
     try:
         documents = read_documents(path)
     except FileInvalid as error:
-        yield Verdict(path, str(path), problems=tuple(error.problems))
+        yield TestResult(path, str(path), problems=tuple(error.problems))
         return
     for place, document in enumerate(documents):
         yield _of_document(document, place, run, tasks)
 
 
-def _of_document(document: Document, place: int, run: Run, tasks: int | None) -> Verdict:
+def _of_document(document: Document, place: int, run: Run, tasks: int | None) -> TestResult:
     given = document.value.get("name") if isinstance(document.value, dict) else None
     name = given if isinstance(given, str) else document.path.name
     try:
@@ -83,5 +83,5 @@ def _of_document(document: Document, place: int, run: Run, tasks: int | None) ->
         begun = time.perf_counter()
         failures = run(case)
     except FileInvalid as error:
-        return Verdict(document.path, name, problems=tuple(error.problems), document=document)
-    return Verdict(document.path, name, (time.perf_counter() - begun) * 1e3, tuple(failures), document=document)
+        return TestResult(document.path, name, problems=tuple(error.problems), document=document)
+    return TestResult(document.path, name, (time.perf_counter() - begun) * 1e3, tuple(failures), document=document)

@@ -194,7 +194,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     return contents
 
 
-def held_deliveries(dsn: str) -> int:
+def paused_deliveries(dsn: str) -> int:
     """Return how many deliveries wait for a word of their users since the database was put back."""
     wanted = sa.select(sa.func.count()).where(delivery.c.is_stopped, delivery.c.error["code"].astext == PUT_BACK)
     with single_transaction(dsn) as transaction:

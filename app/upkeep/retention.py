@@ -56,7 +56,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetentionLimits:
     """How much is kept.
 
     Attributes:
@@ -75,7 +75,7 @@ class Kept:
     audit_rows: int = 100_000
 
 
-async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: Kept) -> None:
+async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: RetentionLimits) -> None:
     """Trim every ``interval_s`` seconds until cancelled; a database that is away is tried again the next time."""
     looked_at = time.monotonic()
     while True:
@@ -94,7 +94,7 @@ async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept:
             log.info("log_trimmed", batches=removed)
 
 
-def trim_once(dsn: str, kept: Kept) -> int:
+def trim_once(dsn: str, kept: RetentionLimits) -> int:
     """Trim once, unless another process is at it. Returns the number of record batches removed."""
     with connect(dsn, "slackwater-trim", IDLE_SECONDS) as connection:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (schemas_of(connection).lock(TRIM_LOCK),)).fetchone()

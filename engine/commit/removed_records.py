@@ -78,7 +78,7 @@ def gaps_between(start: Cursor, end: Cursor) -> list[Gap]:
     ]
 
 
-def noted(start: Cursor, feeds: Mapping[str, Mapping[str, int]], gaps: list[Gap]) -> dict[str, Any]:
+def gaps_of_cursor(start: Cursor, feeds: Mapping[str, Mapping[str, int]], gaps: list[Gap]) -> dict[str, Any]:
     """Return what the cursor behind a batch says of this module's matters.
 
     Args:

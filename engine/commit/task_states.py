@@ -93,7 +93,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CommittedState:
     """What is committed of a query.
 
     Attributes:
@@ -107,7 +107,7 @@ class Kept:
     layout: Layout | None = None
 
 
-def load_kept(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> Kept:
+def load_committed_state(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> CommittedState:
     """Return what a launch goes on from.
 
     Raises:
@@ -119,11 +119,13 @@ def load_kept(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> Ke
             (query_id, checkpoint_id),
         ).fetchone()
     if row is None or row[2] is None:
-        return Kept(None if row is None else row[0])
+        return CommittedState(None if row is None else row[0])
     batch_id, position, layout = row
     if layout["format"] > LAYOUT_FORMAT:
         raise StateNewer.of("the layout of the state", layout["format"], LAYOUT_FORMAT)
-    return Kept(batch_id, position, Layout(layout["tasks"], layout["generation"], int(layout["hash_seed"]), layout["segments"]))
+    return CommittedState(
+        batch_id, position, Layout(layout["tasks"], layout["generation"], int(layout["hash_seed"]), layout["segments"])
+    )
 
 
 def load_states(connection: Connection, query_id: UUID) -> dict[Place, TaskState]:

@@ -12,7 +12,7 @@ from engine.connections.attempts import Failed, Reason, attempt
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.keys import SecretUnreadable
 from engine.connections.stored import Stored
-from engine.connections.surroundings import SecretMissing, SecretReader, Surroundings
+from engine.connections.surroundings import SecretMissing, SecretReader, SecretSources
 from engine.definition.connections.hosts import Endpoint, HostRefused, addresses_of
 
 MOST_S: Final = 5.0
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def check(
-    stored: Stored, surroundings: Surroundings, most_s: float = MOST_S, now: Callable[[], float] = time.monotonic
+    stored: Stored, surroundings: SecretSources, most_s: float = MOST_S, now: Callable[[], float] = time.monotonic
 ) -> Outcome:
     """Try a stored connection.
 
@@ -71,7 +71,7 @@ def check(
     return Outcome(reason, shown, round((now() - began) * 1000))
 
 
-def _reach(endpoints: list[Endpoint], surroundings: Surroundings, end: float, now: Callable[[], float]) -> None:
+def _reach(endpoints: list[Endpoint], surroundings: SecretSources, end: float, now: Callable[[], float]) -> None:
     """Connect to any of some places, and hang up.
 
     Raises:

@@ -15,7 +15,7 @@ import psycopg
 
 from engine.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
 from engine.connections.kinds import KINDS, AnyConnection
-from engine.connections.surroundings import SecretReader, Surroundings
+from engine.connections.surroundings import SecretReader, SecretSources
 from engine.definition.connections.hosts import HostRefused
 from engine.definition.connections.secret import put_back, taken_out
 from engine.errors import SourceUnavailable, UserError
@@ -117,7 +117,7 @@ def sealed(name: str, definition: AnyConnection, keys: SecretKeys | None) -> Sto
     return Stored(name, definition.type, shown, secrets)
 
 
-def resolved(stored: Stored, surroundings: Surroundings) -> Resolved:
+def resolved(stored: Stored, surroundings: SecretSources) -> Resolved:
     """Return a stored connection as it is used, if its hosts may be reached from here.
 
     Raises:
@@ -132,13 +132,13 @@ def resolved(stored: Stored, surroundings: Surroundings) -> Resolved:
     return Resolved(stored.name, definition, SecretReader(surroundings))
 
 
-def load(connection: psycopg.Connection[Any], name: str, surroundings: Surroundings) -> Resolved:
+def load(connection: psycopg.Connection[Any], name: str, surroundings: SecretSources) -> Resolved:
     """Look a connection up and resolve it.
 
     Args:
         connection: to the database of the service.
         name: of the connection.
-        surroundings: of this process: ``Surroundings.of()``.
+        surroundings: of this process: ``SecretSources.of()``.
 
     Raises:
         ConnectionMissing: there is none of that name.

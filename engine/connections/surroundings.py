@@ -26,7 +26,7 @@ class SecretMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Surroundings:
+class SecretSources:
     """See the module.
 
     Attributes:
@@ -62,7 +62,7 @@ class SecretReader:
         surroundings: of this process.
     """
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: SecretSources) -> None:
         self._surroundings = surroundings
         self._read: set[str] = set()
 

@@ -45,7 +45,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class RecordedDelivery:
     """What the database says of a delivery.
 
     Attributes:
@@ -61,7 +61,7 @@ class Noted:
     is_known: bool
 
 
-def resumed_at(found: int | None, noted: Noted, *, keeps_position: bool) -> int:
+def resumed_at(found: int | None, noted: RecordedDelivery, *, keeps_position: bool) -> int:
     """Return the number of the row that is delivered next.
 
     Args:

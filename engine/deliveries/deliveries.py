@@ -15,7 +15,7 @@ from uuid import UUID
 
 import polars as pl
 
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.errors import ExternalError, InvariantBroken
 from engine.expressions.types.types import Schema
@@ -64,7 +64,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliverySite:
+class DeliveryContext:
     """What a delivery may use of the process that it runs in.
 
     Attributes:
@@ -74,7 +74,7 @@ class DeliverySite:
 
     dsn: str = field(repr=False)
     root: Path | None
-    surroundings: Surroundings
+    surroundings: SecretSources
 
 
 class Deliverer(Protocol):
@@ -135,8 +135,8 @@ class DeliveryKind:
             ``TargetUnavailable`` for one that gives no answer.
     """
 
-    open: Callable[[DeliveryModel, Result, DeliverySite], Deliverer]
-    check: Callable[[DeliveryModel, Result, DeliverySite], None]
+    open: Callable[[DeliveryModel, Result, DeliveryContext], Deliverer]
+    check: Callable[[DeliveryModel, Result, DeliveryContext], None]
 
 
 Model = TypeVar("Model", bound=DeliveryModel)

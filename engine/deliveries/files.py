@@ -24,7 +24,7 @@ import polars as pl
 
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.files import FilesDelivery
-from engine.deliveries.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
+from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.deliveries.delivery_root import check_writable, directory_of
 from engine.deliveries.lake_rows import lake_rows
 from engine.errors import DefinitionInvalid
@@ -173,7 +173,7 @@ class FilesDeliverer:
                 sync(self._directory)
 
 
-def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:
+def _open(said: DeliveryModel, result: Result, site: DeliveryContext) -> FilesDeliverer:
     definition = of_kind(said, FilesDelivery)
     try:
         directory = directory_of(definition.path, site.root)
@@ -182,7 +182,7 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliv
     return FilesDeliverer(definition, result, directory)
 
 
-def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
+def _check(said: DeliveryModel, result: Result, site: DeliveryContext) -> None:  # noqa: ARG001 - the port's
     definition = of_kind(said, FilesDelivery)
     check_writable(definition.path, site.root)
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 
-class Patience(Protocol):
+class CpuDeadline(Protocol):
     """Who waits. Asked by one thread."""
 
     def begin(self) -> None:
@@ -22,11 +22,11 @@ class Patience(Protocol):
         """Go on, or raise ``DefinitionInvalid`` where the plan takes too long. Called often."""
 
 
-_WAITING: ContextVar[Patience | None] = ContextVar("waiting", default=None)
+_WAITING: ContextVar[CpuDeadline | None] = ContextVar("waiting", default=None)
 
 
 @contextmanager
-def patience(waiting: Patience | None) -> Iterator[None]:
+def cpu_deadline(waiting: CpuDeadline | None) -> Iterator[None]:
     """Let what is checked in the block ask whether to go on; None: it may take as long as it takes."""
     token = _WAITING.set(waiting)
     try:

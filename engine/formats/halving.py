@@ -22,7 +22,7 @@ Payloads = Sequence[bytes]
 ReadAll = Callable[[Payloads], pa.RecordBatch]
 
 
-class Misread(ValueError):
+class UndecodablePayload(ValueError):
     """A batch holds a payload that cannot be read. The text says what is wrong with the first one."""
 
 
@@ -49,7 +49,7 @@ def read_soundly(
         first, last = waiting.pop()
         try:
             batch = _read(read, texts[first:last])
-        except Misread as misread:
+        except UndecodablePayload as misread:
             if last - first == 1:
                 bad.append((first, reason, str(misread), excerpt_of_bytes(texts[first])))
                 continue
@@ -67,19 +67,19 @@ def _read(read: ReadAll, payloads: Payloads) -> pa.RecordBatch:
     """Read, and tell what the payloads are to blame for from what they are not: libraries in Rust raise panics and ValueErrors alike."""
     try:
         batch = read(payloads)
-    except Misread:
+    except UndecodablePayload:
         raise
     except (ValueError, OverflowError, pa.ArrowException, EOFError, IndexError, KeyError, TypeError, UnicodeError) as error:
-        raise Misread(f"{str(error)[:300] or type(error).__name__}") from error
+        raise UndecodablePayload(f"{str(error)[:300] or type(error).__name__}") from error
     except PanicException as error:
-        raise Misread(f"{str(error)[:300]}") from error
+        raise UndecodablePayload(f"{str(error)[:300]}") from error
     except BaseException as error:
         # Each Rust library has a PanicException of its own, derived from BaseException and not to be imported.
         if type(error).__name__ != "PanicException":
             raise
-        raise Misread(f"{str(error)[:300]}") from error
+        raise UndecodablePayload(f"{str(error)[:300]}") from error
     if batch.num_rows != len(payloads):
-        raise Misread(f"{len(payloads)} payloads hold {batch.num_rows} values")
+        raise UndecodablePayload(f"{len(payloads)} payloads hold {batch.num_rows} values")
     return batch
 
 

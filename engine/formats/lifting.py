@@ -28,7 +28,7 @@ _DAY_NS: Final = 86_400_000_000_000
 _MOST_DAYS: Final = 2**31 - 1
 
 
-def lifted(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
+def converted(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
     """Bring a column's values to the form in which ``conform`` judges them.
 
     Args:
@@ -41,7 +41,7 @@ def lifted(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
     match declared:
         case ColumnType(kind="array", element=ColumnType() as element) if shape.kind == "array" and shape.element is not None:
             inside = elements_of(as_lists(values))
-            inner, bad = lifted(inside.values, shape.element, element)
+            inner, bad = converted(inside.values, shape.element, element)
             return lists_from(inner, inside.sizes, inside.is_null).alias(values.name), None if bad is None else rows_with(
                 bad, inside.sizes
             )
@@ -57,7 +57,7 @@ def lifted(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
     return (values, None) if rule is None else rule(values, shape, declared)
 
 
-def lifted_struct(
+def convert_struct(
     frame: pl.DataFrame, shape: Shape, columns: Sequence[tuple[str, ColumnType]]
 ) -> tuple[list[pl.Series], list[tuple[str, pl.Series]]]:
     """Lift the fields of a record that are columns.
@@ -70,7 +70,7 @@ def lifted_struct(
     for name, declared in columns:
         if name not in shapes:
             continue
-        values, mask = lifted(frame.get_column(name), shapes[name], declared)
+        values, mask = converted(frame.get_column(name), shapes[name], declared)
         found.append(values.alias(name))
         if mask is not None and mask.any():
             bad.append((name, mask))
@@ -87,7 +87,7 @@ def _symbols(values: pl.Series, shape: Shape) -> pl.Series:
 def _map(values: pl.Series, element: Shape, declared: ColumnType) -> Lifted:
     inside = _last_of_keys(elements_of(as_lists(values)))
     keys = inside.values.struct.field(KEY)
-    items, bad = lifted(inside.values.struct.field(VALUE), element, declared)
+    items, bad = converted(inside.values.struct.field(VALUE), element, declared)
     entries = structs_from([keys.alias(KEY), items.alias(VALUE)], inside.values.is_null())
     return lists_from(entries, inside.sizes, inside.is_null).alias(values.name), None if bad is None else rows_with(
         bad, inside.sizes
@@ -110,7 +110,7 @@ def _struct(values: pl.Series, shape: Shape, fields: Sequence[tuple[str, ColumnT
     columns = []
     for name, declared in fields:
         if name in shapes:
-            inner, wrong = lifted(values.struct.field(name), shapes[name], declared)
+            inner, wrong = converted(values.struct.field(name), shapes[name], declared)
             columns.append(inner.alias(name))
             bad = either(bad, wrong)
     if not columns:  # nothing of what is declared is there: all of its fields are null

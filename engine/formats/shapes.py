@@ -98,9 +98,9 @@ class Shape:
                 fields = [(name, shape.column_type()) for name, shape in self.fields]
                 held = tuple((name, declared) for name, declared in fields if declared is not None)
                 return ColumnType("struct", fields=held) if held else None
-        return self._leaf_type()
+        return self._scalar_type()
 
-    def _leaf_type(self) -> ColumnType | None:
+    def _scalar_type(self) -> ColumnType | None:
         if self.meaning == "decimal":
             return decimal(min(self.precision or 38, 38), min(self.scale, self.precision or 38, 38))
         if self.meaning != "plain":

@@ -59,7 +59,7 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     joined = Causes.joined(parts)
     order = joined.order() if len(parts) > 1 else np.arange(len(joined.heads))
     floor = BEFORE_ALL_TIME if reached_ms is None else reached_ms
-    heads = np.maximum(_lifted(joined, read)[order], floor)
+    heads = np.maximum(_raised(joined, read)[order], floor)
     after = max([floor, *(reach.head for reaches in read.values() for reach in reaches if reach.head is not None)])
     # What the clock causes behind the records stands at the end of what was read.
     heads[heads == AFTER_ALL_TIME] = after
@@ -72,7 +72,7 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     return Numbered(of_tasks, heads_of_tasks, None if reached == BEFORE_ALL_TIME else reached)
 
 
-def _lifted(causes: Causes, read: dict[int, list[Reach]]) -> I64:
+def _raised(causes: Causes, read: dict[int, list[Reach]]) -> I64:
     """Lift heads to the greatest event time of the spans of their lane before theirs."""
     heads = causes.heads
     for lane, reaches in read.items():

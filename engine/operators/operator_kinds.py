@@ -46,7 +46,7 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TaskContext:
     """Where an operator is built.
 
     Attributes:
@@ -82,7 +82,7 @@ def input_schema(stage: Stage, source: Input) -> Schema:
 
 S = TypeVar("S", bound=Spec)
 W = TypeVar("W", bound=WindowedAggregation)
-Build = Callable[[S, Site], Operator]
+Build = Callable[[S, TaskContext], Operator]
 Move = Callable[[S, Sequence[Source], Shares], list[State]]
 
 
@@ -109,7 +109,7 @@ def _kind(spec: type[S], build: Build[S], move: Move[S] | None) -> OperatorKind:
 def _windows(spec: type[W], build: Callable[..., Operator], move: Move[W]) -> OperatorKind:
     """Return the entry of windows: open ones that are kept for reading beside final ones have a state of their own."""
 
-    def built(spec: W, site: Site) -> Operator:
+    def built(spec: W, site: TaskContext) -> Operator:
         is_hashed = _is_group_hashed(spec, site)
         if not (spec.is_final and site.plan.output.has_open):
             return build(spec, site.running, site.state, site.store, is_hashed=is_hashed)
@@ -128,18 +128,18 @@ def _windows(spec: type[W], build: Callable[..., Operator], move: Move[W]) -> Op
     return _kind(spec, built, moved)
 
 
-def _join_keys(spec: StreamTableJoin, site: Site) -> JoinKeys:
+def _join_keys(spec: StreamTableJoin, site: TaskContext) -> JoinKeys:
     """Say on which sides the hash that chose the task is the hash of the join key."""
     table = site.input(spec.table_index)
     is_table_hashed = tuple(f"{table.alias}.{name}" for name in table.hash_key) == spec.table_key
     return JoinKeys(site.is_hashed(spec, spec.stream_key), is_table_hashed)
 
 
-def _is_group_hashed(spec: RunningAggregation | WindowedAggregation, site: Site) -> bool:
+def _is_group_hashed(spec: RunningAggregation | WindowedAggregation, site: TaskContext) -> bool:
     return site.is_hashed(spec, [source for _, source in spec.group])
 
 
-def _running(spec: RunningAggregation, site: Site) -> Operator:
+def _running(spec: RunningAggregation, site: TaskContext) -> Operator:
     return RunningAggregator(spec, site.running, site.state, site.store, is_hashed=_is_group_hashed(spec, site))
 
 

@@ -28,10 +28,10 @@ from engine.plan.building.scope import Scope, Side, check_condition, unqualified
 from engine.plan.building.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
 from engine.plan.building.windows import Sizes, check_sizes, default_retention
 from engine.plan.catalog import Catalog
-from engine.plan.fingerprint import adds_columns, fits_kept_state, state_fingerprint
+from engine.plan.fingerprint import adds_columns, fits_stored_state, state_fingerprint
 from engine.plan.model import Output, Plan
 
-__all__ = ["adds_columns", "build_plan", "faults_of_new", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
+__all__ = ["adds_columns", "build_plan", "faults_of_new", "fits_stored_state", "normalise", "read_query", "state_fingerprint"]
 
 _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTER)
 """A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""

@@ -20,7 +20,7 @@ def state_fingerprint(plan: Plan) -> str:
 
     Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
     records, how long a hold waits, limits and bounds of suppression, how long silence may last, what windows and a versioned result keep
-    for reading (but see ``fits_kept_state``), how many late records are kept, the number of tasks (the next launch shares the state
+    for reading (but see ``fits_stored_state``), how many late records are kept, the number of tasks (the next launch shares the state
     out among them: ``engine.operators.rescale``); and of the relations what concerns only their reading:
     columns that the query does not use, what happens to bad records, how many queries write it.
     """
@@ -43,7 +43,7 @@ def state_fingerprint(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def fits_kept_state(before: Plan, after: Plan) -> bool:
+def fits_stored_state(before: Plan, after: Plan) -> bool:
     """Whether state and results that ``before`` made can be used by ``after``.
 
     Beside equal fingerprints, but for columns that the result gets in addition, that asks for no longer history of a versioned result: what a

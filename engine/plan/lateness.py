@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.plan.model import Input, Plan, Stage
-from engine.plan.operators.answers import Gauge, JudgingClock, Setting
+from engine.plan.operators.answers import Gauge, LatenessClock, Setting
 from engine.plan.operators.operator import Operator
 
 
@@ -44,7 +44,7 @@ def settings_of(plan: Plan) -> Iterator[Setting]:
             yield Setting("history_retention", None, item.alias, item.alias, item.relation.history_retention_ms, "V1")
 
 
-def _clock_of(item: Input, stage: Stage) -> JudgingClock | None:
+def _clock_of(item: Input, stage: Stage) -> LatenessClock | None:
     """Return the clock that may be ahead of an input's own records."""
     for operator in stage.operators:
         clock = operator.side_clock(item.index)

@@ -41,7 +41,7 @@ class DefinitionWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judge:
+class _LatenessGauge:
     """An operator that judges lateness.
 
     Attributes:
@@ -74,25 +74,25 @@ def warnings_of(definition: QueryDefinition, plan: Plan, catalog: Catalog, produ
         catalog: what it was planned against.
         producers: the queries behind its inputs.
     """
-    judges = list(_judges(definition))
+    judges = list(_lateness_gauges(definition))
     found = [warning for judge in judges for warning in _of_order(judge, definition, plan, producers)]
     for pointer, name in dict(feed for judge in judges for feed in _streams(judge, definition)).items():
         found += _of_arrival(pointer, name, catalog, producers)
     return [*found, *_of_lookups(definition, catalog, producers), *_of_history(definition)]
 
 
-def _judges(definition: QueryDefinition) -> Iterator[_Judge]:
+def _lateness_gauges(definition: QueryDefinition) -> Iterator[_LatenessGauge]:
     """Yield the operators that judge a stream's records. A grace of 0s decides nothing unless late records are treated otherwise (J4)."""
     for place, join in enumerate(definition.joins):
         name, within = join.alias or join.relation, join.within
         if within is not None:
             slack_ms = min(within.before, within.after)
-            yield _Judge(name, f"the join {name!r}", f"/joins/{place}/within/grace", within.grace, slack_ms, place + 1)
+            yield _LatenessGauge(name, f"the join {name!r}", f"/joins/{place}/within/grace", within.grace, slack_ms, place + 1)
         elif join.grace or (join.grace is not None and join.late != "join"):
-            yield _Judge(name, f"the join {name!r}", f"/joins/{place}/grace", join.grace, 0, place)
+            yield _LatenessGauge(name, f"the join {name!r}", f"/joins/{place}/grace", join.grace, 0, place)
     window = definition.window
     if window is not None:
-        yield _Judge(WINDOW_OPERATOR, "the window", "/window/grace", window.grace, _slack(window), len(definition.joins))
+        yield _LatenessGauge(WINDOW_OPERATOR, "the window", "/window/grace", window.grace, _slack(window), len(definition.joins))
 
 
 def _slack(window: Window) -> int:
@@ -100,14 +100,16 @@ def _slack(window: Window) -> int:
     return {"session": window.gap, "sliding": window.difference}.get(window.type) or 0
 
 
-def _streams(judge: _Judge, definition: QueryDefinition) -> list[tuple[str, str]]:
+def _streams(judge: _LatenessGauge, definition: QueryDefinition) -> list[tuple[str, str]]:
     """Return the streams whose records an operator judges, with the pointers that name them."""
     joined = [(f"/joins/{place}/stream", join.stream) for place, join in enumerate(definition.joins[: judge.joins])]
     named = [("/from/stream", definition.source.stream), *joined]
     return [(pointer, name) for pointer, name in named if name is not None]
 
 
-def _of_order(judge: _Judge, definition: QueryDefinition, plan: Plan, producers: Producers) -> Iterator[DefinitionWarning]:
+def _of_order(
+    judge: _LatenessGauge, definition: QueryDefinition, plan: Plan, producers: Producers
+) -> Iterator[DefinitionWarning]:
     derived = greatest([disorder_of(name, producers) for _, name in _streams(judge, definition)])
     own = _own_disorder(judge, definition, plan)
     both = own.behind(derived)
@@ -126,7 +128,7 @@ def _of_order(judge: _Judge, definition: QueryDefinition, plan: Plan, producers:
         yield _no_grace("no_grace_behind_join", judge, own)
 
 
-def _no_grace(code: str, judge: _Judge, disorder: Disorder) -> DefinitionWarning:
+def _no_grace(code: str, judge: _LatenessGauge, disorder: Disorder) -> DefinitionWarning:
     least = format_duration(disorder.total_ms)
     causes = _listed(tuple(dict.fromkeys((*disorder.reordering, *disorder.waiting))))
     return DefinitionWarning(
@@ -137,7 +139,7 @@ def _no_grace(code: str, judge: _Judge, disorder: Disorder) -> DefinitionWarning
     )  # fmt: skip
 
 
-def _own_disorder(judge: _Judge, definition: QueryDefinition, plan: Plan) -> Disorder:
+def _own_disorder(judge: _LatenessGauge, definition: QueryDefinition, plan: Plan) -> Disorder:
     """Return what the query's own operators before this one add; their tasks differ from its own where an exchange lies between."""
     stages = {operator.name: stage.index for stage in plan.stages for operator in stage.operators}
     names = {join.alias or join.relation for join in definition.joins[: judge.joins]} - {judge.operator}

@@ -123,9 +123,9 @@ class Watch:
                 links = list(self._links)
             overdue = [link for link in links if link.is_overdue(now)]
             for dsn in {link.dsn for link in overdue}:
-                self._judge([link for link in overdue if link.dsn == dsn], [link for link in links if link.dsn == dsn])
+                self._close_dead([link for link in overdue if link.dsn == dsn], [link for link in links if link.dsn == dsn])
 
-    def _judge(self, overdue: list[_Link], all_links: Iterable[_Link]) -> None:
+    def _close_dead(self, overdue: list[_Link], all_links: Iterable[_Link]) -> None:
         """Shut the links that two looks found dead; with them those that lie idle, which most likely are dead as well."""
         waits = {link: link.waiting_since for link in overdue}
         patience_s = min(link.patience_s or math.inf for link in overdue)

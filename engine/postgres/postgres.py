@@ -67,7 +67,7 @@ def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Conne
 
 
 @contextmanager
-def lent_connection(dsn: str, application_name: str) -> Iterator[Connection]:
+def borrowed_connection(dsn: str, application_name: str) -> Iterator[Connection]:
     """Lend this process's connection of that name, in autocommit mode; who asks while it is lent gets one that is closed afterwards."""
     key = (os.getpid(), dsn, application_name)
     connection = _IDLE.pop(key, None)
@@ -85,13 +85,13 @@ def lent_connection(dsn: str, application_name: str) -> Iterator[Connection]:
 
 @contextmanager
 def shared_connection(dsn: str) -> Iterator[Connection]:
-    """Lend this process's connection for reading. The thread that looks ahead may have it: see ``lent_connection``.
+    """Lend this process's connection for reading. The thread that looks ahead may have it: see ``borrowed_connection``.
 
     Raises:
         SourceUnavailable: the database cannot be reached, or went away.
     """
     try:
-        with lent_connection(dsn, READER) as connection:
+        with borrowed_connection(dsn, READER) as connection:
             yield connection
     except DATABASE_AWAY as error:
         raise SourceUnavailable(f"the database cannot be read: {error}") from error

@@ -27,7 +27,7 @@ def records_of(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     rejects = empty_rejects()
     places = pl.int_range(table.num_rows, dtype=pl.Int64, eager=True).alias("_offset")
     if _fault(table) is not None:
-        bad = _unsound(table, _checked_alike(table))
+        bad = _unsound(table, _checked_types(table))
         rejects = reject_rows([(row, *_reason(text), excerpt_of(shown)) for row, text, shown in bad])
         places = places.filter(~places.is_in(rejects["offset"].implode()))
         table = table.take(places.to_arrow())
@@ -52,7 +52,7 @@ def _in_microseconds(table: pa.Table) -> pa.Table:
     return table if types == table.schema.types else table.cast(pa.schema(fields))
 
 
-def _checked_alike(table: pa.Table) -> pa.Table:
+def _checked_types(table: pa.Table) -> pa.Table:
     """Return the table as types that promise nothing; raises ``ArrowException`` where even those do not fit."""
     schema = pa.schema([field.with_type(_loose(field.type)) for field in table.schema])
     batches = [
@@ -113,10 +113,10 @@ def _instant(leaf: pa.DataType) -> pa.DataType:
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
-    return _retyped(kind, _loose_leaf)
+    return _retyped(kind, _loose_scalar)
 
 
-def _loose_leaf(kind: pa.DataType) -> pa.DataType:
+def _loose_scalar(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return pa.binary()
     if pa.types.is_large_string(kind):

@@ -29,7 +29,7 @@ from engine.plan.model import RelationSchema
 from engine.records.conform import conform, nulls
 from engine.records.event_units import in_ms
 from engine.records.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
-from engine.records.leaves import Fault, leaf_faults
+from engine.records.leaves import Fault, scalar_faults
 
 MAX_RECORD_BYTES = 16 << 20
 """With its line break. What a quote that is never closed can hide until it is noticed, and what a reader holds of one record: far
@@ -118,7 +118,7 @@ def canonicalise(
         if (
             not source.is_judged or declared.is_nested
         ):  # a query's results are in the log as well: nobody looked inside their nested values
-            found = leaf_faults(columns[name], declared, is_event_time=name == relation.event_time)
+            found = scalar_faults(columns[name], declared, is_event_time=name == relation.event_time)
             # A result may have NaN and infinity (SQRT(-1) in ksqlDB's dialect), alone and inside of nested values.
             faults += [fault for fault in found if not (source.is_judged and fault.reason == "not_finite")]
     if not source.is_judged:
@@ -137,7 +137,7 @@ def canonicalise(
     return (frame if source.is_posted else _blank_deletes(frame, relation)), rejects
 
 
-def settle(
+def cast_columns(
     raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None, *, is_judged: bool = False
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Bring every declared column of a raw frame (with ``_offset``) to its declared type, so that frames of other types can be put beside it.
@@ -155,7 +155,7 @@ def settle(
     columns = _conform_all(raw, relation, faults, is_text=False)
     for name, declared in relation.columns.items():
         if is_judged and name in raw.columns and raw[name].dtype != declared.polars:
-            faults += leaf_faults(columns[name], declared, is_event_time=name == relation.event_time)
+            faults += scalar_faults(columns[name], declared, is_event_time=name == relation.event_time)
     settled = raw.with_columns(columns.values())
     if not faults:
         return settled, empty_rejects()

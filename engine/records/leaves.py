@@ -37,7 +37,7 @@ class Fault:
     detail: str
 
 
-def leaf_faults(column: pl.Series, declared: ColumnType, *, is_event_time: bool = False) -> list[Fault]:
+def scalar_faults(column: pl.Series, declared: ColumnType, *, is_event_time: bool = False) -> list[Fault]:
     """Judge the values of a column at every depth.
 
     Args:
@@ -62,7 +62,7 @@ def _faults(column: pl.Series, declared: ColumnType, place: str, *, is_event_tim
                 yield Fault(~holdable, "wrong_type", f"column {place!r} must lie in the years 1 to 9999")
         case ColumnType(kind="string"):
             yield from _text_faults(column, f"column {place!r}")
-        case ColumnType(kind="array", element=ColumnType() as element) if _is_judged(element):
+        case ColumnType(kind="array", element=ColumnType() as element) if _can_fail(element):
             inside = elements_of(column)
             for fault in _faults(inside.values, element, f"{place}[]"):
                 yield Fault(rows_with(fault.mask, inside.sizes), fault.reason, fault.detail)
@@ -73,7 +73,7 @@ def _faults(column: pl.Series, declared: ColumnType, place: str, *, is_event_tim
                 yield Fault(rows_with(fault.mask, inside.sizes), fault.reason, fault.detail)
         case ColumnType(kind="struct", fields=fields):
             for name, field in fields:
-                if _is_judged(field):
+                if _can_fail(field):
                     yield from _faults(column.struct.field(name), field, f"{place}.{name}")
         case _:
             pass
@@ -97,7 +97,7 @@ def is_holdable(column: pl.Series) -> pl.Series | None:
     return None
 
 
-def _is_judged(declared: ColumnType) -> bool:
+def _can_fail(declared: ColumnType) -> bool:
     """Whether anything inside can be at fault, so that taking the column apart is worth its time."""
     inner = [kind for kind in (declared.element, declared.value) if kind is not None] + [kind for _, kind in declared.fields]
-    return declared.kind in (*_JUDGED, "map") or any(map(_is_judged, inner))
+    return declared.kind in (*_JUDGED, "map") or any(map(_can_fail, inner))

@@ -33,7 +33,7 @@ BETTER_ALONE: Final = (KillsItsWorker, StallsItsWorker, ExhaustsItsWorker, Resul
 """Who was failed with one of these does its next batch alone: in a shared carrier all would wait for the same to happen again."""
 
 
-def verdict(error: EngineError, ended: Ended | None) -> EngineError:
+def crash_error(error: EngineError, ended: Ended | None) -> EngineError:
     """Return what is told of a query that was alone.
 
     Args:

@@ -49,7 +49,7 @@ class _Marked(Exception):
 
 
 class BatchFailed(Exception):
-    """What Spark is told of a batch that failed; who called ``told_to_spark`` knows more."""
+    """What Spark is told of a batch that failed; who called ``spark_failure`` knows more."""
 
 
 class WorkerLost(ExternalError):
@@ -73,7 +73,7 @@ def marked() -> Iterator[None]:
         raise _Marked(f"{_trace(error)}{type(error).__name__}: {str(error)[:_MESSAGE_CHARS]}") from None
 
 
-def told_to_spark(error: BaseException) -> BatchFailed:
+def spark_failure(error: BaseException) -> BatchFailed:
     """Return what to raise ``from None`` in Spark's callback for a batch that failed with ``error``."""
     text = str(error)
     if interruption := _INTERRUPTION.search(text):

@@ -12,7 +12,7 @@ from engine.commit.task_states import newest_epochs
 from engine.operators.tasks.task import Task
 from engine.postgres.postgres import shared_connection
 from engine.state.segments.in_manifest import ManifestSegmentStore
-from engine.state.segments.ports import KeptSegments
+from engine.state.segments.ports import StoredSegments
 
 KEPT_TASKS: Final = 4_096
 """Those of a few hundred light queries, of four tasks and several stages each: beyond it each round would build every task anew."""
@@ -30,11 +30,11 @@ class Built:
 
     task: Task
     store: ManifestSegmentStore
-    behind: KeptSegments
+    behind: StoredSegments
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedTask:
     """A task at the state of a token, in a database."""
 
     token: str
@@ -52,22 +52,22 @@ class TaskPlace(NamedTuple):
     task: int
 
 
-class KeptTasks:
+class TaskCache:
     """See the module's text. Each operation costs the same however many tasks there are, but for ``forget_older`` where a launch is new."""
 
     def __init__(self) -> None:
-        self._tasks: OrderedDict[TaskPlace, Kept] = OrderedDict()
+        self._tasks: OrderedDict[TaskPlace, CachedTask] = OrderedDict()
         self._size = 0
         self._epochs: dict[UUID, int] = {}
         self._looked_at = 0.0
 
-    def take(self, place: TaskPlace) -> Kept | None:
+    def take(self, place: TaskPlace) -> CachedTask | None:
         """Return a task, which is kept no longer: what it is from now on is put again."""
         found = self._tasks.pop(place, None)
         self._size -= 0 if found is None else found.memory_bytes
         return found
 
-    def put(self, place: TaskPlace, kept: Kept) -> None:
+    def put(self, place: TaskPlace, kept: CachedTask) -> None:
         """Keep a task; forget the oldest beyond the bounds."""
         self.take(place)
         self._tasks[place] = kept
@@ -99,5 +99,5 @@ class KeptTasks:
         self._epochs = {query_id: epoch for query_id, epoch in self._epochs.items() if query_id in there}
 
 
-kept_tasks: Final = KeptTasks()
+kept_tasks: Final = TaskCache()
 """This process's."""

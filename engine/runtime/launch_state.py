@@ -13,7 +13,7 @@ import structlog
 
 from engine.commit.history.segment_names import names_of
 from engine.commit.removed_records import as_unread
-from engine.commit.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
+from engine.commit.task_states import Cursor, Layout, Place, TaskState, begin_state, load_committed_state, load_states, new_layout
 from engine.errors import STATE_CURE, StateCorrupt
 from engine.plan.model import Plan
 from engine.postgres.postgres import Connection
@@ -94,7 +94,7 @@ def open_state(
         ExternalError: the segments cannot be reached now.
     """
     launch.directory.mkdir(parents=True, exist_ok=True)
-    kept = load_kept(connection, launch.query_id, launch.checkpoint_id)
+    kept = load_committed_state(connection, launch.query_id, launch.checkpoint_id)
     first_batch = 0 if kept.batch_id is None else kept.batch_id + 1
     if first_batch:
         retain()

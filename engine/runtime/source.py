@@ -91,7 +91,7 @@ class PacketReader:
             reader, inputs = self._feeds[index]
             packets = reader.read(split, self._request(inputs, group, fetched))
             with removed_since_the_look():
-                yield from self._told(packets, group, index)
+                yield from self._with_progress(packets, group, index)
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
         stages = self._spec.stages if group.is_whole else ()
@@ -114,7 +114,7 @@ class PacketReader:
         }  # fmt: skip
         return Packet(0, "progress", 0, int(gap.partition), gap.first, 0, None, None, group.now_ms, encode_json(progress))
 
-    def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
+    def _with_progress(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; tell every task how far a feed is read that is held for, and of records that it does not see."""
         is_told = self._spec.clock is None
         for packet in packets:

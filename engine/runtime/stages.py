@@ -36,9 +36,9 @@ from engine.postgres.postgres import shared_connection
 from engine.processes.python_functions import taken_function_ms
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import marked
-from engine.runtime.kept_tasks import Built, Kept, TaskPlace, kept_tasks
+from engine.runtime.kept_tasks import Built, CachedTask, TaskPlace, kept_tasks
 from engine.runtime.limits.watch import USUAL, WorkBounds, each_at_work
-from engine.runtime.surroundings import Surroundings
+from engine.runtime.surroundings import WorkerRequirements
 from engine.sources.packets import (
     PACKET_BYTES,
     Packet,
@@ -91,7 +91,7 @@ class WorkPlace:
         bounds: what it may take of the processes that it shares.
     """
 
-    surroundings: Surroundings | None = None
+    surroundings: WorkerRequirements | None = None
     aside: BlobFolder | None = None
     run: Path | None = None
     bounds: WorkBounds = USUAL
@@ -247,7 +247,7 @@ class StageWork:
         )
         state = TaskState.of(built.store.completed(built.task.snapshot()))
         memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
-        kept_tasks.put(self._key(ordinal), Kept(state.token, self._place.dsn, built, memory_bytes))
+        kept_tasks.put(self._key(ordinal), CachedTask(state.token, self._place.dsn, built, memory_bytes))
         work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
         packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))

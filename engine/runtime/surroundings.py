@@ -30,7 +30,7 @@ class WorkersUnfit(ExternalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class WorkerRequirements:
     """What the driver has, carried to the workers.
 
     Attributes:
@@ -44,7 +44,7 @@ class Surroundings:
     directory: Path | None
 
     @classmethod
-    def of_driver(cls, directory: Path | None) -> Surroundings:
+    def of_driver(cls, directory: Path | None) -> WorkerRequirements:
         return cls(code_fingerprint(), tuple(_versions().items()), directory)
 
     def require(self) -> None:

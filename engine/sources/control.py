@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=ConnectorModel, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ServiceContext:
     """What of the service connectors may use.
 
     Attributes:
@@ -53,7 +53,7 @@ class Clash:
 class Control(Protocol[Model]):
     """What the service asks of a connector about its feeds."""
 
-    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:
+    def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:
         """Look at what a source names, before it is registered and again before each launch of a query that reads it.
 
         No lock is held and no transaction is open meanwhile, so it may ask other systems; it is bounded in time.
@@ -69,7 +69,7 @@ class Control(Protocol[Model]):
         """
         ...
 
-    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+    def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:
         """Propose columns for a source, from what its records' schema says or the newest of them hold; asked as ``check`` is.
 
         Args:

@@ -126,7 +126,7 @@ class FeedReader(Protocol):
         ...
 
     @property
-    def is_asked_together(self) -> bool:
+    def is_asked_in_one_statement(self) -> bool:
         """Whether one statement for the logs of many queries (``engine.log.backlogs``) tells what lies unread in it."""
         ...
 
@@ -182,7 +182,7 @@ class UsualAnswers:
     feed: Feed
 
     @property
-    def is_asked_together(self) -> bool:
+    def is_asked_in_one_statement(self) -> bool:
         """See ``FeedReader``."""
         return False
 

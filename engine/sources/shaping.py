@@ -66,7 +66,7 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SplitTotals:
     """What a split held.
 
     Attributes:
@@ -99,7 +99,7 @@ def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadReques
         DataInvalid: a bad record in a relation with ``on_bad_record: stop``.
     """
     readings = _readings(request.inputs)
-    seen = _Seen(head=None if split.head in (None, BEFORE_ALL_TIME) else split.head)
+    seen = _SplitTotals(head=None if split.head in (None, BEFORE_ALL_TIME) else split.head)
     for piece in pieces:
         seen.rows += piece.rows
         yield from _shape_piece(piece, readings, split, request, source, seen)
@@ -107,7 +107,7 @@ def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadReques
 
 
 def _shape_piece(
-    piece: Piece, readings: Sequence[_Reading], split: Split, request: ReadRequest, source: SourceKind, seen: _Seen
+    piece: Piece, readings: Sequence[_Reading], split: Split, request: ReadRequest, source: SourceKind, seen: _SplitTotals
 ) -> Iterator[Packet]:
     judged: list[pl.DataFrame] = []
     is_whole = len(readings) == 1 and piece.are_accepted
@@ -232,7 +232,7 @@ def _packet(kind: PacketKind, split: Split, request: ReadRequest, blob: bytes, i
     return Packet(0, kind, input_index, split.partition, split.start, rows, None, None, request.now_ms, blob)
 
 
-def _progress(feed: Feed, split: Split, seen: _Seen) -> dict[str, object]:
+def _progress(feed: Feed, split: Split, seen: _SplitTotals) -> dict[str, object]:
     return {
         "feed": feed.name,
         "partition": split.partition,

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from engine.errors import ExternalError
 from engine.runtime.failures import decoded, marked
-from engine.runtime.surroundings import Surroundings, WorkersUnfit, engine_sources
+from engine.runtime.surroundings import WorkerRequirements, WorkersUnfit, engine_sources
 
 MASTER_SCHEME = "spark://"
 
@@ -123,7 +123,7 @@ def _bytecode(place: Path, name: str, source: bytes) -> bytes:
     return compiled.read_bytes()
 
 
-def surroundings_of(context: SparkContext, scratch: Path | None) -> Surroundings | None:
+def worker_requirements_of(context: SparkContext, scratch: Path | None) -> WorkerRequirements | None:
     """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own.
 
     Args:
@@ -132,12 +132,12 @@ def surroundings_of(context: SparkContext, scratch: Path | None) -> Surroundings
     """
     if not is_cluster(context.master):
         return None
-    surroundings = Surroundings.of_driver(scratch)
+    surroundings = WorkerRequirements.of_driver(scratch)
     require_fit_workers(context, surroundings)
     return surroundings
 
 
-def require_fit_workers(context: SparkContext, surroundings: Surroundings) -> None:
+def require_fit_workers(context: SparkContext, surroundings: WorkerRequirements) -> None:
     """Wait for executors and let some of their workers compare themselves with the driver.
 
     It is no proof, for a worker may come later: each compares itself once more before it works. It is an answer before the first batch.

@@ -26,7 +26,7 @@ STANDARD_STREAMS = (0, 1, 2)
 def main() -> int:
     """Return the exit code of the process that was forked; does not return where there is no server."""
     try:
-        connection = _asked(os.environ[ADDRESS_VARIABLE], sys.argv[1:])
+        connection = _request_process(os.environ[ADDRESS_VARIABLE], sys.argv[1:])
     except (KeyError, OSError):
         os.execv(sys.executable, [sys.executable, "-P", *sys.argv[1:]])  # noqa: S606 - what Spark asked for
     # The process has these streams now: should it end, nobody may wait for this one to close them.
@@ -40,7 +40,7 @@ def main() -> int:
     return code[0] if code else 1
 
 
-def _asked(address: str, arguments: list[str]) -> socket.socket:
+def _request_process(address: str, arguments: list[str]) -> socket.socket:
     """Ask for a process; returns the connection, at the other end of which it is, once it exists."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(PATIENCE_S)

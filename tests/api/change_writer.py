@@ -10,7 +10,7 @@ import polars as pl
 
 from app.catalog.stored.catalog import load_catalog
 from engine.commit.sink import Sink
-from engine.commit.task_states import load_kept
+from engine.commit.task_states import load_committed_state
 from engine.definition.queries import QueryDefinition
 from engine.frames.arrow_frames import encode_frame
 from engine.frames.hashing import key_hash
@@ -46,7 +46,7 @@ class ChangeWriter:
             self.epoch = following if epoch is None else epoch
             self._plan = build_plan(QueryDefinition.model_validate(definition), load_catalog(connection))
             claim_epoch(connection, self.query_id, checkpoint_id, self.epoch)
-            last = load_kept(connection, self.query_id, checkpoint_id).batch_id
+            last = load_committed_state(connection, self.query_id, checkpoint_id).batch_id
         self.batch_id = -1 if last is None else last
         self._tasks = tasks
         self._sink = Sink(dsn, self._plan, self.query_id, checkpoint_id, self.epoch)

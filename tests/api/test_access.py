@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 from slackwater import Client
 
-from app.access.keys.sql import CACHE_KEYS, CACHE_SECONDS, KeyRing
+from app.access.keys.sql import CACHE_KEYS, CACHE_SECONDS, KeyCache
 from app.access.rules import RULES, Role, make_key
 from app.db.database import async_engine_for
 from app.errors.app_errors import Unauthorized
@@ -199,7 +199,7 @@ async def test_a_revocation_counts_after_the_cache_at_the_latest_and_a_hit_costs
     now, looked_up = [0.0], []
     engine = async_engine_for(dsn)
     sa.event.listen(engine.sync_engine, "before_cursor_execute", lambda *details: looked_up.append(details[2]))
-    ring = KeyRing(engine, lambda: now[0])
+    ring = KeyCache(engine, lambda: now[0])
     key = str(keys["read"]).removeprefix("Bearer ")
     assert (await ring.recognise(key)).name == "read"
     with psycopg.connect(dsn) as connection:
@@ -216,7 +216,7 @@ async def test_a_revocation_counts_after_the_cache_at_the_latest_and_a_hit_costs
 
 async def test_wrong_keys_are_not_remembered(dsn: str, keys: dict[str, str | None]) -> None:
     engine = async_engine_for(dsn)
-    ring = KeyRing(engine)
+    ring = KeyCache(engine)
     for text in ("", "sw_", "sw_é", make_key().text, str(keys["expired"]).removeprefix("Bearer ")):
         with pytest.raises(Unauthorized):
             await ring.recognise(text)
@@ -228,7 +228,7 @@ async def test_wrong_keys_are_not_remembered(dsn: str, keys: dict[str, str | Non
 async def test_keys_that_are_none_cost_a_few_statements_together(dsn: str, keys: dict[str, str | None]) -> None:
     engine, statements = async_engine_for(dsn), []
     sa.event.listen(engine.sync_engine, "before_cursor_execute", lambda *details: statements.append(details[2]))
-    ring = KeyRing(engine)
+    ring = KeyCache(engine)
     texts = [make_key().text for _ in range(120)]
     good = str(keys["read"]).removeprefix("Bearer ")
 
@@ -258,7 +258,7 @@ async def test_the_last_use_is_noted_once_a_minute(dsn: str, keys: dict[str, str
         with psycopg.connect(dsn) as connection:
             connection.execute("UPDATE slackwater.api_key SET last_used_at = now() - %s::interval WHERE name = 'read'", (since,))
             [before] = connection.execute("SELECT last_used_at FROM slackwater.api_key WHERE name = 'read'").fetchone() or (None,)
-        await KeyRing(engine).recognise(key)
+        await KeyCache(engine).recognise(key)
         with psycopg.connect(dsn) as connection:
             [after] = connection.execute("SELECT last_used_at FROM slackwater.api_key WHERE name = 'read'").fetchone() or (None,)
         return bool(after != before)

@@ -22,7 +22,7 @@ from app.cli.keys import keys as keys_command
 from app.db.database import async_engine_for
 from app.main.main import create_app
 from app.settings.settings import Settings
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from engine.frames.frames import LATE_SCHEMA
 from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained
@@ -378,9 +378,9 @@ def test_old_entries_go_and_refusals_beyond_their_bound(dsn: str) -> None:
         connection.execute(
             "INSERT INTO slackwater.audit (actor_kind, actor, action, outcome) SELECT 'cli', 'x', 'newer', 'done' FROM generate_series(1, 4)"
         )
-        trim_once(dsn, Kept(10**12, audit_ms=2 * 86_400_000))
+        trim_once(dsn, RetentionLimits(10**12, audit_ms=2 * 86_400_000))
         assert connection.execute("SELECT count(*) FROM slackwater.audit WHERE outcome = 'done'").fetchone() == (5,)
-        trim_once(dsn, Kept(10**12, audit_ms=2 * 86_400_000, audit_rows=4))
+        trim_once(dsn, RetentionLimits(10**12, audit_ms=2 * 86_400_000, audit_rows=4))
         done = connection.execute("SELECT action FROM slackwater.audit WHERE outcome = 'done'").fetchall()
         refused = connection.execute(
             "SELECT min(action::int), count(*) FROM slackwater.audit WHERE outcome = 'refused'"

@@ -10,7 +10,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, Problem
 
@@ -193,16 +193,16 @@ async def test_retention_trims_the_change_log_but_never_what_a_reader_has_still_
         writer.commit([row("JFK", 1), row("EWR", 1)])
         age(connection)
         assert (await client.put("/v1/queries/many", json=reader)).status_code == 201
-        assert trim_once(dsn, Kept(86_400_000)) == 0
+        assert trim_once(dsn, RetentionLimits(86_400_000)) == 0
         with ChangeWriter(dsn, "many") as following:
             following.commit([])
             position = '{"log:changes:totals": {"0": 1}}'
             connection.execute("UPDATE log.commit SET position = %s WHERE query_id = %s", (position, following.query_id))
-        assert trim_once(dsn, Kept(86_400_000)) == 0  # offset 1 is in the batch
+        assert trim_once(dsn, RetentionLimits(86_400_000)) == 0  # offset 1 is in the batch
         assert (await client.delete("/v1/queries/many")).status_code in (202, 204)
         begin = await page(client, "/v1/tables/totals/changes", limit=1)
         writer.commit([row("JFK", 2)])
-        assert trim_once(dsn, Kept(86_400_000)) == 1
+        assert trim_once(dsn, RetentionLimits(86_400_000)) == 1
     problem(await client.get("/v1/tables/totals/changes", params={"cursor": begin["next"]}), 410, "cursor_expired")
     assert [change["offset"] for change in (await page(client, "/v1/tables/totals/changes"))["changes"]] == [2]
     problem(

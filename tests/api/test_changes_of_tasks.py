@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from app.following.cursors import ChangeCursor
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from tests.api.change_writer import Change, ChangeWriter
 from tests.api.conftest import JOIN, RECORD, Problem
 from tests.api.test_changes import TOTALS, JsonPage, folded, page, row
@@ -96,7 +96,7 @@ async def test_retention_of_changes_counts_over_all_partitions(
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE log.batch SET appended_at = now() - interval '2 days'")
     commit(dsn, "totals", 2, some(10, 10))
-    assert trim_once(dsn, Kept(86_400_000)) > 0
+    assert trim_once(dsn, RetentionLimits(86_400_000)) > 0
     problem(await client.get(CHANGES, params={"cursor": inside["next"]}), 410, "cursor_expired")
     for found in (await rest(client, CHANGES, behind["next"]), (await page(client, CHANGES, limit=100))["changes"]):
         assert [change["sequence"] for change in found] == list(range(10, 20))

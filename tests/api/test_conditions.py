@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from app.access.idempotency.rules import digest_of
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from engine.postgres.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 
@@ -121,5 +121,5 @@ async def test_keys_end_after_their_day_and_are_removed(client: httpx.AsyncClien
         connection.execute("UPDATE slackwater.idempotency SET expires_at = now() - interval '1 second'")
         assert (await client.post("/v1/queries", json=WINDOWS, headers=headers)).json()["name"] == "delays"
         connection.execute("UPDATE slackwater.idempotency SET expires_at = now() - interval '1 second'")
-        trim_once(dsn, Kept(10**12))
+        trim_once(dsn, RetentionLimits(10**12))
         assert connection.execute("SELECT count(*) FROM slackwater.idempotency").fetchone() == (0,)

@@ -21,7 +21,7 @@ from app.settings.settings import Settings
 from engine.connections.kafka import KafkaConnection, librdkafka_options
 from engine.connections.keys import SecretKeys
 from engine.connections.stored import ConnectionMissing, load
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.postgres.links import LinkedConnection
 from tests.api.conftest import Problem
 
@@ -265,7 +265,7 @@ async def test_a_key_with_a_scope_sees_connections_of_its_names(settings: Settin
 
 async def test_who_uses_a_connection_looks_it_up_by_name(client: httpx.AsyncClient, dsn: str) -> None:
     await client.put("/v1/connections/orders", json=KAFKA)
-    around = Surroundings.of({"SLACKWATER_SECRET_KEY": KEY})
+    around = SecretSources.of({"SLACKWATER_SECRET_KEY": KEY})
     with LinkedConnection.connect(dsn) as connection:
         found = load(connection, "orders", around)
         assert isinstance(found.definition, KafkaConnection)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.db.site import site_of
+from app.db.site import service_context_of
 from app.main.main import create_app
 from app.settings.settings import Settings
 from engine.errors import DefinitionInvalid
@@ -70,7 +70,7 @@ def test_a_root_that_is_a_link_is_where_it_leads(root: Path) -> None:
 @pytest.mark.parametrize("settings", [Settings(), Settings(auth="on"), Settings(host="::", auth="off")])
 def test_without_a_root_no_service_reads_files(root: Path, settings: Settings) -> None:
     with pytest.raises(DefinitionInvalid, match="SLACKWATER_FILES_ROOT"):
-        check_directory(str(root), site_of(settings).files_root)
+        check_directory(str(root), service_context_of(settings).files_root)
 
 
 async def test_a_source_outside_of_the_root_is_not_registered(settings: Settings, root: Path, problem: Problem) -> None:

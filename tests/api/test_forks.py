@@ -24,7 +24,7 @@ from app.db.database import engine_for
 from app.errors.app_errors import Conflict
 from app.settings.settings import Settings
 from engine.commit.removed_records import as_unread
-from engine.commit.task_states import Layout, TaskState, begin_state, load_kept, load_states
+from engine.commit.task_states import Layout, TaskState, begin_state, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.frames.frames import LATE_SCHEMA
 from engine.log.storage import append_batches, encode_batch, ensure_feed, read_feed
@@ -129,7 +129,7 @@ async def test_a_fork_has_result_log_state_and_position_of_one_commit(
     assert [record["record"] for record in late[0]] == [record["record"] for record in late[1]] != []
     source, copy = ids_of(dsn, "counts"), ids_of(dsn, "counts_too")
     with connect(dsn, "test") as connection:
-        kept, original = load_kept(connection, *copy), load_kept(connection, *source)
+        kept, original = load_committed_state(connection, *copy), load_committed_state(connection, *source)
         assert original.cursor is not None
         assert kept == replace(original, cursor=as_unread(original.cursor)), "nothing was read behind it by the copy itself"
         manifests = [{place: each.manifest for place, each in load_states(connection, one[0]).items()} for one in (source, copy)]
@@ -307,7 +307,7 @@ async def test_replays_that_wait_are_the_forks_too(client: httpx.AsyncClient, se
     await fork(client)
     fork_id, checkpoint_id = ids_of(dsn, "counts_too")
     with connect(dsn, "test") as connection:
-        kept = load_kept(connection, fork_id, checkpoint_id)
+        kept = load_committed_state(connection, fork_id, checkpoint_id)
         assert kept.cursor is not None
         assert kept.cursor["feeds"] == {FEED: {"0": 4}, replay_feed(fork_id): {"0": 0}}
         both = [[frame.rows() for _, frame in read_feed(connection, replay_feed(one))] for one in (query_id, fork_id)]
@@ -324,7 +324,7 @@ async def test_a_query_takes_over_its_fork(client: httpx.AsyncClient, settings: 
     before = (await client.get("/v1/tables/counts/changes?from=earliest")).json()["next"]
     fork_ids, old = ids_of(dsn, "counts_too"), ids_of(dsn, "counts")
     with connect(dsn, "test") as connection:
-        wanted = load_kept(connection, *fork_ids)
+        wanted = load_committed_state(connection, *fork_ids)
     response = await client.put("/v1/queries/counts?from_fork=counts_too")
     assert response.status_code == 200, response.text
     assert (response.json()["generation"], response.json()["fork_of"]) == (2, None)
@@ -335,7 +335,7 @@ async def test_a_query_takes_over_its_fork(client: httpx.AsyncClient, settings: 
     new = ids_of(dsn, "counts")
     assert new[0] == old[0] != fork_ids[0], "it is the same query"
     with connect(dsn, "test") as connection:
-        assert load_kept(connection, *new) == wanted
+        assert load_committed_state(connection, *new) == wanted
         assert len(load_states(connection, new[0])) == 1
     assert list((checkpoint_directory(settings.checkpoints_dir, *new) / "segments" / "0" / "0").iterdir())
     problem(await client.get("/v1/queries/counts_too"), 404, "query_not_found")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from app.catalog.stored.forgetting import sweep_late_records
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from engine.frames.frames import LATE_SCHEMA
 from engine.log.storage import read_feed
 from tests.api.committed import commit, emitted
@@ -163,11 +163,11 @@ async def test_replays_that_were_taken_in_leave_after_a_while(client: httpx.Asyn
         assert (await client.post(REPLAY, json={"ids": [numbers[event_time_ms]]})).status_code == 202
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE log.batch SET appended_at = now() - interval '2 days'")
-        assert trim_once(dsn, Kept(86_400_000)) == 0, "not yet taken in"
+        assert trim_once(dsn, RetentionLimits(86_400_000)) == 0, "not yet taken in"
         position = "jsonb_build_object('replay:' || query_id, jsonb_build_object('0', 1))"
         connection.execute(f"UPDATE log.commit SET position = {position}")
-        assert trim_once(dsn, Kept(3 * 86_400_000)) == 0, "not yet old enough"
-        assert trim_once(dsn, Kept(86_400_000)) == 1
+        assert trim_once(dsn, RetentionLimits(3 * 86_400_000)) == 0, "not yet old enough"
+        assert trim_once(dsn, RetentionLimits(86_400_000)) == 1
     assert [row[0] for row in fed(dsn)] == [3_000]
 
 

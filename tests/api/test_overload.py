@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from psycopg import sql
 from pydantic import SecretStr
 
-from app.db.gates import Gate
+from app.db.gates import AdmissionLimit
 from app.settings.limit_settings import LimitSettings
 from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter
@@ -57,7 +57,7 @@ def locked(dsn: str, schema: str, table: str) -> Iterator[None]:
         yield
 
 
-async def filled(gate: Gate, amount: int) -> None:
+async def filled(gate: AdmissionLimit, amount: int) -> None:
     async with asyncio.timeout(20):
         while gate.under_way < amount:
             await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Json
 
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from tests.api.conftest import RECORD, STREAM, TABLE, WINDOWS, Problem
 
 
@@ -128,7 +128,7 @@ async def test_a_deleted_source_takes_its_feed_and_rejects_along(client: httpx.A
     await client.post("/v1/streams/departures/records", json=[RECORD, {}])
     assert (await client.delete("/v1/streams/departures")).status_code == 204
     assert (await client.get("/v1/streams/departures")).status_code == 404
-    trim_once(dsn, Kept(changes_ms=60_000))
+    trim_once(dsn, RetentionLimits(changes_ms=60_000))
     with psycopg.connect(dsn) as connection:
         for table in ("log.feed", "log.head", "log.batch", "log.reject"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)

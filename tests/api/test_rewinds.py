@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from app.main.main import create_app
 from app.settings.limit_settings import LimitSettings
 from app.settings.settings import Settings
-from engine.commit.task_states import load_kept, load_states
+from engine.commit.task_states import load_committed_state, load_states
 from engine.frames.frames import LATE_SCHEMA
 from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained
@@ -88,7 +88,7 @@ async def test_a_query_goes_back_with_result_changes_state_and_position(
     assert (status["batch_id"], status["committed_at"]) == (1, answer["after"]["committed_at"])
     assert tokens.isdisjoint({state.token for state in states(dsn)})
     with connect(dsn, "test") as connection:
-        assert load_kept(connection, *ids_of(dsn, "counts")).batch_id == 1
+        assert load_committed_state(connection, *ids_of(dsn, "counts")).batch_id == 1
     commits(dsn, ("JFK", 9))
     assert await counted(client, "counts") == {"JFK": 9, "LGA": 1}
     assert (await changes(client))[-1] == (3, "JFK", 9)

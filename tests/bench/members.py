@@ -48,7 +48,7 @@ from engine.runtime.planning.cursors import new_cursor, start_positions
 from engine.runtime.run_options import RunOptions
 from engine.sources.packets import unpack
 from engine.spark.streams.committing import MemberBatch, commit_round
-from engine.spark.streams.member import Ride
+from engine.spark.streams.member import SlotMode
 from engine.spark.streams.round_work import RoundPart
 from engine.spark.streams.rounds import RoundReader
 from engine.spark.streams.runner import RunningQuery
@@ -97,7 +97,7 @@ class Members:
         make_result_feed(connection, change_feed(plan.output.name), plan.tasks, None)
         query = self._launched(connection, plan)
         self.members[place + 1] = query
-        spec = query.board(self.link, None, Ride.SHARED, 0)
+        spec = query.board(self.link, None, SlotMode.SHARED, 0)
         (self.folder / "members" / str(place + 1)).write_bytes(spec.encoded())
 
     def _launched(self, connection: psycopg.Connection[Any], plan: Plan) -> RunningQuery:

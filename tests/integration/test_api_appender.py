@@ -19,7 +19,7 @@ from app.db.database import Database
 from app.errors.app_errors import NotFound
 from app.http.requests.preconditions import Preconditions
 from app.telemetry.setup import Metrics
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from engine.definition.relations import StreamDefinition
 from engine.log.storage import read_feed
 from engine.postgres.links import LinkedAsyncConnection
@@ -159,7 +159,7 @@ def test_trimming_honours_retention_and_bounds_rejects(dsn: str) -> None:
             "INSERT INTO log.reject (owner, feed, reason, detail, excerpt, at) "
             "SELECT 'trimmed', 'log:trimmed', 'wrong_type', '', '', now() FROM generate_series(1, 100005)"
         )
-        assert trim_once(dsn, Kept(changes_ms=10**12)) == 1
+        assert trim_once(dsn, RetentionLimits(changes_ms=10**12)) == 1
         assert connection.execute("SELECT count(*) FROM log.reject WHERE owner = 'trimmed'").fetchone() == (100_000,)
         connection.execute("DELETE FROM log.reject")
 
@@ -167,7 +167,7 @@ def test_trimming_honours_retention_and_bounds_rejects(dsn: str) -> None:
 def test_one_process_trims_at_a_time(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as rival:
         rival.execute("SELECT pg_advisory_lock(%s)", (0x51AD,))
-        assert trim_once(dsn, Kept(changes_ms=10**12)) == 0
+        assert trim_once(dsn, RetentionLimits(changes_ms=10**12)) == 0
 
 
 async def test_appends_to_many_feeds_are_committed_together_and_keep_their_offsets(

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.access.internal_queries import PREFIX
 from app.cli.commands import cli
-from app.upkeep.backups import BackupFailed, Contents, back_up, held_deliveries, put_back
+from app.upkeep.backups import BackupFailed, Contents, back_up, paused_deliveries, put_back
 from engine.commit.task_states import TaskState, write_states
 from engine.postgres.incarnation import current
 from engine.postgres.postgres import connect
@@ -69,7 +69,7 @@ def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_i
         assert current(connection) is not None, "cursors from before the backup was put back count no more"
         said = "SELECT is_stopped, error->>'code', position, planned FROM slackwater.delivery"
         assert connection.execute(said).fetchall() == [(True, "delivery_put_back", 3, 5)], "the original may still deliver there"
-    assert held_deliveries(empty) == 1
+    assert paused_deliveries(empty) == 1
     with connect(dsn, "test") as connection:
         assert connection.execute("SELECT is_stopped FROM slackwater.delivery").fetchall() == [(False,)]
 

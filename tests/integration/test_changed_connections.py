@@ -13,8 +13,8 @@ from engine.connections.kafka import KafkaConnection
 from engine.connections.stored import sealed
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
-from engine.sources.kafka.brokers.client import asking, taking
-from engine.sources.kafka.brokers.fetching.port import Wanted
+from engine.sources.kafka.brokers.client import asking, consumer_loop
+from engine.sources.kafka.brokers.fetching.port import RecordFields
 
 Connection = psycopg.Connection[Any]
 PLACE = KafkaPlace("orders", "broker", None, None, None, ())
@@ -50,7 +50,7 @@ def test_clients_are_made_anew_once_a_connection_or_its_secret_has_changed_and_n
     seen = []
 
     def used() -> tuple[Any, Any]:
-        with asking(dsn, PLACE) as client, taking(dsn, PLACE, Wanted(), 0, 0) as taker:
+        with asking(dsn, PLACE) as client, consumer_loop(dsn, PLACE, RecordFields(), 0, 0) as taker:
             seen.append((client, taker))
         return seen[-1]
 

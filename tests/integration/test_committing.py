@@ -31,7 +31,7 @@ from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.run_options import RunOptions
 from engine.sources.packets import Packet
 from engine.spark.streams.committing import MemberBatch, commit_round
-from engine.spark.streams.member import Ride
+from engine.spark.streams.member import SlotMode
 from engine.spark.streams.runner import RunningQuery
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import cursor, progress, stats
@@ -94,7 +94,7 @@ def carried(dsn: str, tmp_path: Path) -> Iterator[Round]:
             begin_state(conn, query_id, 1, layout, start, {})
             launch = Launch(query_id, query_id, 1, tmp_path / name)
             query = RunningQuery(plan, launch, LaunchState(0, start, layout), dsn, RunOptions(), tmp_path)
-            query.board(link, None, Ride.SHARED, 0)
+            query.board(link, None, SlotMode.SHARED, 0)
             made.queries[name] = query
         yield made
         link.close()

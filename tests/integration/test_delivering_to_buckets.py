@@ -18,9 +18,9 @@ from app.http.requests.preconditions import Preconditions
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
 from engine.connections.s3 import forget_own_credentials
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.deliveries.delta import DeltaDelivery
-from engine.deliveries.deliveries import Deliverer, DeliverySite, DeliveryStopped, TargetUnavailable
+from engine.deliveries.deliveries import Deliverer, DeliveryContext, DeliveryStopped, TargetUnavailable
 from engine.deliveries.delta.delivery import DELTA_DELIVERY
 from engine.errors import DefinitionInvalid
 from tests.integration.delivering import definition, forking, make, processes
@@ -47,8 +47,8 @@ def server(running: ObjectServer, empty_migrated: str) -> Iterator[ObjectServer]
 
 
 @pytest.fixture
-def site(empty_migrated: str) -> DeliverySite:
-    return DeliverySite(empty_migrated, None, Surroundings(SecretKeys(KEY)))
+def site(empty_migrated: str) -> DeliveryContext:
+    return DeliveryContext(empty_migrated, None, SecretSources(SecretKeys(KEY)))
 
 
 def bucket(server: ObjectServer, **changed: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def said(path: str | None = None, **more: Any) -> DeltaDelivery:
     return DeltaDelivery.model_validate(body)
 
 
-def opened(wanted: DeltaDelivery, site: DeliverySite, number: int = 1) -> Deliverer:
+def opened(wanted: DeltaDelivery, site: DeliveryContext, number: int = 1) -> Deliverer:
     return DELTA_DELIVERY.open(wanted, result(number=number), site)
 
 
@@ -78,7 +78,7 @@ def read(server: ObjectServer, path: str) -> pl.DataFrame:
     return pl.read_delta(table).sort("_sequence")
 
 
-def test_rows_are_there_once_in_order_with_the_position(server: ObjectServer, site: DeliverySite) -> None:
+def test_rows_are_there_once_in_order_with_the_position(server: ObjectServer, site: DeliveryContext) -> None:
     wanted = said(partition_by="date")
     first = opened(wanted, site)
     assert first.position() is None
@@ -91,7 +91,7 @@ def test_rows_are_there_once_in_order_with_the_position(server: ObjectServer, si
     assert {*frame["_date"]} == {"1970-01-01", "1970-01-02"}
 
 
-def test_of_processes_with_the_same_rows_one_delivers_them(server: ObjectServer, site: DeliverySite) -> None:
+def test_of_processes_with_the_same_rows_one_delivers_them(server: ObjectServer, site: DeliveryContext) -> None:
     wanted = said()
     for start, upto in ((0, 3), (3, 6)):  # the first makes the table
         several = [opened(wanted, site) for _ in range(4)]
@@ -116,7 +116,7 @@ def test_of_processes_with_the_same_rows_one_delivers_them(server: ObjectServer,
 
 @pytest.mark.parametrize("trouble", [Trouble(is_away=True), Trouble(failures=1_000)], ids=["away", "failing"])
 def test_a_bucket_that_is_away_is_waited_for_and_no_secret_is_told(
-    server: ObjectServer, site: DeliverySite, trouble: Trouble
+    server: ObjectServer, site: DeliveryContext, trouble: Trouble
 ) -> None:
     wanted = said()
     target = opened(wanted, site)
@@ -135,7 +135,7 @@ def test_a_bucket_that_is_away_is_waited_for_and_no_secret_is_told(
     assert read(server, wanted.path)["price"].to_list() == [0, 1]
 
 
-def test_who_may_not_write_is_told_what_to_allow(server: ObjectServer, site: DeliverySite) -> None:
+def test_who_may_not_write_is_told_what_to_allow(server: ObjectServer, site: DeliveryContext) -> None:
     target = opened(said(), site)
     server.trouble = Trouble(failures=1_000, status=403)
     with pytest.raises(DeliveryStopped, match="let its key list the bucket, and read and put objects") as caught:
@@ -144,7 +144,7 @@ def test_who_may_not_write_is_told_what_to_allow(server: ObjectServer, site: Del
 
 
 def test_what_is_wrong_with_a_connection_is_told_at_its_field(
-    server: ObjectServer, site: DeliverySite, empty_migrated: str
+    server: ObjectServer, site: DeliveryContext, empty_migrated: str
 ) -> None:
     put(empty_migrated, "broker", {"type": "kafka", "bootstrap": "127.0.0.1:1"})
     put(empty_migrated, "nowhere", bucket(server, bucket="no-such-bucket"))

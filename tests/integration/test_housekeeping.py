@@ -12,13 +12,13 @@ import pytest
 
 from app.catalog.stored.catalog import output_to_json
 from app.upkeep.old_versions import forget_versions
-from app.upkeep.retention import Kept, trim_once
+from app.upkeep.retention import RetentionLimits, trim_once
 from engine.commit.views import create_view
 from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import Output
 from engine.postgres.postgres import IDLE_SECONDS, connect
 
-WEEK = Kept(7 * 86_400_000, history_rows=3)
+WEEK = RetentionLimits(7 * 86_400_000, history_rows=3)
 R = 1_000
 OUTPUT = Output(
     "prices", "table", Schema((("k", parse_type("string")), ("n", parse_type("bigint")))), ("k",), False, False, None,

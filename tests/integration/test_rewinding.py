@@ -19,7 +19,7 @@ from engine.commit.history.earlier_rows import RowsUnknown
 from engine.commit.history.retained_commits import Retaining, hold_retained, retain, retained_commits
 from engine.commit.history.rewinding import rewind
 from engine.commit.sink import Sink
-from engine.commit.task_states import Layout, TaskState, begin_state, load_kept, load_states
+from engine.commit.task_states import Layout, TaskState, begin_state, load_committed_state, load_states
 from engine.commit.views import create_view, drop_view
 from engine.expressions.types.types import Schema, parse_type
 from engine.frames.arrow_frames import encode_frame
@@ -247,7 +247,7 @@ def test_tokens_are_new_and_the_log_says_that_it_was_rewound(make: Make) -> None
     after = load_states(query.connection, query.id)[0, 0].token
     assert after != before
     assert query.connection.execute("SELECT rewound IS NOT NULL FROM log.feed").fetchone() == (True,)
-    assert load_kept(query.connection, query.id, query.checkpoint).batch_id == 0
+    assert load_committed_state(query.connection, query.id, query.checkpoint).batch_id == 0
     assert [each.batch_id for each in retained_commits(query.connection, query.id)] == [0]
 
 

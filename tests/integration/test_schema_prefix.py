@@ -15,14 +15,14 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.db.bell import Bell
+from app.db.bell import Notifications
 from app.db.database import engine_for, migrate
 from app.db.schema_version import refuse_unknown
 from app.db.transactions import lock_edits
 from app.main.main import create_app
 from app.settings.settings import Settings
 from app.upkeep.backups import BackupFailed, back_up, put_back
-from app.upkeep.retention import TRIM_LOCK, Kept, trim_once
+from app.upkeep.retention import TRIM_LOCK, RetentionLimits, trim_once
 from engine.postgres.incarnation import mark
 from engine.postgres.links import LinkedConnection
 from engine.postgres.schemas import SCHEMAS, Schemas
@@ -149,7 +149,7 @@ async def test_services_append_read_define_and_follow_without_seeing_each_other(
 
 
 async def test_a_bell_hears_its_own_installation_only(dsns: tuple[str, str]) -> None:
-    bells = [Bell(dsn) for dsn in dsns]
+    bells = [Notifications(dsn) for dsn in dsns]
     query_ids = uuid.uuid4(), uuid.uuid4()
     tasks = [asyncio.create_task(bell.run()) for bell in bells]
     try:
@@ -184,7 +184,7 @@ def test_locks_are_each_installations_own(dsns: tuple[str, str]) -> None:
         engine.dispose()
     with LinkedConnection.connect(dsns[0], autocommit=True) as trimming:
         trimming.execute("SELECT pg_advisory_lock(%s)", (trimming.schemas.lock(TRIM_LOCK),))
-        kept = Kept(changes_ms=1)
+        kept = RetentionLimits(changes_ms=1)
         with LinkedConnection.connect(dsns[1], autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO slackwater.driver (id, host, pid, create_time, phase, heartbeat_at) "

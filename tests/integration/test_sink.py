@@ -16,7 +16,15 @@ import psycopg
 import pytest
 
 from engine.commit.sink import Sink
-from engine.commit.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
+from engine.commit.task_states import (
+    CommittedState,
+    Layout,
+    TaskState,
+    begin_state,
+    load_changed,
+    load_committed_state,
+    load_states,
+)
 from engine.commit.views import create_view
 from engine.errors import EpochFenced, InvariantBroken, ResultUnwritable, SinkUnavailable
 from engine.expressions.types.types import Schema, parse_type
@@ -134,7 +142,7 @@ def test_state_and_cursor_are_committed_with_the_results_and_not_otherwise(conn:
     with pytest.raises(EpochFenced):
         late.commit(2, table(state(0, new), cursor(3)))
     late.close()
-    assert load_kept(conn, QUERY, CHECKPOINT) == Kept(1, {"feeds": {"log:s": {"0": 2}}}, Layout(2, 0, 2**63))
+    assert load_committed_state(conn, QUERY, CHECKPOINT) == CommittedState(1, {"feeds": {"log:s": {"0": 2}}}, Layout(2, 0, 2**63))
     assert load_states(conn, QUERY) == {(0, 0): old, (0, 1): new}
     assert load_changed(conn, QUERY, 0, {0: old.token, 1: old.token, 2: None}) == {1: new, 2: None}
     sink.close()
@@ -145,10 +153,10 @@ def test_another_checkpoint_has_nothing_of_the_one_before(conn: Any, dsn: str) -
     begin_state(conn, QUERY, 1, Layout(1), {"feeds": {}}, {})
     sink.commit(0, table(state(0, TaskState.of({})), cursor(1)))
     claim_epoch(conn, QUERY, CHECKPOINT, 2)
-    assert load_kept(conn, QUERY, CHECKPOINT).layout == Layout(1)
+    assert load_committed_state(conn, QUERY, CHECKPOINT).layout == Layout(1)
     other = uuid4()
     claim_epoch(conn, QUERY, other, 3)
-    assert load_kept(conn, QUERY, other) == Kept()
+    assert load_committed_state(conn, QUERY, other) == CommittedState()
     assert load_states(conn, QUERY) == {}
     sink.close()
 

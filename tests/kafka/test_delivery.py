@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from psycopg.types.json import Jsonb
 
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.deliveries.kafka import KafkaDelivery
-from engine.deliveries.deliveries import DeliverySite, DeliveryStopped, TargetUnavailable
+from engine.deliveries.deliveries import DeliveryContext, DeliveryStopped, TargetUnavailable
 from engine.deliveries.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer
 from engine.errors import DefinitionInvalid
 from engine.formats.port import NO_REGISTRY
@@ -107,7 +107,7 @@ def test_a_look_at_a_topic_does_not_make_it(mock: Cluster, dsn: str, create: dic
         )
     definition = KafkaDelivery.model_validate({"type": "kafka", "connection": named, "topic": topic, "create": create})
     with nullcontext() if create else pytest.raises(DefinitionInvalid, match="the topic is not there"):
-        KAFKA_DELIVERY.check(definition, result(), DeliverySite(dsn, None, Surroundings()))
+        KAFKA_DELIVERY.check(definition, result(), DeliveryContext(dsn, None, SecretSources()))
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("DELETE FROM slackwater.connection WHERE name = %s", (named,))
     assert topic not in mock.admin.list_topics(timeout=WAIT_S).topics

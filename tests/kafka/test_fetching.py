@@ -16,13 +16,13 @@ from engine.sources.kafka.brokers.fetch_size import FIRST_GROWTH_S, LEAST_BYTES,
 from engine.sources.kafka.brokers.fetching.library import OFF, library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.plain import PlainFetcher
-from engine.sources.kafka.brokers.fetching.port import NO_TIMESTAMP_MS, Fetched, Wanted
-from engine.sources.kafka.brokers.taking import Taker
-from engine.sources.kafka.brokers.troubles import OffsetOutOfRange, Troubles
+from engine.sources.kafka.brokers.fetching.port import NO_TIMESTAMP_MS, Fetched, RecordFields
+from engine.sources.kafka.brokers.taking import ConsumerLoop
+from engine.sources.kafka.brokers.troubles import BrokerErrors, OffsetOutOfRange
 from tests.kafka.topics import MOCK_PARTITIONS, Cluster, Sent
 
-Open = Callable[[Cluster, str, Wanted], Taker]
-EVERYTHING = Wanted(has_headers=True)
+Open = Callable[[Cluster, str, RecordFields], ConsumerLoop]
+EVERYTHING = RecordFields(has_headers=True)
 RECORDS = [
     Sent(b"", b"", 1_000),
     Sent(b"x", None, 2_000, headers=[("a", b"1"), ("b", None), ("a", b"2")]),
@@ -38,13 +38,13 @@ RECORDS = [
 def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     library.cache_clear()
     monkeypatch.setenv(OFF, "1" if request.param == "plain" else "0")
-    opened: list[Taker] = []
+    opened: list[ConsumerLoop] = []
 
-    def opening(cluster: Cluster, topic: str, wanted: Wanted) -> Taker:
-        troubles = Troubles(topic)
+    def opening(cluster: Cluster, topic: str, wanted: RecordFields) -> ConsumerLoop:
+        troubles = BrokerErrors(topic)
         fetcher = client.fetcher_of({"bootstrap.servers": cluster.bootstrap}, topic, wanted, troubles)
         assert isinstance(fetcher, PlainFetcher if request.param == "plain" else NativeFetcher)
-        opened.append(Taker(fetcher, troubles, MOST_BYTES))
+        opened.append(ConsumerLoop(fetcher, troubles, MOST_BYTES))
         return opened[-1]
 
     yield opening
@@ -59,7 +59,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
-def read(taker: Taker, partition: int, start: int, end: int) -> Fetched:
+def read(taker: ConsumerLoop, partition: int, start: int, end: int) -> Fetched:
     parts = []
     while start < end:
         taken = taker.take(partition, start, end, 700)
@@ -84,7 +84,7 @@ def test_every_part_of_a_record_is_fetched(opening: Open, cluster: Cluster) -> N
 def test_what_nobody_wants_is_left_out(opening: Open, mock: Cluster) -> None:
     topic = mock.topic()
     mock.send(topic, RECORDS[:5])
-    found = read(opening(mock, topic, Wanted(has_keys=False, has_values=False, has_times=False)), 0, 0, 5)
+    found = read(opening(mock, topic, RecordFields(has_keys=False, has_values=False, has_times=False)), 0, 0, 5)
     assert found.keys.to_list() == [None] * 5
     assert found.values.to_list() == [b"", b"", b"", b"", None]
     assert found.timestamps.tolist() == [NO_TIMESTAMP_MS] * 5
@@ -95,7 +95,7 @@ def test_partitions_are_read_in_turns_and_from_anywhere(opening: Open, mock: Clu
     topic = mock.topic()
     for partition in range(MOCK_PARTITIONS):
         mock.send(topic, [Sent(b"%d.%d" % (partition, number), partition=partition) for number in range(100)])
-    taker = opening(mock, topic, Wanted())
+    taker = opening(mock, topic, RecordFields())
     for start in (0, 50, 20):
         for partition in range(MOCK_PARTITIONS):
             found = read(taker, partition, start, start + 30)
@@ -106,7 +106,7 @@ def test_a_gap_ends_where_the_partition_does(opening: Open, kafka: Cluster) -> N
     topic = kafka.topic()
     kafka.send(topic, RECORDS[:3])
     kafka.commit(topic, [Sent(b"lost")] * 3, aborts=True)
-    taker = opening(kafka, topic, Wanted())
+    taker = opening(kafka, topic, RecordFields())
     assert read(taker, 0, 0, 7).values.to_list() == [each.value for each in RECORDS[:3]]
     kafka.send(topic, RECORDS[3:5])
     assert read(taker, 0, 7, 9).values.to_list() == [each.value for each in RECORDS[3:5]]
@@ -115,7 +115,7 @@ def test_a_gap_ends_where_the_partition_does(opening: Open, kafka: Cluster) -> N
 def test_an_offset_that_is_not_there_is_out_of_range(opening: Open, cluster: Cluster) -> None:
     topic = cluster.topic()
     cluster.send(topic, RECORDS[:3])
-    taker = opening(cluster, topic, Wanted())
+    taker = opening(cluster, topic, RecordFields())
     with pytest.raises(OffsetOutOfRange):
         taker.take(0, 10, 20, 100)
     assert len(taker.take(0, 0, 3, 100).records) > 0
@@ -125,14 +125,14 @@ def test_compressed_batches_are_read(opening: Open, kafka: Cluster) -> None:
     topic = kafka.topic()
     for compression in ("gzip", "snappy", "lz4", "zstd"):
         kafka.send(topic, RECORDS, **{"compression.type": compression})
-    found = read(opening(kafka, topic, Wanted()), 0, 0, 4 * len(RECORDS))
+    found = read(opening(kafka, topic, RecordFields()), 0, 0, 4 * len(RECORDS))
     assert found.values.to_list() == [each.value for each in RECORDS] * 4
 
 
 def test_a_broker_that_is_away_is_told(opening: Open, mock: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 1.0)
     topic = mock.topic()
-    taker = opening(mock, topic, Wanted())
+    taker = opening(mock, topic, RecordFields())
     mock.end()
     with pytest.raises(Exception, match="no record comes from the broker") as caught:
         taker.take(0, 0, 5, 100)
@@ -151,7 +151,7 @@ def test_the_library_says_no_where_it_cannot_be_called(monkeypatch: pytest.Monke
 
 
 def test_errors_say_what_they_mean() -> None:
-    troubles = Troubles("t", lambda text: text.replace("hunter2", "***"))
+    troubles = BrokerErrors("t", lambda text: text.replace("hunter2", "***"))
     troubles.note(KafkaError(KafkaError._AUTHENTICATION, "wrong password hunter2"))
     assert "***" in str(troubles.silent("it cannot be asked"))
     assert "hunter2" not in str(troubles.silent("it cannot be asked"))
@@ -159,7 +159,7 @@ def test_errors_say_what_they_mean() -> None:
 
 def test_after_an_outage_clients_soon_fetch_as_much_as_before(mock: Cluster) -> None:
     place = KafkaPlace(mock.topic(), None, mock.bootstrap, None, None, ())
-    lent = partial(client.taking, "", place, Wanted(), 0, 0)
+    lent = partial(client.consumer_loop, "", place, RecordFields(), 0, 0)
     for _ in range(3):
         with pytest.raises(SourceUnavailable), lent():
             raise SourceUnavailable("the broker is away")

@@ -14,7 +14,7 @@ from engine.formats.registry.wire import header_of
 from engine.postgres.postgres import Connection
 from engine.records.inferred import Inferred
 from engine.sources.connector_kinds import control_of
-from engine.sources.control import Site
+from engine.sources.control import ServiceContext
 from tests.kafka.changes import Database, avro, described, plain
 from tests.kafka.registries import Connected, Registered
 from tests.kafka.test_reading import Source
@@ -25,7 +25,7 @@ PROTO = 'syntax = "proto3"; message Other { string x = 1; } message Row { string
 
 
 def inferred(source: Source, key: tuple[str, ...] = ()) -> Inferred:
-    return control_of(source.feed).infer(source.feed, Site(None, source.connection.info.dsn), key)
+    return control_of(source.feed).infer(source.feed, ServiceContext(None, source.connection.info.dsn), key)
 
 
 def found(source: Source, key: tuple[str, ...] = ()) -> dict[str, str]:

@@ -14,7 +14,7 @@ from slackwater import Client
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
 from engine.postgres.postgres import Connection
-from engine.sources.kafka.brokers.fetching.port import Wanted
+from engine.sources.kafka.brokers.fetching.port import RecordFields
 from engine.sources.kafka.ranges import Topic
 from tests.faults.proxy import Proxy, proxy_before
 from tests.faults.service import service, until
@@ -54,7 +54,7 @@ def topic_of(connection: Connection, cluster: Cluster) -> Topic:
     cluster.send(source.topic, [Sent(b'{"v": %d}' % number, timestamp_ms=NOW_MS) for number in range(COUNT)])
     place = source.feed.place
     assert isinstance(place, KafkaPlace)
-    return Topic(connection.info.dsn, place, Wanted(), ("sample",))
+    return Topic(connection.info.dsn, place, RecordFields(), ("sample",))
 
 
 def read_all(topic: Topic) -> list[int]:

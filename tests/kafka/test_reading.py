@@ -15,7 +15,7 @@ from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.model import Input
 from engine.postgres.postgres import Connection
 from engine.sources.connector_kinds import control_of, open_feed
-from engine.sources.control import Site
+from engine.sources.control import ServiceContext
 from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.sources.kafka.newest import newest_records
 from engine.sources.packets import Packet
@@ -38,7 +38,7 @@ class Source:
         self.feed = feed_of("sample", self.definition)
 
     def check(self) -> None:
-        control_of(self.feed).check(self.feed, Site(None, self.connection.info.dsn), self.relation)
+        control_of(self.feed).check(self.feed, ServiceContext(None, self.connection.info.dsn), self.relation)
 
     def reader(self) -> FeedReader:
         assert control_of(self.feed).register(self.connection, self.feed, self.definition.connector) is None

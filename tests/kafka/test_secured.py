@@ -15,7 +15,7 @@ from engine.connections.checking import check
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
 from engine.connections.stored import sealed
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.relations import StreamDefinition
 from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.model import Input
@@ -100,7 +100,7 @@ def test_a_secured_broker_is_read_and_its_secrets_are_seen_nowhere(broker: Secur
 
 def test_each_mechanism_proves_its_password_and_a_wrong_one_is_told(broker: Secured) -> None:
     keys = SecretKeys(KEY)
-    around = Surroundings(keys)
+    around = SecretSources(keys)
     for mechanism in PASSWORDS:
         right, wrong = (
             check(sealed("c", read_connection(broker.connection(mechanism, password)), keys), around, 30)

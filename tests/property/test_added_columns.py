@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.plan.build import build_plan, fits_kept_state, state_fingerprint
+from engine.plan.build import build_plan, fits_stored_state, state_fingerprint
 from engine.plan.model import Plan
 from tests.examples import examples
 
@@ -78,8 +78,8 @@ def test_further_columns_are_those_of_the_new_definition_and_null_before(
     body, select, more = EDITS[kind]
     edited, whole = bench(), bench()
     old, new = planned(edited, body, select, tasks), planned(whole, body, {**select, **more}, tasks)
-    assert fits_kept_state(old, new)
-    assert not fits_kept_state(new, old), "what is shown cannot be taken away"
+    assert fits_stored_state(old, new)
+    assert not fits_stored_state(new, old), "what is shown cannot be taken away"
     edited.add_plan(old)
     whole.add_plan(new)
     for number, part in enumerate((before, after)):
@@ -109,5 +109,5 @@ def test_what_would_have_to_be_shown_or_read_anew_needs_new_state(kind: str, sel
     body, before, _ = EDITS[kind]
     made = bench()
     old, new = planned(made, body, before, 1), planned(made, body, select, 1)
-    assert not fits_kept_state(old, new)
+    assert not fits_stored_state(old, new)
     assert state_fingerprint(old) != state_fingerprint(new)

@@ -29,7 +29,7 @@ def shown(aggregates: Aggregates, partials: pl.DataFrame) -> list[dict[str, Any]
 def merged(aggregates: Aggregates, partials: pl.DataFrame, owners: Sequence[int]) -> pl.DataFrame:
     """Merge the partials of each owner, keep the owner as ``_owner``."""
     grouped = partials.with_columns(pl.Series("_owner", owners, dtype=pl.Int64)).group_by("_owner")
-    return aggregates.settle(grouped.agg(aggregates.merge(partials.columns)).sort("_owner"))
+    return aggregates.run_until_idle(grouped.agg(aggregates.merge(partials.columns)).sort("_owner"))
 
 
 def lifted(columns: Sequence[AggregateColumn], rows: Sequence[model.Row]) -> tuple[Aggregates, pl.DataFrame]:

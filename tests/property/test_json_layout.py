@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from engine.formats.json.json_layout import read_alike
+from engine.formats.json.json_layout import read_layout
 from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import FEW_ALIKE, line_bounds, parse_lines, parse_objects
 from engine.plan.model import RelationSchema
@@ -115,7 +115,7 @@ def test_numbers_that_nobody_asks_for_are_judged_as_in_json_texts(rows: list[tup
 def assert_read_as_texts(chunk: bytes, schema: RelationSchema) -> None:
     """Compare with the reader of JSON texts, line by line."""
     starts, ends = line_bounds(chunk)
-    frame = read_alike(chunk, starts, ends, schema, "ignore") if len(starts) else None
+    frame = read_layout(chunk, starts, ends, schema, "ignore") if len(starts) else None
     if frame is None:
         return
     accepted, rejects = canonicalise(frame, schema, NOW_MS, TYPED_FILE)

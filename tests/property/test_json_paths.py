@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.expressions.library.by_value import Unfit
 from engine.expressions.library.columns import column_of
 from engine.expressions.library.json import json_values
-from engine.expressions.library.json.json_paths import quickly_extracted, quickly_judged
+from engine.expressions.library.json.json_paths import quickly_extracted, quickly_validated
 from engine.expressions.library.json.json_texts import _extracted, _is_json
 from engine.expressions.library.json.json_values import of_column, written
 from engine.expressions.library.json.json_writing import written_as_json
@@ -75,7 +75,7 @@ def test_polars_is_believed_only_where_it_gives_the_same(given_texts: list[str |
 @settings(max_examples=examples(200))
 @given(st.lists(texts | st.none(), min_size=1, max_size=12))
 def test_what_polars_takes_for_json_is_json(given_texts: list[str | None]) -> None:
-    values, is_sure = quickly_judged(pl.DataFrame([pl.Series("text", given_texts, dtype=pl.String)]))
+    values, is_sure = quickly_validated(pl.DataFrame([pl.Series("text", given_texts, dtype=pl.String)]))
     for text, value, sure in zip(given_texts, values, is_sure, strict=True):
         if sure:
             assert value == _is_json(text), text

@@ -17,7 +17,7 @@ import pytest
 
 from app.catalog.drivers.lifecycle import Action, Effect, Limits, Snapshot, decide
 from app.catalog.drivers.outages import is_outage
-from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
 from app.catalog.drivers.suspects import LOST
 
 LIMITS = Limits(start_timeout_ms=10, stop_timeout_ms=10, healthy_after_ms=10, max_attempts=1)
@@ -88,7 +88,7 @@ def decided(row: Row, hand: Hand, *, is_lease_mine: bool, is_draining: bool, now
     )
     epoch = EPOCH if hand.is_current else EPOCH - 1
     report = HandleReport(hand.kind, epoch, age_ms=now, error=FAULTS[hand.fault], is_leaving=hand.is_leaving)
-    wish = Wish(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
+    wish = DesiredState(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
     # Early a batch is under way, late the query has come to rest: both are met in every state.
     is_busy = now == EARLY
     snapshot = Snapshot(wish, status, report, is_lease_mine, is_draining, now, 0.5, was_busy=is_busy, has_progressed=not is_busy)

@@ -79,7 +79,7 @@ def run(found: dict[str, list[Row]], least: int, body: Json, tasks: int, seed: i
         made.add(query)
     made.append({name: frame(each) for name, each in found.items()})
     if seed is None:
-        made.settle(0)
+        made.run_until_idle(0)
     while waiting := [query for query in made.queries if made.has_unread(query)]:
         query = chance.choice(waiting)
         made.read(query, max_rows=chance.choice([1, 3, 20]))
@@ -104,7 +104,7 @@ def test_a_reader_has_what_one_stream_of_all_records_in_order_gives(
     alone = bench(("all",))
     alone.add(reader(body, 1))
     alone.append({"all": frame(merged(found, least))})
-    alone.settle(0)
+    alone.run_until_idle(0)
     assert emitted(run(found, least, body, 1, seed))["counted"] == emitted(alone)["counted"]
 
 
@@ -120,7 +120,7 @@ def test_another_number_of_tasks_loses_and_repeats_nothing(found: dict[str, list
     made.read("counted")
     for query in made.queries:
         made.restart_query(query, tasks[1])
-    made.settle(0)
+    made.run_until_idle(0)
     wanted: dict[str, tuple[int, int]] = {}
     for key, value, _ in (row for name in SOURCES for row in found[name]):
         count, total = wanted.get(key, (0, 0))
@@ -135,10 +135,10 @@ def test_a_writer_may_come_while_a_reader_is_at_work(found: dict[str, list[Row]]
     made = bench()
     made.add(reader(body, tasks))
     made.append({name: frame(each) for name, each in found.items()})
-    made.settle(0)
+    made.run_until_idle(0)
     before = emitted(made)["counted"]
     made.add(writer("one", 0, tasks))
-    made.settle(0)
+    made.run_until_idle(0)
     assert emitted(made)["counted"][: len(before)] == before
     outcome = made.outcome("counted")
     late = sum(count for (_, reason), count in outcome.counters.items() if reason == "window_closed")
@@ -156,6 +156,6 @@ def test_the_event_time_column_of_the_whole_stream_counts_for_its_readers() -> N
         body = {"from": {"stream": source}, "select": {"k": "k", "at": "$event_time_ms"}, "into": {"stream": name}}
         made.add(QueryDefinition.model_validate({"name": name, **body}))
     made.append({"one": frame([("a", 1, 1_000)])})
-    made.settle(0)
+    made.run_until_idle(0)
     assert [row[-1] for row in emitted(made)["of_all"]] == [61_000]
     assert [row[-1] for row in emitted(made)["of_part"]] == [1_000]

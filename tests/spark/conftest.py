@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from engine.commit.task_states import Kept, load_kept
+from engine.commit.task_states import CommittedState, load_committed_state
 from engine.commit.views import create_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
@@ -134,9 +134,9 @@ class Launcher:
     def segments(self, identity: UUID) -> list[Path]:
         return sorted(self.directory(identity).glob("segments/**/*.arrow"))
 
-    def kept(self, identity: UUID) -> Kept:
+    def kept(self, identity: UUID) -> CommittedState:
         with self.connect() as connection:
-            return load_kept(connection, identity, identity)
+            return load_committed_state(connection, identity, identity)
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn, autocommit=True)

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.runtime.failures import WorkerLost, decoded, marked, told_to_spark
+from engine.runtime.failures import WorkerLost, decoded, marked, spark_failure
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +48,7 @@ class Stopped:
         except Exception as error:  # noqa: BLE001 - told to Spark, short
             self.failure = error
             self.stop()
-            raise told_to_spark(error) from None
+            raise spark_failure(error) from None
 
     def stop(self) -> None:
         assert self.is_started.wait(SECONDS)

@@ -20,7 +20,7 @@ from engine.runtime.limits.watch import USUAL, WorkBounds
 from engine.runtime.run_options import RunOptions
 from engine.sources.log.replay_reader import replay_feed
 from engine.spark.streams import runner
-from engine.spark.streams.fleet import Fleet
+from engine.spark.streams.fleet import SlotManager
 from engine.spark.streams.runner import RunningQuery
 from tests.spark.conftest import Launcher
 from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
@@ -44,7 +44,7 @@ class Fleets:
     """Queries that ride in one fleet."""
 
     launcher: Launcher
-    fleet: Fleet
+    fleet: SlotManager
     bounds: WorkBounds = USUAL
     queries: dict[str, RunningQuery] = field(default_factory=dict)
     identities: dict[str, UUID] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Fleets:
 @pytest.fixture
 def fleets(launcher: Launcher) -> Iterator[Fleets]:
     register_flights(launcher)
-    made = Fleets(launcher, Fleet(launcher.spark, launcher.dsn, lambda: True))
+    made = Fleets(launcher, SlotManager(launcher.spark, launcher.dsn, lambda: True))
     yield made
     assert all(query.stop(DEADLINE_SECONDS) for query in made.queries.values())
     for stream in launcher.spark.streams.active:

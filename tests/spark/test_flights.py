@@ -17,7 +17,7 @@ from engine.commit.sink_batch import Committed
 from engine.errors import DataInvalid
 from engine.runtime.checkpoint import planned_batch, run_of
 from engine.spark.streams import runner
-from engine.spark.streams.carrier import Carrier
+from engine.spark.streams.carrier import Slot
 from engine.spark.streams.runner import RunningQuery
 from tests.spark.conftest import Launcher
 from tests.spark.test_end_to_end import DEADLINE_SECONDS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
@@ -114,7 +114,7 @@ def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_n
 def test_a_job_that_begins_when_its_stream_is_told_to_stop_is_found(
     launcher: Launcher, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class LateCarrier(Carrier):
+    class LateCarrier(Slot):
         def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
             done = super()._done(batch, batch_id)
             if batch_id > held.batch_id:

@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.following.cursors import ChangeCursor
 from app.http.requests.paging import decode_cursor
-from engine.commit.task_states import LAYOUT_FORMAT, load_kept
+from engine.commit.task_states import LAYOUT_FORMAT, load_committed_state
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer
 from engine.frames.arrow_frames import decode_frame
@@ -78,7 +78,7 @@ def test_stored_definitions_mean_what_they_meant(stored: Path, tmp_path: Path) -
     catalog = catalog_of(read(stored / "relations.json"))
     for folder in sorted((stored / "kinds").iterdir()):
         definition = read(folder / "definition.json")
-        spelled_out = opened(QueryDefinition, definition).model_dump(mode="json", by_alias=True)
+        spelled_out = read_definition(QueryDefinition, definition).model_dump(mode="json", by_alias=True)
         assert within(definition, spelled_out), folder.name
         before = read(folder / "before.json")
         made, _ = run(folded(plan_of(definition, catalog)), None, tmp_path / folder.name, records_of(before), 0)
@@ -130,7 +130,7 @@ def test_a_layout_of_a_newer_version_is_refused_with_the_way_out(dsn: str) -> No
         with pytest.raises(
             StateNewer, match=f"format {LAYOUT_FORMAT + 1}.*run the version of Slackwater.*state=discard"
         ) as refused:
-            load_kept(connection, identity, identity)
+            load_committed_state(connection, identity, identity)
     assert refused.value.code == "state_newer"
 
 
@@ -144,7 +144,7 @@ def test_a_definition_of_a_newer_version_is_refused_by_the_field_it_has_more(sto
     definition = read(stored / "kinds" / "grace" / "definition.json")
     definition["joins"][0]["sideways"] = True
     with pytest.raises(DefinitionInvalid) as refused:
-        opened(QueryDefinition, definition)
+        read_definition(QueryDefinition, definition)
     (problem,) = refused.value.problems
     assert (problem.pointer, problem.code) == ("/joins/0/sideways", "stored_by_newer_version")
     assert "Run the version that stored it" in problem.detail

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from app.access.idempotency.rules import digest_of
-from app.access.idempotency.sql import Claim, KeptAnswer, claim, keep
+from app.access.idempotency.sql import Claim, StoredAnswer, claim, keep
 from app.access.rules import actor, scope_in_force
 
 CREATED_HEADERS: Final = ("ETag", "Location")
@@ -63,5 +63,5 @@ def answered_once(
         return JSONResponse(kept.body, kept.status, kept.headers)
     answer = make(response)
     headers = {name: response.headers[name] for name in CREATED_HEADERS if name in response.headers}
-    keep(connection, own, KeptAnswer(response.status_code or status, answer.model_dump(mode="json"), headers))
+    keep(connection, own, StoredAnswer(response.status_code or status, answer.model_dump(mode="json"), headers))
     return answer

@@ -19,7 +19,7 @@ WAIT_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
+class StoredAnswer:
     """The first answer."""
 
     status: int
@@ -40,7 +40,7 @@ class Claim:
     digest: bytes
 
 
-def claim(connection: sa.Connection, wanted: Claim) -> KeptAnswer | None:
+def claim(connection: sa.Connection, wanted: Claim) -> StoredAnswer | None:
     """Claim a key for this transaction, after waiting for one that has it; an expired one is free.
 
     Returns:
@@ -71,10 +71,10 @@ def claim(connection: sa.Connection, wanted: Claim) -> KeptAnswer | None:
     connection.execute(sa.text("SET LOCAL lock_timeout = DEFAULT"))
     if bytes(found.request_digest) != wanted.digest:
         raise key_reused(wanted.key)
-    return None if found.status is None else KeptAnswer(found.status, found.body, found.headers)
+    return None if found.status is None else StoredAnswer(found.status, found.body, found.headers)
 
 
-def keep(connection: sa.Connection, claimed: Claim, answer: KeptAnswer) -> None:
+def keep(connection: sa.Connection, claimed: Claim, answer: StoredAnswer) -> None:
     """Keep the answer to the request whose key this transaction has claimed."""
     connection.execute(
         sa.update(idempotency)

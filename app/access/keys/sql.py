@@ -125,7 +125,7 @@ def revoke_key(connection: sa.Connection, name: str) -> None:
     note(connection, Change(Action.REVOKE, "api_key", name, ApiKeyRow(*row).body, None))
 
 
-class KeyRing:
+class KeyCache:
     """Recognises keys. What it found is remembered for ``CACHE_SECONDS``, so that a read costs no look-up of its key.
 
     Keys that are looked for at the same moment go together in one statement, two of which are under way at most: whoever tries keys out, or

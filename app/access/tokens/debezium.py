@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from app.access.tokens.verifying import Doorkeeper
+from app.access.tokens.verifying import Authenticator
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.parameters import OnlyKnownParameters
 from app.http.requests.bodies import JsonBody, request_body, validated
@@ -83,6 +83,6 @@ async def refresh_debezium(request: Request, body: JsonBody) -> DebeziumToken:
 
 
 async def _token(request: Request, key: str) -> DebeziumToken:
-    door: Doorkeeper = request.app.state.door
+    door: Authenticator = request.app.state.door
     await door.recognise(key)
     return DebeziumToken(jwt=key, jwt_refresh_token=key, expires_in=EXPIRES_MS, refresh_token_expires_in=EXPIRES_MS)

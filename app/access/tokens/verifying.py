@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import jwt
 
-from app.access.keys.sql import KeyRing
+from app.access.keys.sql import KeyCache
 from app.access.rules import KEY_MARK, Principal, Role
 from app.access.tokens.issuer_keys import IssuerAway, IssuerKeys
 from app.access.tokens.rules import ClaimRules
@@ -102,7 +102,7 @@ class TokenReader:
         return claims
 
 
-class Doorkeeper:
+class Authenticator:
     """Recognises whoever presents a key or a token.
 
     Args:
@@ -110,7 +110,7 @@ class Doorkeeper:
         tokens: of its issuer; None where it has none.
     """
 
-    def __init__(self, keys: KeyRing, tokens: TokenReader | None) -> None:
+    def __init__(self, keys: KeyCache, tokens: TokenReader | None) -> None:
         self._keys = keys
         self._tokens = tokens
 

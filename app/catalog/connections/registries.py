@@ -13,7 +13,7 @@ from app.catalog.connections.sql import get_connection
 from app.db.database import Database
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.stored import resolved
-from engine.connections.surroundings import SecretMissing, Surroundings
+from engine.connections.surroundings import SecretMissing, SecretSources
 from engine.errors import SourceUnavailable
 from engine.formats.registry.client import Registry
 from engine.formats.registry.connected import settings_of
@@ -39,7 +39,7 @@ class Registries:
         surroundings: of this process: keys, variables, hosts.
     """
 
-    def __init__(self, database: Database, surroundings: Surroundings) -> None:
+    def __init__(self, database: Database, surroundings: SecretSources) -> None:
         self._database = database
         self._surroundings = surroundings
         self._known: OrderedDict[str, tuple[_Made, Registry]] = OrderedDict()
@@ -52,7 +52,7 @@ class Registries:
             ConnectionOfAnotherType: the connection is no registry's.
             SourceUnavailable: its secrets cannot be read here, or its host may not be reached.
         """
-        version, registry = await anyio.to_thread.run_sync(partial(self._found, name))
+        version, registry = await anyio.to_thread.run_sync(partial(self._load, name))
         old = self._known.pop(name, None)
         if old is not None and old[1] is not registry:
             old[1].close()
@@ -74,7 +74,7 @@ class Registries:
             registry.close()
         self._known.clear()
 
-    def _found(self, name: str) -> tuple[_Made, Registry]:
+    def _load(self, name: str) -> tuple[_Made, Registry]:
         with self._database.inspection.begin() as transaction:
             row = get_connection(transaction, name)
         known = self._known.get(name)

@@ -179,9 +179,9 @@ async def check_connection(name: Name, services: ServicesOf) -> CheckAnswer:
 
     It is tried from the service's process; drivers and workers on other hosts may reach other things, and need the same variables and files.
     """  # noqa: D205 - the first sentence is a list
-    row = await to_thread.run_sync(partial(_found, services, name))
+    row = await to_thread.run_sync(partial(_require, services, name))
     outcome = await _tried(services, row)
-    await to_thread.run_sync(partial(_noted, services, name, outcome))
+    await to_thread.run_sync(partial(_record_outcome, services, name, outcome))
     return CheckAnswer(outcome=outcome.outcome, reason=outcome.reason, detail=outcome.detail, took_ms=outcome.took_ms)
 
 
@@ -198,12 +198,12 @@ async def _tried(services: Services, row: ConnectionRow) -> Outcome:
         return Outcome("timeout", f"no answer within {MOST_S:g} s; is the network's DNS slow?", round(1000 * (MOST_S + 1)))
 
 
-def _found(services: Services, name: str) -> ConnectionRow:
+def _require(services: Services, name: str) -> ConnectionRow:
     with services.database.inspection.begin() as transaction:
         return get_connection(transaction, name)
 
 
-def _noted(services: Services, name: str, outcome: Outcome) -> None:
+def _record_outcome(services: Services, name: str, outcome: Outcome) -> None:
     with services.database.control.begin() as transaction:
         note_check(transaction, name, outcome)
 

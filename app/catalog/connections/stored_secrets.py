@@ -15,7 +15,7 @@ _ALL = "SELECT name, type, definition, secrets FROM slackwater.connection WHERE 
 
 
 @dataclass(frozen=True, slots=True)
-class SecretsFound:
+class SecretsCheck:
     """What is there.
 
     Attributes:
@@ -29,7 +29,7 @@ class SecretsFound:
     of_former_keys: tuple[str, ...]
 
 
-def look_at_secrets(connection: psycopg.Connection[Any], keys: SecretKeys | None) -> SecretsFound:
+def look_at_secrets(connection: psycopg.Connection[Any], keys: SecretKeys | None) -> SecretsCheck:
     """Decrypt every secret, and forget it."""
     exists = connection.execute(_EXISTS).fetchone()
     rows = connection.execute(_ALL).fetchall() if exists is not None and exists[0] else []
@@ -43,7 +43,7 @@ def look_at_secrets(connection: psycopg.Connection[Any], keys: SecretKeys | None
                     former.append(stored.name)
         except SecretUnreadable as error:
             unreadable.append(f"{stored.name}: {error}")
-    return SecretsFound(len(rows), tuple(unreadable), tuple(former))
+    return SecretsCheck(len(rows), tuple(unreadable), tuple(former))
 
 
 def _decrypt(stored: Stored, pointer: str, keys: SecretKeys | None) -> None:

@@ -68,7 +68,7 @@ def hold_delivery(connection: sa.Connection, query_id: UUID) -> None:
     connection.execute(sa.select(delivery.c.id).where(delivery.c.query_id == query_id).with_for_update())
 
 
-def is_kept_by(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel | None) -> bool:
+def is_unchanged_by(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel | None) -> bool:
     """Whether the delivery of a query goes on under this definition."""
     found = connection.execute(sa.select(delivery.c.definition).where(delivery.c.query_id == query_id)).scalar_one_or_none()
     return found is not None and wanted is not None and goes_on(found, wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.catalog.deliveries.targets import Target
-from app.db.site import delivery_site_of
+from app.db.site import delivery_context_of
 from app.http.parameters import Services, looked_outside
 
 
@@ -15,5 +15,5 @@ async def look_at_target(services: Services, target: Target | None) -> None:
         TargetUnavailable: it gives no answer.
     """
     if target is not None:
-        site = delivery_site_of(services.settings)
+        site = delivery_context_of(services.settings)
         await looked_outside(services, lambda: target.check(site))

@@ -76,7 +76,7 @@ class DeliveryReason:
     at: str | None = None
 
 
-def judged(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryReason | None]:
+def delivery_state(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryReason | None]:
     """Return what a delivery does, and why where that is nothing."""
     error = facts.error
     failed = None

@@ -17,7 +17,7 @@ from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from app.db.log_tables import RESULT_FEED
-from engine.deliveries.delivered_rows import Gathered, Noted, gather
+from engine.deliveries.delivered_rows import Gathered, RecordedDelivery, gather
 from engine.deliveries.deliveries import Result
 
 Connection = psycopg.Connection[Any]
@@ -100,7 +100,7 @@ class DeliveryLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DeliveryLease:
     """A lease of a delivery.
 
     Attributes:
@@ -118,7 +118,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LeasedDelivery:
     """A delivery that a process holds, as it is now.
 
     Attributes:
@@ -142,9 +142,9 @@ class Seen:
     connections_at: datetime | None
 
     @property
-    def held(self) -> Held:
+    def held(self) -> DeliveryLease:
         """The lease."""
-        return Held(self.id, self.epoch)
+        return DeliveryLease(self.id, self.epoch)
 
     @property
     def form(self) -> tuple[object, ...]:
@@ -168,13 +168,13 @@ def renew(connection: Connection, owner: UUID, ttl_ms: int) -> None:
     connection.execute(_RENEW, {"owner": owner, "ttl_ms": ttl_ms})
 
 
-def look(connection: Connection, owner: UUID) -> list[Seen]:
+def look(connection: Connection, owner: UUID) -> list[LeasedDelivery]:
     """Return the deliveries whose leases are this process's now."""
-    with connection.cursor(row_factory=class_row(Seen)) as cursor:
+    with connection.cursor(row_factory=class_row(LeasedDelivery)) as cursor:
         return cursor.execute(_LOOK, {"owner": owner}).fetchall()
 
 
-def release(connection: Connection, held: Held) -> None:
+def release(connection: Connection, held: DeliveryLease) -> None:
     """Give a lease back."""
     connection.execute(_RELEASE, held.names)
 
@@ -184,20 +184,20 @@ def release_all(connection: Connection, owner: UUID) -> None:
     connection.execute(_RELEASE_ALL, (owner,))
 
 
-def noted(connection: Connection, held: Held) -> Noted:
+def recorded_delivery(connection: Connection, held: DeliveryLease) -> RecordedDelivery:
     """Return what is noted of a delivery.
 
     Raises:
         DeliveryLost: see there.
     """
-    with connection.cursor(row_factory=class_row(Noted)) as cursor:
+    with connection.cursor(row_factory=class_row(RecordedDelivery)) as cursor:
         found = cursor.execute(_NOTED, held.names).fetchone()
     if found is None:
         raise DeliveryLost
     return found
 
 
-def plan(connection: Connection, held: Held, start: int, result: Result, *, is_known: bool) -> Gathered | None:
+def plan(connection: Connection, held: DeliveryLease, start: int, result: Result, *, is_known: bool) -> Gathered | None:
     """Note what is delivered next, and return it; None: there is nothing.
 
     The delivery's row is locked while the log is read: a rewind of the query, which cuts the log off, waits for it, and sees the plan.
@@ -224,7 +224,7 @@ def plan(connection: Connection, held: Held, start: int, result: Result, *, is_k
         return gathered
 
 
-def note_delivered(connection: Connection, held: Held, start: int, gathered: Gathered) -> None:
+def note_delivered(connection: Connection, held: DeliveryLease, start: int, gathered: Gathered) -> None:
     """Note that rows were delivered.
 
     Raises:
@@ -234,7 +234,7 @@ def note_delivered(connection: Connection, held: Held, start: int, gathered: Gat
     _note_good(connection, _DELIVERED, held, values)
 
 
-def note_reached(connection: Connection, held: Held, start: int, *, is_known: bool) -> None:
+def note_reached(connection: Connection, held: DeliveryLease, start: int, *, is_known: bool) -> None:
     """Note where the target was found to be, with nothing under way.
 
     Raises:
@@ -243,7 +243,7 @@ def note_reached(connection: Connection, held: Held, start: int, *, is_known: bo
     _note_good(connection, _REACHED, held, {"start": start, "is_known": is_known})
 
 
-def note_failed(connection: Connection, held: Held, code: str, detail: str, again_ms: int | None) -> None:
+def note_failed(connection: Connection, held: DeliveryLease, code: str, detail: str, again_ms: int | None) -> None:
     """Note that the target takes nothing.
 
     Args:
@@ -272,7 +272,7 @@ def _storable(text: str) -> str:
     return text[:MOST_DETAIL_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def _note_good(connection: Connection, statement: str, held: Held, values: Mapping[str, Any]) -> None:
+def _note_good(connection: Connection, statement: str, held: DeliveryLease, values: Mapping[str, Any]) -> None:
     with connection.transaction():
         row = connection.execute(statement, {**held.names, **values}).fetchone()
         if row is None:
@@ -281,5 +281,5 @@ def _note_good(connection: Connection, statement: str, held: Held, values: Mappi
             _add_event(connection, held, "delivery_resumed", {})
 
 
-def _add_event(connection: Connection, held: Held, kind: str, detail: Mapping[str, Any]) -> None:
+def _add_event(connection: Connection, held: DeliveryLease, kind: str, detail: Mapping[str, Any]) -> None:
     connection.execute(_EVENT, {"id": held.id, "kind": kind, "detail": Jsonb({"delivery": str(held.id), **detail})})

@@ -14,7 +14,7 @@ from app.db.tables import relation
 from app.db.transactions import raw
 from engine.definition.deliveries.delivery import DeliveryModel, goes_on
 from engine.definition.queries import QueryDefinition
-from engine.deliveries.deliveries import DeliverySite, Result
+from engine.deliveries.deliveries import DeliveryContext, Result
 from engine.deliveries.delivery_kinds import DELIVERY_KINDS
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
@@ -31,7 +31,7 @@ class Target:
     model: DeliveryModel
     result: Result
 
-    def check(self, site: DeliverySite) -> None:
+    def check(self, site: DeliveryContext) -> None:
         """Look whether it can be written; call it with no transaction open.
 
         Raises:
@@ -49,7 +49,7 @@ def target_of(definition: QueryDefinition, output: Output) -> Target | None:
     return Target(model, Result(_NOBODY, definition.name, output.columns, output.key, output.kind == "table"))
 
 
-def asked_target(connection: sa.Connection, definition: QueryDefinition) -> Target | None:
+def new_target(connection: sa.Connection, definition: QueryDefinition) -> Target | None:
     """Return the target that a definition names anew.
 
     None: there is none, or results of these columns are delivered there already, or the definition is wrong, which is reported where it is

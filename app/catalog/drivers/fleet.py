@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.internal_queries import PREFIX, is_internal
-from app.catalog.drivers.placement import DriverLoad, Fleet
+from app.catalog.drivers.placement import DriverLoad, ReadyDrivers
 from app.catalog.drivers.sql import UNCAPPED
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason
@@ -26,7 +26,7 @@ IS_UNPLACED: sa.ColumnElement[bool] = sa.and_(
 """Of a query and its status: it wants a driver now and has none."""
 
 
-async def find_fleet(connection: AsyncConnection, silent_ms: int, query_name: str | None = None) -> tuple[Fleet, int]:
+async def find_drivers(connection: AsyncConnection, silent_ms: int, query_name: str | None = None) -> tuple[ReadyDrivers, int]:
     """Return the ready drivers with what they hold, and the number of those that are not ready yet; silent ones are not counted.
 
     Args:
@@ -35,7 +35,7 @@ async def find_fleet(connection: AsyncConnection, silent_ms: int, query_name: st
         query_name: who asks: for an internal query no driver has a cap.
     """
     found = await connection.execute(_drivers(silent_ms, is_internal=query_name is not None and is_internal(query_name)))
-    return _fleet(found.all())
+    return _ready_drivers(found.all())
 
 
 def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: str) -> Reason | None:
@@ -48,7 +48,7 @@ def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: st
     if not connection.execute(own).scalar_one_or_none():
         return None
     is_own = is_internal(query_name)
-    fleet, starting = _fleet(connection.execute(_drivers(silent_ms, is_internal=is_own)).all())
+    fleet, starting = _ready_drivers(connection.execute(_drivers(silent_ms, is_internal=is_own)).all())
     others = (
         sa.select(sa.func.count())
         .select_from(query.join(query_status))
@@ -57,7 +57,7 @@ def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: st
     )
     waiting = connection.execute(others).scalar_one()
     return (
-        reason_for_waiting(Fleet(fleet.drivers, waiting), starting, query_name, None, has_results=False)
+        reason_for_waiting(ReadyDrivers(fleet.drivers, waiting), starting, query_name, None, has_results=False)
         if fleet.drivers
         else None
     )
@@ -76,6 +76,6 @@ def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
     )
 
 
-def _fleet(drivers: Any) -> tuple[Fleet, int]:
+def _ready_drivers(drivers: Any) -> tuple[ReadyDrivers, int]:
     ready = tuple(DriverLoad(id_, most, number, root) for id_, phase, most, number, root in drivers if phase == "ready")
-    return Fleet(ready, unplaced=0), sum(phase == "starting_jvm" for _, phase, *_ in drivers)
+    return ReadyDrivers(ready, unplaced=0), sum(phase == "starting_jvm" for _, phase, *_ in drivers)

@@ -75,8 +75,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from app.catalog.drivers.outages import is_outage, next_outages
-from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
-from app.catalog.drivers.suspects import LOST, is_alone, is_lost, is_suspect, one_more
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
+from app.catalog.drivers.suspects import LOST, is_alone, is_crash_suspect, is_lost, one_more
 
 
 class Effect(StrEnum):
@@ -109,7 +109,7 @@ class Snapshot:
         is_turn: whether a suspect may start.
     """
 
-    wish: Wish
+    wish: DesiredState
     status: Status
     handle: HandleReport
     is_lease_mine: bool
@@ -328,7 +328,7 @@ def _broken(snapshot: Snapshot, limits: Limits) -> Action:
         return Action("20", transition(snapshot, State.PAUSED))
     # Due; or further off than any wait is: the database's clock was set back.
     is_due = status.next_attempt_ms is None or not 0 < status.next_attempt_ms - snapshot.now_ms <= limits.backoff_longest_ms
-    if is_due and (snapshot.is_turn or not is_suspect(status)):
+    if is_due and (snapshot.is_turn or not is_crash_suspect(status)):
         return _launch(snapshot, "22", is_retry=True)
     return _release_if_draining(snapshot) or WAIT
 

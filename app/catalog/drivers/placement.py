@@ -29,7 +29,7 @@ class DriverLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class ReadyDrivers:
     """Every ready driver, and what waits for one.
 
     Attributes:
@@ -41,15 +41,15 @@ class Fleet:
 
     def room(self, driver_id: UUID) -> int:
         """Say how many more queries a driver takes now; 0 for one that is not ready."""
-        return sum(max(0, wanted - load.held) for load, wanted in self._wanted() if load.driver_id == driver_id)
+        return sum(max(0, wanted - load.held) for load, wanted in self._shares() if load.driver_id == driver_id)
 
     def surplus(self, driver_id: UUID) -> int:
         """Say how many queries a driver holds that others have room for, after what waits was placed."""
-        over = sum(max(0, load.held - wanted) for load, wanted in self._wanted() if load.driver_id == driver_id)
-        free = sum(max(0, wanted - load.held) for load, wanted in self._wanted())
+        over = sum(max(0, load.held - wanted) for load, wanted in self._shares() if load.driver_id == driver_id)
+        free = sum(max(0, wanted - load.held) for load, wanted in self._shares())
         return max(0, min(over, free - self.unplaced))
 
-    def of_root(self, root: str) -> Fleet:
+    def of_root(self, root: str) -> ReadyDrivers:
         """Return the drivers that find the state of a root."""
         return replace(self, drivers=tuple(load for load in self.drivers if load.root == root))
 
@@ -59,7 +59,7 @@ class Fleet:
         free = sum(max(0, load.max_queries - load.held) for load in self.drivers)
         return free <= self.unplaced
 
-    def _wanted(self) -> list[tuple[DriverLoad, int]]:
+    def _shares(self) -> list[tuple[DriverLoad, int]]:
         """Say how many queries each driver should hold: its share, or one less. Who holds most keeps most, so that little moves."""
         total = sum(load.held for load in self.drivers) + self.unplaced
         share = fair_share([load.max_queries for load in self.drivers], total)

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from app.access.internal_queries import PREFIX
 from app.catalog.deliveries import sql as deliveries
-from app.catalog.drivers.placement import DriverLoad, Fleet
+from app.catalog.drivers.placement import DriverLoad, ReadyDrivers
 
 Connection = psycopg.Connection[Any]
 
@@ -75,14 +75,16 @@ def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, 
         )
 
 
-def load_fleet(connection: Connection, unplaced: int, silent_ms: int, root: UUID, *, is_internal: bool = False) -> Fleet:
+def load_ready_drivers(
+    connection: Connection, unplaced: int, silent_ms: int, root: UUID, *, is_internal: bool = False
+) -> ReadyDrivers:
     """Return the drivers that share the users' (or internal) queries of a root: ready, and heard of within ``silent_ms``.
 
     The connection is in autocommit mode.
     """
     values = {"silent_ms": silent_ms, "uncapped": UNCAPPED, "root": str(root), "is_internal": is_internal, "prefix": PREFIX}
     with connection.cursor(row_factory=class_row(DriverLoad)) as cursor:
-        return Fleet(tuple(cursor.execute(_LOADS, values)), unplaced)
+        return ReadyDrivers(tuple(cursor.execute(_LOADS, values)), unplaced)
 
 
 def find_driver(connection: Connection, driver_id: UUID) -> DriverRow | None:

@@ -70,7 +70,7 @@ class ErrorReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredState:
     """What the API wrote. A deleted query is one that shall be stopped, then purged."""
 
     desired: Desired

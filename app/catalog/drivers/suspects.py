@@ -41,7 +41,7 @@ def is_lost(status: Status, handle: HandleReport) -> bool:
     return is_alive and (not is_ours or is_dead)
 
 
-def is_suspect(status: Status) -> bool:
+def is_crash_suspect(status: Status) -> bool:
     """Whether a query starts only when it has its turn."""
     return status.losses >= SUSPECT_AFTER
 
@@ -53,7 +53,7 @@ def group_of(status: Status) -> int:
 
 def has_turn(status: Status, now_ms: int, longest_ms: int) -> bool:
     """Whether a suspect has its turn now, which lasts until it commits, and at most ``longest_ms``."""
-    if not is_suspect(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
+    if not is_crash_suspect(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
         return False
     turn_ms = min(FIRST_TURN_MS * 2 ** (status.losses - SUSPECT_AFTER), longest_ms)
     return status.state is not State.RUNNING or now_ms - status.state_since_ms < turn_ms

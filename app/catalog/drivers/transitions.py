@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from app.access.internal_queries import PREFIX
 from app.catalog.drivers.lifecycle import Action
-from app.catalog.drivers.states import Desired, ErrorReport, Outcome, State, Status, Wish
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Outcome, State, Status
 from app.catalog.drivers.suspects import LOST
 from engine.commit.history.retention import delete_state
 
@@ -139,7 +139,7 @@ class LeasedQuery:
     name: str
     definition: Mapping[str, Any]
     checkpoint_id: UUID
-    wish: Wish
+    wish: DesiredState
     status: Status
     version: int
     phase: str | None
@@ -218,7 +218,7 @@ def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action
     phase = "queued" if to.state is State.STARTING else None
     names = {"query": leased.query_id, "version": leased.version, "driver": claimant.driver_id, "phase": phase}
     place = {"is_launch": to.epoch != leased.status.epoch, "root": claimant.root, "checkpoint": leased.checkpoint_id}
-    statement, of_run = _run_noted(leased.status, to)
+    statement, of_run = _run_change(leased.status, to)
     values = _values(to) | names | place | of_run | _event(leased.status, to, action) | {"is_released": action.is_lease_released}
     if connection.execute(f"{_SAVE}{statement}{_SAVED}", values).rowcount != 1:
         return None
@@ -298,7 +298,7 @@ def _leased(row: Mapping[str, Any]) -> LeasedQuery:
         name=row["name"],
         definition=row["definition"],
         checkpoint_id=row["checkpoint_id"],
-        wish=Wish(Desired(row["desired_state"]), row["generation"], row["restart_nonce"], row["is_deleted"]),
+        wish=DesiredState(Desired(row["desired_state"]), row["generation"], row["restart_nonce"], row["is_deleted"]),
         status=Status(
             state=State(row["state"]),
             outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
@@ -328,7 +328,7 @@ def _values(status: Status) -> dict[str, Any]:
     }
 
 
-def _run_noted(was: Status, to: Status) -> tuple[str, dict[str, Any]]:
+def _run_change(was: Status, to: Status) -> tuple[str, dict[str, Any]]:
     """Return what begins, marks or ends the row of the launch that a transition is about."""
     statement, values = "", dict[str, Any]()
     if to.epoch != was.epoch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from app.catalog.drivers.placement import Fleet
+from app.catalog.drivers.placement import ReadyDrivers
 from app.catalog.reasons import Reason
 
 NO_DRIVER = Reason(
@@ -27,7 +27,9 @@ def state_not_here(name: str, root: UUID | None) -> Reason:
     )
 
 
-def reason_for_waiting(fleet: Fleet, starting_drivers: int, query: str, root: UUID | None, *, has_results: bool) -> Reason | None:
+def reason_for_waiting(
+    fleet: ReadyDrivers, starting_drivers: int, query: str, root: UUID | None, *, has_results: bool
+) -> Reason | None:
     """Say why a query that wants to run has no driver; None: one will take it in a moment.
 
     Args:

@@ -14,16 +14,16 @@ from app.access.idempotency.routes import created_once
 from app.access.rules import refuse_beyond_scope
 from app.access.scopes import named_in, names_in
 from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, asked_target
+from app.catalog.deliveries.targets import Target, new_target
 from app.catalog.functions.sql import with_functions
 from app.catalog.history.fork_models import ForkAnswer, ForkBody
 from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body
 from app.catalog.history.takeovers import TakeOver, take_over
 from app.catalog.queries.answers import stored_answer
-from app.catalog.queries.fork_rules import ForkWish, forked_definition, place_in_body
+from app.catalog.queries.fork_rules import ForkRequest, forked_definition, place_in_body
 from app.catalog.queries.models import EditChange
 from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
 from app.catalog.stored.state_files import StateFiles
 from app.catalog.stored.state_places import state_files_of
@@ -116,10 +116,10 @@ def _files(services: Services) -> StateFiles:
 
 def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDefinition, Target | None]:
     """Read the definition of the fork that is wanted; returns it, and where it delivers to."""
-    wish = ForkWish(asked.name, asked.into, asked.definition, asked.desired_state)
+    wish = ForkRequest(asked.name, asked.into, asked.definition, asked.desired_state)
     with services.database.inspection.begin() as connection:
         stored = get_query(connection, name)
-        functions = opened(QueryDefinition, stored.definition).functions
+        functions = read_definition(QueryDefinition, stored.definition).functions
         body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, wish)
         try:
             definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
@@ -127,7 +127,7 @@ def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDe
             raise in_body(error) from error
         refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
         definition = with_functions(connection, definition, functions)
-        return definition, asked_target(connection, definition)
+        return definition, new_target(connection, definition)
 
 
 def _forked(
@@ -159,6 +159,6 @@ def taken_over_from(connection: sa.Connection, services: Services, name: str, fo
     refuse_beyond_scope([("?from_fork", fork)])
     found = find_query(connection, fork)
     if found is not None:
-        refuse_beyond_scope(names_in(opened(QueryDefinition, found.definition)))
+        refuse_beyond_scope(names_in(read_definition(QueryDefinition, found.definition)))
     files, checkpoint_id = _files(services), uuid4()
     return take_over(connection, name, TakeOver(fork, checkpoint_id, files, conditions))

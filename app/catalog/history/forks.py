@@ -22,7 +22,7 @@ from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import make_result, output_of_query
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import opened, planned
+from app.catalog.stored.definitions import planned, read_definition
 from app.catalog.stored.edit_rules import Edit, classify
 from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query
 from app.catalog.stored.relations import find_relation
@@ -33,10 +33,10 @@ from app.db.transactions import edit_of_one_moment, raw
 from app.errors.app_errors import Conflict, Fault
 from app.http.requests.preconditions import Preconditions
 from engine.commit.history.forking import copy_commits, copy_result, result_bytes
-from engine.commit.task_states import Kept, load_kept, load_states
+from engine.commit.task_states import CommittedState, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
 from engine.state.segments.in_manifest import stored_segments
@@ -136,14 +136,14 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     if forking.is_held:
         connection.execute(sa.select(commit.c.query_id).where(commit.c.query_id == stored.id).with_for_update())
     catalog = load_catalog(raw(connection))
-    definition = normalise(with_functions(connection, definition, opened(QueryDefinition, stored.definition).functions))
+    definition = normalise(with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions))
     plan, original = _planned(definition, catalog), _planned_original(stored, definition, catalog)
     wanted = stored_form(definition)
-    is_fit = original is not None and fits_kept_state(original, plan)
+    is_fit = original is not None and fits_stored_state(original, plan)
     edit = classify(as_fork(stored.definition, wanted), wanted, is_state_compatible=is_fit)
     if not is_fit or original is None:
         raise refusal(edit, name, definition.name)
-    kept = load_kept(raw(connection), stored.id, stored.checkpoint_id)
+    kept = load_committed_state(raw(connection), stored.id, stored.checkpoint_id)
     root = _copy_state(connection, stored, kept, forking)
     made = _insert(connection, stored, wanted, kept, forking, root)
     make_result(connection, made.id, plan)
@@ -189,7 +189,7 @@ def _planned_original(stored: QueryRow, fork: QueryDefinition, catalog: Catalog)
         return None
 
 
-def _copy_state(connection: sa.Connection, stored: QueryRow, kept: Kept, forking: Forking) -> UUID | None:
+def _copy_state(connection: sa.Connection, stored: QueryRow, kept: CommittedState, forking: Forking) -> UUID | None:
     """Copy the segments that the manifests of this commit name; returns the id of the directory that they are in."""
     root: UUID | None = connection.execute(
         sa.select(query_status.c.state_root).where(query_status.c.query_id == stored.id)
@@ -222,7 +222,12 @@ def refuse_elsewhere(files: StateFiles, name: str, root: UUID | None) -> None:
 
 
 def _insert(
-    connection: sa.Connection, stored: QueryRow, wanted: dict[str, object], kept: Kept, forking: Forking, root: UUID | None
+    connection: sa.Connection,
+    stored: QueryRow,
+    wanted: dict[str, object],
+    kept: CommittedState,
+    forking: Forking,
+    root: UUID | None,
 ) -> QueryRow:
     committed_at = connection.execute(
         sa.select(commit.c.committed_at).where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)

@@ -62,11 +62,11 @@ def look_around(connection: sa.Connection, stored: QueryRow, catalog: Catalog) -
         )
     ).scalar_one()
     plan = planned(stored.definition, catalog)
-    kept = kept_records(connection, plan, stored.id)
+    kept = retained_records(connection, plan, stored.id)
     return Around(kept, [(name, batch) for name, batch in forks], int(overflow), planned_upto(connection, stored.id))
 
 
-def kept_records(connection: sa.Connection, plan: Plan, query_id: UUID) -> Kept:
+def retained_records(connection: sa.Connection, plan: Plan, query_id: UUID) -> Kept:
     """Return what is in the log of each feed that a query reads from there, its replays included."""
     logs = {source.feed.log_feed: source.feed.name for source in plan.inputs if source.feed.traits.has_heads}
     logs[replay_feed(query_id)] = replay_feed(query_id)
@@ -139,10 +139,10 @@ def _without_segments(
         reason = f"its state is in the checkpoint directory {root}, and this service has another one"
         return {batch_id: reason for batch_id, names in named.items() if names}
     there = files.names(stored.id, stored.checkpoint_id)
-    return {batch_id: _told(names - there) for batch_id, names in named.items() if names - there}
+    return {batch_id: _listed(names - there) for batch_id, names in named.items() if names - there}
 
 
-def _told(missing: Iterable[str]) -> str:
+def _listed(missing: Iterable[str]) -> str:
     first, *others = sorted(missing)
     more = f" and {len(others)} more" if others else ""
     return f"segments of its state are gone: {first}{more} (SLACKWATER_STATE_RETAINED_BYTES, or the database was put back)"

@@ -13,7 +13,7 @@ from app.access.idempotency.routes import answered_once
 from app.access.rules import refuse_beyond_scope, visible_position
 from app.access.scopes import named_in
 from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, asked_target
+from app.catalog.deliveries.targets import Target, new_target
 from app.catalog.functions.sql import with_functions
 from app.catalog.history.rewind_models import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
 from app.catalog.history.rewind_rules import Place, named, place_in_body
@@ -21,7 +21,7 @@ from app.catalog.history.rewinds import Rewinding, in_body, list_commits, rewind
 from app.catalog.queries.answers import stored_answer
 from app.catalog.queries.models import EditChange
 from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import get_query
 from app.catalog.stored.state_places import state_files_of
 from app.db.transactions import raw
@@ -118,14 +118,14 @@ async def post_rewind(
 def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefinition, Target | None]:
     """Read the edited definition; returns it, and where it delivers to anew."""
     with services.database.inspection.begin() as connection:
-        functions = opened(QueryDefinition, get_query(connection, name).definition).functions
+        functions = read_definition(QueryDefinition, get_query(connection, name).definition).functions
         try:
             definition = read_query(named(body, name), lambda: load_visible_catalog(raw(connection)))
         except DefinitionInvalid as error:
             raise in_body(error) from error
         refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
         definition = with_functions(connection, definition, functions)
-        return definition, asked_target(connection, definition)
+        return definition, new_target(connection, definition)
 
 
 def _rewound(
@@ -143,7 +143,7 @@ def _answer(
     connection: sa.Connection, services: Services, name: str, wanted: Rewinding, is_dry_run: bool, response: Response
 ) -> RewindAnswer:
     done = rewind_query(connection, name, wanted)
-    definition = opened(QueryDefinition, done.row.definition)
+    definition = read_definition(QueryDefinition, done.row.definition)
     edits = () if done.edit is None else done.edit.changes
     return RewindAnswer(
         **dict(stored_answer(connection, services, done.row, definition, response)),

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.catalog.deliveries.edits import follow_definition, hold_delivery, is_kept_by
+from app.catalog.deliveries.edits import follow_definition, hold_delivery, is_unchanged_by
 from app.catalog.functions.sql import with_functions
 from app.catalog.history.retained import look_around, place_of, refusal_of_result, with_obstacles
 from app.catalog.history.rewind_rules import (
@@ -27,7 +27,7 @@ from app.catalog.queries.edits import edit_of, stored_form
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import output_of_query, refuse_if_read, update_result
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind
 from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import StateFiles
@@ -153,7 +153,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
     catalog = load_catalog(raw(connection))
     edit, output, form = _edited(connection, stored, asked, catalog)
     connector = asked.definition.into.connector if asked.definition is not None else None
-    ends_delivery = asked.definition is not None and not is_kept_by(connection, stored.id, connector)
+    ends_delivery = asked.definition is not None and not is_unchanged_by(connection, stored.id, connector)
     chosen, before = _chosen(connection, stored, asked, catalog, ends_delivery=ends_delivery), _newest(connection, stored)
     if before is None:
         raise not_possible(f"query '{name}' has committed nothing")
@@ -240,7 +240,7 @@ def _edited(
     """
     if asked.definition is None:
         return None, output_of_query(connection, stored.id), None
-    functions = opened(QueryDefinition, stored.definition).functions
+    functions = read_definition(QueryDefinition, stored.definition).functions
     definition = normalise(with_functions(connection, asked.definition, functions))
     try:
         plan = build_plan(definition, catalog)

@@ -23,7 +23,7 @@ from app.catalog.queries.fork_rules import Fork, not_possible, taken_over
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import drop_result, move_result, output_of_query, refuse_if_read
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.forgetting import forget_results
 from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
@@ -31,7 +31,7 @@ from app.db.tables import query, query_read, query_status
 from app.db.transactions import lock_edits, raw
 from app.http.requests.preconditions import Preconditions
 from engine.commit.history.taking_over import hold_commits, move_commits
-from engine.commit.task_states import load_kept, load_states
+from engine.commit.task_states import load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
@@ -89,7 +89,7 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
             "fork one of its own, if its results are to be delivered",
             "?from_fork",
         )
-    definition = opened(QueryDefinition, taken_over(stored.definition, fork.definition))
+    definition = read_definition(QueryDefinition, taken_over(stored.definition, fork.definition))
     plan = build_plan(definition, load_catalog(raw(connection)))
     # What is committed stays as it is from here on, and so do the segments that it names.
     hold_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, stored.checkpoint_id))
@@ -127,7 +127,7 @@ def _root(connection: sa.Connection, stored: QueryRow, fork: QueryRow) -> UUID |
 
 
 def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, asked: TakeOver) -> None:
-    kept = load_kept(raw(connection), fork.id, fork.checkpoint_id)
+    kept = load_committed_state(raw(connection), fork.id, fork.checkpoint_id)
     if kept.layout is None:
         raise not_possible(f"'{fork.name}' has not begun yet; wait until it runs, or DELETE it", "?from_fork")
     states = load_states(raw(connection), fork.id)

@@ -21,7 +21,7 @@ from app.catalog.warned import shown_reasons, shown_warnings
 from app.db.transactions import raw
 from app.http.parameters import Services
 from app.http.requests.conditions import set_etag
-from app.http.schemas import ForkOrigin, QueryAnswer, StoredQueryAnswer, WarningItem, WishAnswer
+from app.http.schemas import AcceptedAnswer, ForkOrigin, QueryAnswer, StoredQueryAnswer, WarningItem
 from engine.definition.queries import QueryDefinition
 from engine.expressions.python_functions import Functions
 from engine.plan.build import read_query
@@ -84,10 +84,10 @@ def placing(connection: sa.Connection, services: Services, row: QueryRow) -> lis
     return shown_reasons(warning_of_no_room(connection, services.settings.driver.lease_ttl_ms, row.name))
 
 
-def wish_answer(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> WishAnswer:
+def accepted_answer(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> AcceptedAnswer:
     """Show a wish that was noted."""
     set_etag(response, row.version)
-    return WishAnswer(
+    return AcceptedAnswer(
         name=row.name,
         desired_state=row.desired_state,
         state=row.state,

@@ -18,8 +18,8 @@ from app.catalog.relations.change_retention import refuse_forgotten_changes
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import detach_result, drop_result, make_result, refuse_if_read, update_result
 from app.catalog.stored.catalog import load_catalog, load_catalog_for
-from app.catalog.stored.definitions import opened
 from app.catalog.stored.definitions import planned as planned_as_stored
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind, classify
 from app.catalog.stored.forgetting import forget_results
 from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, redefined
@@ -30,7 +30,7 @@ from app.http.requests.preconditions import Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
-from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.folding import changes_with_readers
 from engine.plan.model import Plan
@@ -151,7 +151,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     asked.conditions.check(f"query '{definition.name}'", None if stored is None else stored.version)
     if stored is None:
         return create_query(connection, definition)
-    definition = with_functions(connection, definition, opened(QueryDefinition, stored.definition).functions)
+    definition = with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions)
     planned = _planned(connection, definition)
     definition, plan = planned.definition, planned.plan
     edit = edit_of(connection, stored, definition, plan)
@@ -169,7 +169,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
         values |= redefined(stored_form(definition))
     if is_anew:
         values["checkpoint_id"] = uuid.uuid4()
-        _begin_anew(connection, stored, plan)
+        _reset(connection, stored, plan)
     elif edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION):
         update_result(connection, stored, plan.output)
     if is_anew or edit.kind is not EditKind.NO_OP:
@@ -194,7 +194,7 @@ def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefini
     return classify(
         stored.definition,
         stored_form(definition),
-        is_state_compatible=before is not None and fits_kept_state(before, plan),
+        is_state_compatible=before is not None and fits_stored_state(before, plan),
         is_plan_the_same=before == plan,
     )
 
@@ -307,7 +307,7 @@ def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
         return False  # no launch of it succeeds either; its readers are not to blame
 
 
-def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
+def _reset(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
     """Throw away what the query wrote and kept; the launch that still runs is fenced from here on."""
     refuse_if_read(connection, stored)
     forget_results(connection, stored.id)

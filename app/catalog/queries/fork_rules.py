@@ -48,7 +48,7 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class ForkWish:
+class ForkRequest:
     """What a request for a fork says.
 
     Attributes:
@@ -64,7 +64,7 @@ class ForkWish:
     desired_state: str | None
 
 
-def forked_definition(original: Mapping[str, Any], wish: ForkWish) -> dict[str, Any]:
+def forked_definition(original: Mapping[str, Any], wish: ForkRequest) -> dict[str, Any]:
     """Return the definition of a fork, unchecked.
 
     Args:
@@ -92,7 +92,7 @@ def forked_definition(original: Mapping[str, Any], wish: ForkWish) -> dict[str, 
     return wanted
 
 
-def _own_result(original: Mapping[str, Any], into: Mapping[str, Any], wish: ForkWish, faults: list[Fault]) -> dict[str, Any]:
+def _own_result(original: Mapping[str, Any], into: Mapping[str, Any], wish: ForkRequest, faults: list[Fault]) -> dict[str, Any]:
     """Return ``into`` of a fork: a relation of its own, which is no part of another stream."""
     kind = "table" if into.get("table") is not None else "stream"
     said, former = into.get(kind), original.get("table") or original.get("stream")

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import QueryRow, get_query
 from app.db.log_tables import commit
 from app.db.transactions import raw
@@ -57,7 +57,7 @@ def get_planned(connection: sa.Connection, name: str, *, is_locking: bool = Fals
     if not is_locking:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
     row = get_query(connection, name, is_locking=is_locking)
-    definition = opened(QueryDefinition, row.definition)
+    definition = read_definition(QueryDefinition, row.definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
     found = connection.execute(
         sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, commit.c.detail).where(

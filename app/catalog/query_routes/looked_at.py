@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import Depends
 
 from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, asked_target
+from app.catalog.deliveries.targets import Target, new_target
 from app.catalog.history.fork_routes import BodyOfPut
 from app.catalog.queries.answers import checked
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import find_query
 from app.errors.app_errors import Forbidden
 from app.http.parameters import Name, Services, ServicesOf, planned
@@ -29,17 +29,17 @@ async def _look(services: Services, body: Any) -> None:
         return
     try:
         async with services.database.inspection_turns.taken():
-            target = await planned(services, lambda: _asked(services, body))
+            target = await planned(services, lambda: _target_of(services, body))
     except (DefinitionInvalid, Forbidden):
         return
     await look_at_target(services, target)
 
 
-def _asked(services: Services, body: Any) -> Target | None:
+def _target_of(services: Services, body: Any) -> Target | None:
     with services.database.inspection.begin() as connection:
         stored = find_query(connection, str(body.get("name")))
-        before = None if stored is None else opened(QueryDefinition, stored.definition).functions
-        return asked_target(connection, checked(connection, body, before))
+        before = None if stored is None else read_definition(QueryDefinition, stored.definition).functions
+        return new_target(connection, checked(connection, body, before))
 
 
 def _names_target(body: Any) -> bool:

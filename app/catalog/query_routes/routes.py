@@ -12,12 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.access.idempotency.routes import created_once
 from app.catalog.history.fork_routes import BodyOfPut, FromFork, taken_over_from
-from app.catalog.queries.answers import checked, query_answer, replaced_answer, stored_answer, wish_answer
+from app.catalog.queries.answers import accepted_answer, checked, query_answer, replaced_answer, stored_answer
 from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
 from app.catalog.query_routes.looked_at import TargetOfPost, TargetOfPut
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import find_query, get_query, list_queries, request_restart, set_desired_state, statement_text
 from app.db.page_bounds import Most
 from app.db.transactions import raw
@@ -39,7 +39,7 @@ from app.http.parameters import (
 from app.http.requests.bodies import JsonBody, request_body, validated
 from app.http.requests.conditions import NOT_MODIFIED, IdempotencyKey, IfChanged, OfPut, OfWrite, not_modified, set_read_headers
 from app.http.requests.paging import Cursor, decode_cursor, page
-from app.http.schemas import DesiredStateBody, OneQueryAnswer, QueryPage, StoredQueryAnswer, WishAnswer
+from app.http.schemas import AcceptedAnswer, DesiredStateBody, OneQueryAnswer, QueryPage, StoredQueryAnswer
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.statements.writing.writing import statement_of
@@ -183,7 +183,7 @@ def put_query(
         return _from_fork(name, from_fork, transaction, services, response, replace(wanted, conditions=conditions))
     refuse_internal(name)
     stored = find_query(transaction, name)
-    before = None if stored is None else opened(QueryDefinition, stored.definition).functions
+    before = None if stored is None else read_definition(QueryDefinition, stored.definition).functions
     definition = checked(transaction, _named(name, body), before)
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
@@ -203,7 +203,7 @@ def _from_fork(
         detail = "from_fork takes over what the fork has; leave state, from and release out, or send them with a PUT of the fork before"
         raise BadRequest("conflicting_parameters", detail, [Fault("?from_fork", "conflicting_parameters", detail)])
     row = taken_over_from(connection, services, name, fork, wanted.conditions)
-    return stored_answer(connection, services, row, opened(QueryDefinition, row.definition), response)
+    return stored_answer(connection, services, row, read_definition(QueryDefinition, row.definition), response)
 
 
 @router.get(
@@ -236,7 +236,7 @@ def get_one_query(
     if same is not None:
         return same
     set_read_headers(response, row.version)
-    definition = opened(QueryDefinition, row.definition)
+    definition = read_definition(QueryDefinition, row.definition)
     sql = statement_of(definition, load_visible_catalog(raw(transaction)))
     return OneQueryAnswer(**dict(query_answer(row)), sql=sql, statement=statement_text(transaction, row.id))
 
@@ -265,9 +265,9 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
     "/{name}/desired-state",
     summary="Say whether a query shall run",
     status_code=202,
-    response_model=WishAnswer,
+    response_model=AcceptedAnswer,
     responses={
-        200: {"model": WishAnswer, **answered(WISH, "It was wished already.", {"ETag": "The version."})},
+        200: {"model": AcceptedAnswer, **answered(WISH, "It was wished already.", {"ETag": "The version."})},
         202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}),
         **problems(400, 404, 412, 413, 415, 422),
     },
@@ -277,27 +277,27 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
 )
 def put_desired_state(
     name: Name, body: JsonBody, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
-) -> WishAnswer:
+) -> AcceptedAnswer:
     """`running`, `paused` (state kept at hand) or `stopped` (resources released). State, position and results are kept in every case."""
     wanted = validated(DesiredStateBody, body)
     row, is_changed = set_desired_state(transaction, name, wanted.state, conditions)
     if not is_changed:
         response.status_code = 200
-    return wish_answer(transaction, services, row, response)
+    return accepted_answer(transaction, services, row, response)
 
 
 @router.post(
     "/{name}/restart",
     summary="Restart a query",
     status_code=202,
-    response_model=WishAnswer,
+    response_model=AcceptedAnswer,
     responses={202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}), **problems(400, 404, 409, 412)},
 )
 def post_restart(
     name: Name, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
-) -> WishAnswer:
+) -> AcceptedAnswer:
     """Launch it anew with the state it has; also what a failed query needs once the cause is mended."""
-    return wish_answer(transaction, services, request_restart(transaction, name, conditions), response)
+    return accepted_answer(transaction, services, request_restart(transaction, name, conditions), response)
 
 
 def _named(name: str, body: Any) -> Any:

@@ -13,13 +13,13 @@ from engine.plan.catalog import feed_of
 from engine.plan.warnings import DefinitionWarning
 from engine.records.inferred import INFER, Inferred
 from engine.sources.connector_kinds import control_of
-from engine.sources.control import Site
-from engine.statements.sources.inferring import Asked
+from engine.sources.control import ServiceContext
+from engine.statements.sources.inferring import InferenceRequest
 
 _STAND_IN = "inferred"
 
 
-def asked_columns(name: str, model: type[SourceDefinition], body: Any) -> Asked | None:
+def inference_request(name: str, model: type[SourceDefinition], body: Any) -> InferenceRequest | None:
     """Say what is to be asked for a definition's columns; None: it does not say ``infer``.
 
     Raises:
@@ -32,10 +32,10 @@ def asked_columns(name: str, model: type[SourceDefinition], body: Any) -> Asked 
     reading = read_definition(model, stand_in)
     if reading.problems or reading.definition is None:
         raise DefinitionInvalid(reading.problems)
-    return Asked(name, reading.definition, () if given is None else reading.definition.key)
+    return InferenceRequest(name, reading.definition, () if given is None else reading.definition.key)
 
 
-def inferred(asked: Asked, site: Site) -> Inferred:
+def inferred(asked: InferenceRequest, site: ServiceContext) -> Inferred:
     """Return what a source's connector proposes.
 
     Args:

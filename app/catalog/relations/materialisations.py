@@ -26,7 +26,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.log.dropped_feeds import drop_feed
 from engine.log.sequences import make_result_feed
-from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Output, Plan
 from engine.plan.result_feeds import change_feed
@@ -113,7 +113,7 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
     catalog = load_catalog(raw(connection))
     plan = _plan(name, after, catalog)
     former = _plan(name, before, {**catalog, name: source_entry(name, before)})
-    if fits_kept_state(former, plan):
+    if fits_stored_state(former, plan):
         if former.output.columns != plan.output.columns:
             add_columns(raw(connection), plan.output)
         return  # its launch takes the source's new definition from the catalog

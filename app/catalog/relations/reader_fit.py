@@ -14,7 +14,7 @@ from app.access.internal_queries import is_internal
 from app.access.rules import visible
 from app.catalog.relations.parts import writers_into, written_by
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import opened, planned
+from app.catalog.stored.definitions import planned, read_definition
 from app.catalog.stored.queries import add_event, get_query, redefined
 from app.db.tables import query, query_read
 from app.db.transactions import raw
@@ -69,7 +69,7 @@ def pinned_readers(connection: sa.Connection, relation_id: UUID, entry: CatalogE
 def _named(stored: Mapping[str, Any], before: Catalog, after: Catalog) -> QueryDefinition | None:
     """Return a reader's definition with the columns that it has taken so far; None where it fits no better so."""
     try:
-        named = with_columns_named(opened(QueryDefinition, stored), before)
+        named = with_columns_named(read_definition(QueryDefinition, stored), before)
         is_fit = state_fingerprint(planned(stored, before)) == state_fingerprint(build_plan(named, after))
     except DefinitionInvalid:
         return None

@@ -16,7 +16,7 @@ from app.catalog.relations.parts import drop_parts, parts_left, refuse_if_writte
 from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
 from app.catalog.stored.catalog import entry_of, output_of, output_to_json
 from app.catalog.stored.queries import QueryRow
-from app.catalog.stored.relations import find_relation, kept_result, readers_of
+from app.catalog.stored.relations import find_relation, readers_of, retained_result
 from app.db.log_tables import commit
 from app.db.tables import relation
 from app.db.transactions import raw
@@ -77,7 +77,7 @@ def detach_result(connection: sa.Connection, stored: QueryRow) -> None:
         .where(relation.c.produced_by == stored.id)
         .values(
             produced_by=None,
-            kept=kept_result(stored.name, committed),
+            kept=retained_result(stored.name, committed),
             version=relation.c.version + 1,
             updated_at=sa.func.now(),
         )

@@ -13,14 +13,14 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.access.rules import refuse_beyond_scope, visible
 from app.access.scopes import feeds_in
 from app.catalog.relations.edits import delete_source, put_source
-from app.catalog.relations.inferring import asked_columns, inferred, spelled_out, warnings_of
+from app.catalog.relations.inferring import inference_request, inferred, spelled_out, warnings_of
 from app.catalog.relations.parts import parts_of
 from app.catalog.relations.rules import read_source, source_warnings
 from app.catalog.stored.catalog import entry_of
 from app.catalog.stored.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.catalog.warned import shown_warnings
 from app.db.page_bounds import Most
-from app.db.site import site_of
+from app.db.site import service_context_of
 from app.db.transactions import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import (
@@ -105,9 +105,9 @@ def _read(model: type[SourceDefinition], body: Any) -> SourceDefinition:
 
 async def _looked_at(name: str, model: type[SourceDefinition], body: Any, services: Services) -> _LookedAt:
     _check_name(name)
-    site = site_of(services.settings)
+    site = service_context_of(services.settings)
     warnings: list[DefinitionWarning] = []
-    asked = await planned(services, lambda: asked_columns(name, model, body))
+    asked = await planned(services, lambda: inference_request(name, model, body))
     if asked is not None:
         found = await looked_outside(services, lambda: inferred(asked, site))
         body, warnings = spelled_out(body, found), warnings_of(found)
@@ -160,7 +160,7 @@ def put_stream(
     the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
     and shown; `warnings` names fields that are no columns. With `validate=true` all is judged and answered, and nothing is stored.
     """
-    wanted = _Wanted("stream", name, looked_at)
+    wanted = _SourceRequest("stream", name, looked_at)
     return _rehearsed(transaction, wanted, conditions) if validate else _put(transaction, wanted, conditions, response)
 
 
@@ -194,7 +194,7 @@ def put_table(
     What columns may become while there are records is as of streams, and so are `"columns": "infer"` and `validate=true`. The answer spells
     out every default.
     """
-    wanted = _Wanted("table", name, looked_at)
+    wanted = _SourceRequest("table", name, looked_at)
     return _rehearsed(transaction, wanted, conditions) if validate else _put(transaction, wanted, conditions, response)
 
 
@@ -279,7 +279,7 @@ def delete_table(name: Name, transaction: Transaction, conditions: OfWrite) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _SourceRequest:
     """The source that a PUT asks for."""
 
     kind: Kind
@@ -287,7 +287,7 @@ class _Wanted:
     looked_at: _LookedAt
 
 
-def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RegisteredAnswer:
+def _put(connection: sa.Connection, wanted: _SourceRequest, conditions: Preconditions, response: Response) -> RegisteredAnswer:
     result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
     if result.is_created:
         response.status_code = 201
@@ -296,7 +296,7 @@ def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, 
     return _registered(connection, wanted, result.row)
 
 
-def _rehearsed(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions) -> RegisteredAnswer:
+def _rehearsed(connection: sa.Connection, wanted: _SourceRequest, conditions: Preconditions) -> RegisteredAnswer:
     """Answer as a PUT would; what it changed on the way is undone."""
     with connection.begin_nested() as undone:
         result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
@@ -305,7 +305,7 @@ def _rehearsed(connection: sa.Connection, wanted: _Wanted, conditions: Precondit
     return answer
 
 
-def _registered(connection: sa.Connection, wanted: _Wanted, row: RelationRow) -> RegisteredAnswer:
+def _registered(connection: sa.Connection, wanted: _SourceRequest, row: RelationRow) -> RegisteredAnswer:
     answer = _answers(connection, [row])[0]
     return RegisteredAnswer(
         **dict(answer),

@@ -12,7 +12,7 @@ import psycopg
 
 from app.access.rules import scope_in_force
 from app.access.scopes import Scope, names_in
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
@@ -178,7 +178,7 @@ def producers_of(connection: psycopg.Connection[Any]) -> Producers:
     def producer(relation: str) -> QueryDefinition | None:
         row = connection.execute(_PRODUCER, (relation,)).fetchone()
         try:
-            definition = None if row is None else opened(QueryDefinition, row[0])
+            definition = None if row is None else read_definition(QueryDefinition, row[0])
         except DefinitionInvalid:
             return None
         is_told = scope is None or definition is None or all(scope.allows(name) for _, name in names_in(definition))
@@ -205,7 +205,7 @@ def entry_of(
 
 def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
     """Read a source's definition back."""
-    return opened(TableDefinition if kind == "table" else StreamDefinition, definition)
+    return read_definition(TableDefinition if kind == "table" else StreamDefinition, definition)
 
 
 def output_to_json(output: Output) -> dict[str, Any]:

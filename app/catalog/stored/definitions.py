@@ -11,7 +11,7 @@ from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.limits import STORED
-from engine.expressions.patience import patience
+from engine.expressions.patience import cpu_deadline
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
@@ -25,11 +25,11 @@ def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
     Raises:
         DefinitionInvalid: the relations that it reads have changed, or a newer version has stored it.
     """
-    with patience(None):
-        return build_plan(opened(QueryDefinition, stored), catalog)
+    with cpu_deadline(None):
+        return build_plan(read_definition(QueryDefinition, stored), catalog)
 
 
-def opened(model: type[Model], stored: Mapping[str, Any]) -> Model:
+def read_definition(model: type[Model], stored: Mapping[str, Any]) -> Model:
     """Return a stored definition.
 
     What was accepted once is valid, whatever the bounds are now; so what is not was written by a newer version.

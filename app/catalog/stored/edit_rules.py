@@ -136,7 +136,7 @@ def classify(
         is_state_compatible: whether kept state fits both plans.
         is_plan_the_same: whether both plans are equal: expressions that are written otherwise change nothing then, and stay as they are.
     """
-    before, after = without_wish(stored), without_wish(wanted)
+    before, after = without_desired_state(stored), without_desired_state(wanted)
     pointers = differences(before, after)
     if not pointers or (is_plan_the_same and all(map(_TEXTS.fullmatch, pointers))):
         return Edit(EditKind.NO_OP, ())
@@ -188,7 +188,7 @@ def value_at(definition: object, pointer: str) -> Any:
     return value
 
 
-def without_wish(definition: Mapping[str, Any]) -> dict[str, Any]:
+def without_desired_state(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definition without its desired state."""
     return {name: value for name, value in definition.items() if name != _WISH}
 

@@ -33,7 +33,7 @@ class RelationRow:
     Attributes:
         definition: a source's definition with every default, or the output a derived relation is made of (``catalog``).
         produced_by: name of the query that writes it.
-        kept: of a result whose query was deleted: see ``kept_result``.
+        kept: of a result whose query was deleted: see ``retained_result``.
     """
 
     id: UUID
@@ -120,7 +120,7 @@ def readers_of(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, lis
     return readers
 
 
-def kept_result(query_name: str, committed: Any | None) -> dict[str, Any]:
+def retained_result(query_name: str, committed: Any | None) -> dict[str, Any]:
     """Return what a result keeps of its deleted query.
 
     Args:

@@ -18,8 +18,8 @@ import psycopg
 import structlog
 
 from app.catalog.deliveries import sql as deliveries
-from app.catalog.deliveries.sql import DeliveryLost, Held
-from app.db.site import delivery_site_of
+from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
+from app.db.site import delivery_context_of
 from app.driver.bell import WISHES, listen_forever
 from app.driver.delivering.lending import Lender
 from app.driver.delivering.worker import UNAVAILABLE, Worker
@@ -52,7 +52,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Held:
+class _LeasedWorker:
     """A worker, and whether it is noted that it hangs."""
 
     worker: Worker
@@ -69,14 +69,14 @@ class DeliveryProcess:
     """
 
     def __init__(self, settings: Settings, owner: UUID, parent_pid: int | None) -> None:
-        self._site = delivery_site_of(settings)
+        self._site = delivery_context_of(settings)
         self._ttl_ms = settings.driver.lease_ttl_ms
         self._owner, self._parent_pid = owner, parent_pid
         self._lender = Lender(self._site.dsn, CONNECTIONS)
         self._wake = threading.Event()
         self._is_ending = False
         self._connection: Connection | None = None
-        self._held: dict[Held, _Held] = {}
+        self._held: dict[DeliveryLease, _LeasedWorker] = {}
         self._claimed_at = self._renewed_at = float("-inf")
         self._is_clean = False
         self._busy_at = time.monotonic()
@@ -139,14 +139,14 @@ class DeliveryProcess:
         for held, each in seen.items():
             if each.is_wanted:
                 worker = Worker(self._site, self._lender, each, self._wake.set)
-                self._held[held] = _Held(worker)
+                self._held[held] = _LeasedWorker(worker)
                 worker.start()
             else:
                 deliveries.release(connection, held)
         if self._held:
             self._busy_at = time.monotonic()
 
-    def _note_hanging(self, connection: Connection, held: Held, own: _Held) -> None:
+    def _note_hanging(self, connection: Connection, held: DeliveryLease, own: _LeasedWorker) -> None:
         hangs_s = own.worker.hangs_for_s
         if hangs_s < HANGS_S:
             own.is_noted = False

@@ -16,13 +16,13 @@ from typing import Final
 import structlog
 
 from app.catalog.deliveries import sql as deliveries
-from app.catalog.deliveries.sql import DeliveryLost, Held, Seen
+from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost, LeasedDelivery
 from app.catalog.stored.catalog import output_of
 from app.driver.delivering.lending import Lender
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delivery_list import DELIVERIES
 from engine.deliveries.delivered_rows import MOST_ROWS, resumed_at
-from engine.deliveries.deliveries import Deliverer, DeliverySite, DeliveryStopped, Result, StopReason, TargetUnavailable
+from engine.deliveries.deliveries import Deliverer, DeliveryContext, DeliveryStopped, Result, StopReason, TargetUnavailable
 from engine.deliveries.delivery_kinds import DELIVERY_KINDS
 from engine.postgres.postgres import DATABASE_AWAY
 
@@ -64,13 +64,13 @@ class Worker:
 
     def __init__(
         self,
-        site: DeliverySite,
+        site: DeliveryContext,
         lender: Lender,
-        seen: Seen,
+        seen: LeasedDelivery,
         on_end: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.held: Held = seen.held
+        self.held: DeliveryLease = seen.held
         self._site, self._lender, self._seen, self._on_end, self._clock = site, lender, seen, on_end, clock
         self._wake, self._ending = threading.Event(), threading.Event()
         self._open: _Open | None = None
@@ -95,7 +95,7 @@ class Worker:
         since = self._step_since
         return 0.0 if since is None else self._clock() - since
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: LeasedDelivery) -> None:
         """Tell how the delivery is now."""
         has_news = seen.next_sequence != self._seen.next_sequence or seen.form != self._seen.form
         self._seen = seen
@@ -151,7 +151,7 @@ class Worker:
             self._step_since = None
         return 0.0
 
-    def _pause_s(self, seen: Seen, now: float) -> float:
+    def _pause_s(self, seen: LeasedDelivery, now: float) -> float:
         """Return for how long nothing is to be done."""
         opened = self._open
         if opened is not None and opened.start is not None:
@@ -169,8 +169,8 @@ class Worker:
         due = self._pending_since + _model(seen).gathers_ms / 1000
         return 0.0 if waits >= MOST_ROWS else max(0.0, due - now)
 
-    def _deliver(self, seen: Seen) -> None:
-        opened = self._opened(seen)
+    def _deliver(self, seen: LeasedDelivery) -> None:
+        opened = self._open_target(seen)
         start = self._ask(opened) if opened.start is None else opened.start
         self._remember(opened, start)
         with self._lender.lent() as connection:
@@ -196,7 +196,7 @@ class Worker:
         found = opened.target.position()
         self._step_since = None
         with self._lender.lent() as connection:
-            noted = deliveries.noted(connection, self.held)
+            noted = deliveries.recorded_delivery(connection, self.held)
         opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
         opened.is_known = found is not None
         return opened.start
@@ -207,7 +207,7 @@ class Worker:
         opened.is_known = opened.target.remember(start) or opened.is_known
         self._step_since = None
 
-    def _opened(self, seen: Seen) -> _Open:
+    def _open_target(self, seen: LeasedDelivery) -> _Open:
         """Return the target, opened anew where the definition or the result's columns are others."""
         if self._open is None or self._open.form != seen.form:
             self._close_target()
@@ -245,5 +245,5 @@ class Worker:
             opened.target.close()
 
 
-def _model(seen: Seen) -> DeliveryModel:
+def _model(seen: LeasedDelivery) -> DeliveryModel:
     return DELIVERIES[seen.definition["type"]].model_validate(seen.definition)

@@ -13,7 +13,7 @@ import structlog
 from app.catalog.drivers.transitions import hold_query
 from app.catalog.stored.state_files import query_directory
 from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.driver.launches.lent_connection import LentConnection
+from app.driver.launches.lent_connection import SharedConnection
 from app.driver.launches.ports import LaunchOrder, QueryHandle, Runner
 from engine.postgres.fence import claim_epoch, cut_off_older
 from engine.postgres.links import LinkedConnection
@@ -48,7 +48,7 @@ class FencedLauncher:
         self._dsn = dsn
         self._checkpoints_dir = checkpoints_dir
         self._runner = runner
-        self._lent = LentConnection(self._connect)
+        self._lent = SharedConnection(self._connect)
 
     def __call__(self, order: LaunchOrder) -> QueryHandle:
         """Launch a query and return when it runs.

@@ -15,7 +15,7 @@ KEPT_S: Final = 600.0
 """One that has died meanwhile without a word is shut with the connection of the driver's loop, whose silence is noticed (``links``)."""
 
 
-class LentConnection:
+class SharedConnection:
     """One connection in autocommit mode for one borrower at a time, who is always of the same thread.
 
     Args:

@@ -11,11 +11,11 @@ import structlog
 
 from app.access.internal_queries import is_internal
 from app.catalog.stored.catalog import load_catalog_for
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.state_files import checkpoint_directory
 from app.catalog.stored.state_places import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.db.site import site_of
+from app.db.site import service_context_of
 from app.driver.launches.ports import LaunchOrder, QueryHandle
 from app.driver.launches.unfinished import is_unfinished
 from app.driver.session_start import SessionStart
@@ -27,12 +27,12 @@ from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.postgres.links import LinkedConnection
-from engine.postgres.postgres import LAUNCHES, lent_connection
+from engine.postgres.postgres import LAUNCHES, borrowed_connection
 from engine.runtime.launch_state import Launch
 from engine.runtime.limits.watch import WorkBounds
 from engine.runtime.run_options import CommittedBatch, RunOptions
 from engine.sources.connector_kinds import control_of
-from engine.spark.streams.fleet import Fleet
+from engine.spark.streams.fleet import SlotManager
 from engine.spark.warm_up import make_class_archive, warm_up
 from engine.state.segments.objects import Objects
 
@@ -74,7 +74,7 @@ class SparkRunner:
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
-        self._fleet: Fleet | None = None
+        self._fleet: SlotManager | None = None
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
     def open(self) -> None:
@@ -84,14 +84,14 @@ class SparkRunner:
             JavaMissing: no usable Java.
         """
         self._session = self._begun.session()
-        self._fleet = Fleet(self._session, self._dsn, lambda: self.is_alive)
+        self._fleet = SlotManager(self._session, self._dsn, lambda: self.is_alive)
         threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
         """Whether the JVM answers."""
         try:
-            return bool(self._opened.sparkContext.defaultParallelism)
+            return bool(self._open_target.sparkContext.defaultParallelism)
         except Exception:  # noqa: BLE001 - py4j raises whatever its socket raised
             return False
 
@@ -100,7 +100,7 @@ class SparkRunner:
 
         Raises:
             DefinitionInvalid: a relation it reads has gone or changed since it was accepted.
-            EngineError: see ``RunningQuery.opened``.
+            EngineError: see ``RunningQuery.read_definition``.
         """
         self._is_wanted.set()
         order.note_phase("planning")
@@ -147,7 +147,7 @@ class SparkRunner:
         """Do beforehand what the first query, and later starts, would wait for. No query needs it: what goes wrong is only told."""
         try:
             if not self._is_wanted.wait(FIRST_ORDER_S):
-                warm_up(self._opened)
+                warm_up(self._open_target)
                 if self._fleet is not None:
                     self._fleet.make_ready()
                 log.info("spark_warmed_up")
@@ -162,17 +162,17 @@ class SparkRunner:
             self._tracing.record(span_of(batch))
 
     @property
-    def _opened(self) -> Any:
+    def _open_target(self) -> Any:
         if self._session is None:
             raise RuntimeError("the Spark session is not open yet")
         return self._session
 
     def _plan(self, order: LaunchOrder) -> Plan:
-        definition = opened(QueryDefinition, order.definition)
-        with lent_connection(self._dsn, LAUNCHES) as connection:
+        definition = read_definition(QueryDefinition, order.definition)
+        with borrowed_connection(self._dsn, LAUNCHES) as connection:
             plan = build_plan(definition, load_catalog_for(connection, definition))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
-        site = replace(site_of(self._of_service), dsn=self._dsn)
+        site = replace(service_context_of(self._of_service), dsn=self._dsn)
         for feed in {read.feed for read in plan.inputs}:
             control_of(feed).check(feed, site)
         release, is_read = (0, False) if row is None else row

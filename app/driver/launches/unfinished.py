@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 from app.catalog.stored.state_files import checkpoint_directory
-from engine.commit.task_states import load_kept
+from engine.commit.task_states import load_committed_state
 from engine.postgres.postgres import Connection
 from engine.runtime.checkpoint import planned_batch, run_of
 
@@ -30,5 +30,5 @@ def is_unfinished(connection: Connection, checkpoints_dir: Path, query_id: UUID,
         return True
     if (planned := planned_batch(run)) is None:
         return False
-    committed = load_kept(connection, query_id, checkpoint_id).batch_id
+    committed = load_committed_state(connection, query_id, checkpoint_id).batch_id
     return committed is None or planned > committed

@@ -49,7 +49,7 @@ _CGROUPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _WaitingSpare:
     """A spare that waits.
 
     Attributes:
@@ -82,7 +82,7 @@ class Spares:
         self._spawning = spawning
         self._code = code
         self._after_s = after_s
-        self._held: _Held | None = None
+        self._held: _WaitingSpare | None = None
         self._said_ready: int | None = None
         self._due_at: float | None = None
 
@@ -178,7 +178,7 @@ class Spares:
             except BaseException:
                 ours.close()
                 raise
-        self._held = _Held(spawned, ours, code)
+        self._held = _WaitingSpare(spawned, ours, code)
         log.info("spare_spawned", pid=spawned.process.pid)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from app.explain.rules.conditions import explain_filter
 from app.explain.rules.facts import Step
 from app.explain.rules.joins import explain_foreign_key, explain_stream_stream, explain_stream_table, explain_table_table
-from app.explain.rules.subject import Desk, Subject, Verdict
+from app.explain.rules.subject import Desk, Explanation, Subject
 from app.explain.rules.windows import explain_time_limit, explain_wall_clock, explain_windows
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.explosion import Explosion
@@ -23,17 +23,17 @@ from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 
 S = TypeVar("S", bound=Operator)
-Explainer = Callable[[Desk, S, Subject], Verdict]
+Explainer = Callable[[Desk, S, Subject], Explanation]
 
 
 def _one(explain: Callable[[Desk, S, Subject], Step]) -> Explainer[S]:
     """Make an explainer of a function that gives one step."""
-    return lambda desk, spec, subject: Verdict([explain(desk, spec, subject)])
+    return lambda desk, spec, subject: Explanation([explain(desk, spec, subject)])
 
 
-def _nothing(_desk: Desk, _spec: Operator, _subject: Subject) -> Verdict:
+def _nothing(_desk: Desk, _spec: Operator, _subject: Subject) -> Explanation:
     """Say nothing: the operator holds nothing back and drops nothing."""
-    return Verdict()
+    return Explanation()
 
 
 EXPLAINERS: Final[Mapping[type[Operator], Explainer[Any]]] = {

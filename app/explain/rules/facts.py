@@ -46,7 +46,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecords:
     """Records that were looked for.
 
     Attributes:
@@ -161,7 +161,7 @@ class Facts(Protocol):
         """Return the record at a place of an input's feed, or of a part of it."""
         ...
 
-    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
+    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> FoundRecords:
         """Return records of an input and its parts, of event times from ``from_ms`` to ``to_ms``, both included.
 
         Values may be those of columns that the input computes (``Input.computed``).

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app.catalog.queries import columns
 from app.explain.rules.facts import Record, Step, Versions
-from app.explain.rules.subject import Desk, Subject, Verdict, Waiting
+from app.explain.rules.subject import Desk, Explanation, Subject, Waiting
 from app.http.sentences import lasting, shown
 from engine.expressions import python_functions
 from engine.plan.model import Input
@@ -19,23 +19,23 @@ _REPLAYED = " It was replayed since."
 END_OF_TIME = 1 << 61
 
 
-def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Verdict:
+def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Explanation:
     """Say whether a record is late (J3), waits for the grace or the table (J3, J9), or which version it meets (V4)."""
     table = _input(subject, spec.table_index)
     key = _known(subject, spec.stream_key, spec.table_key)
     null = _null_key(desk, table, key, is_needed=spec.type == "inner")
     if null is not None:
-        return Verdict([null])
-    for step in (_late(desk, spec, subject), _waiting(desk, spec, subject), _held(desk, spec, subject)):
+        return Explanation([null])
+    for step in (_late(desk, spec, subject), _waiting(desk, spec, subject), _pending_step(desk, spec, subject)):
         if step is not None and step.is_blocking:
-            return Verdict([step])
+            return Explanation([step])
     passed = _late(desk, spec, subject)
     if len(key) < len(spec.table_key):
         step = _unknown_key(desk, table, _not_known(subject, spec.stream_key))
-        return Verdict([step] if passed is None else [passed, step])
+        return Explanation([step] if passed is None else [passed, step])
     step, version = _version(desk, spec, subject, table, key)
     found = {} if version is None else {f"{table.alias}.{name}": value for name, value in version.values.items()}
-    return Verdict([step] if passed is None else [passed, step], found)
+    return Explanation([step] if passed is None else [passed, step], found)
 
 
 def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
@@ -79,7 +79,7 @@ def _waiting(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None
     return desk.step("buffered_until", sentence, is_blocking=True, clock=Waiting("stream_time", now_ms, until_ms), reason="grace")
 
 
-def _held(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
+def _pending_step(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
     if spec.hold is None or subject.results:
         return None
     table = _input(subject, spec.table_index)
@@ -157,16 +157,16 @@ def _unread(found: Versions) -> str:
     return f" A version from {shown(found.unread.event_time_ms)} is in the feed and not read yet."
 
 
-def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> Verdict:
+def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> Explanation:
     """Say whether the other side has a row (TT1)."""
     table = _input(subject, spec.table_index)
     key = {name: subject.values[name] for name in spec.right_key if name in subject.values}
     if len(key) < len(spec.right_key):
-        return Verdict([_unknown_key(desk, table, _not_known(subject, spec.left_key))])
+        return Explanation([_unknown_key(desk, table, _not_known(subject, spec.left_key))])
     return _latest(desk, subject, table, key, is_needed=spec.type in ("inner", "right"))
 
 
-def explain_foreign_key(desk: Desk, spec: ForeignKeyLookup, subject: Subject) -> Verdict:
+def explain_foreign_key(desk: Desk, spec: ForeignKeyLookup, subject: Subject) -> Explanation:
     """Say whether the row that the foreign key names is there (FK1, FK2)."""
     table, is_needed = _input(subject, spec.table_index), spec.type == "inner"
     texts = spec.foreign_key(operator for stage in subject.plan.stages for operator in stage.operators)
@@ -174,35 +174,35 @@ def explain_foreign_key(desk: Desk, spec: ForeignKeyLookup, subject: Subject) ->
     key = columns.computed_values(subject.plan, named, subject.values)
     null = _null_key(desk, table, key, is_needed=is_needed)
     if null is not None:
-        return Verdict([null])
+        return Explanation([null])
     if len(key) < len(named):
-        return Verdict([_unknown_key(desk, table, [text for name, text in named.items() if name not in key])])
+        return Explanation([_unknown_key(desk, table, [text for name, text in named.items() if name not in key])])
     return _latest(desk, subject, table, key, is_needed=is_needed)
 
 
-def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], *, is_needed: bool) -> Verdict:
+def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], *, is_needed: bool) -> Explanation:
     name = table.relation.name
     found = subject.facts.versions(table, _own(table, key), END_OF_TIME)
     latest = found.latest
     if latest is not None and not latest.is_delete:
         sentence = f"The row of {name} from {shown(latest.event_time_ms)} answers.{_unread(found)}"
         step = desk.step("joined_version", sentence, version=(latest.event_time_ms, None), place=latest.place)
-        return Verdict([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
+        return Explanation([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
     if not found.is_complete:
-        return Verdict([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")])
+        return Explanation([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")])
     what = "no row comes of it" if is_needed else "its columns are null"
     sentence = f"{name} has no row for this key; {what}.{_unread(found)}"
     reason = "no_version" if latest is None else "deleted"
-    return Verdict([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)])
+    return Explanation([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)])
 
 
-def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Verdict:
+def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Explanation:
     """Say whether a record of the left stream has met a partner, or until when one may come."""
     other, is_shown = _input(subject, spec.stream_index), spec.shown_alone[0]
     key = _known(subject, spec.left_key, spec.right_key)
     null = _null_key(desk, other, key, is_needed=not is_shown)
     if null is not None:
-        return Verdict([null])
+        return Explanation([null])
     now_ms = subject.clock(spec.name, desk.task)
     until_ms = subject.at_ms + spec.after_ms + spec.grace_ms + 1
     clock = Waiting("stream_time", now_ms, until_ms)
@@ -215,42 +215,42 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
             f"A record of {shown(subject.at_ms)} {verb}: nothing joins it once stream time reaches {shown(until_ms)}; "
             f"it was {shown(since)}."
         )
-        return Verdict([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")])
+        return Explanation([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")])
     if len(key) < len(spec.right_key):
-        return Verdict([_unknown_key(desk, other, _not_known(subject, spec.left_key))])
+        return Explanation([_unknown_key(desk, other, _not_known(subject, spec.left_key))])
     if any(python_functions.CALL in each.text for each in other.computed):
         texts = ", ".join(columns.text_of(subject.plan, name) for name in spec.right_key)
         detail = (
             f"Whether {other.relation.name} has a partner is not known: it is met by {texts}, which calls a function in Python."
         )
-        return Verdict([desk.step("unknown", detail)])
+        return Explanation([desk.step("unknown", detail)])
     found = subject.facts.records(other, _own(other, key), subject.at_ms - spec.before_ms, subject.at_ms + spec.after_ms)
     partner = next((record for record in found.records if record.is_read), None)
     name = other.relation.name
     if partner is not None:
         sentence = f"It meets the record of {name} from {shown(partner.event_time_ms)}."
-        return Verdict([desk.step("joined_version", sentence, version=(partner.event_time_ms, None), place=partner.place)])
+        return Explanation([desk.step("joined_version", sentence, version=(partner.event_time_ms, None), place=partner.place)])
     if found.records:
         unread = found.records[0]
         sentence = f"Its partner in {name} from {shown(unread.event_time_ms)} is not read yet."
-        return Verdict([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)])
+        return Explanation([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)])
     if not is_closed and spec.is_eager and is_shown:
         sentence = (
             f"No record of {name} within reach has been read: it is shown without one, as preliminary; one may come until stream time reaches "
             f"{shown(until_ms)}; it is at {shown(now_ms)}."
         )
-        return Verdict([desk.step("no_version", sentence, clock=clock, reason="no_partner")])
+        return Explanation([desk.step("no_version", sentence, clock=clock, reason="no_partner")])
     if not is_closed:
         sentence = (
             f"No record of {name} within reach has been read; one may come until stream time reaches {shown(until_ms)}; "
             f"it is at {shown(now_ms)}."
         )
-        return Verdict([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")])
+        return Explanation([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")])
     if not found.is_complete:
-        return Verdict([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")])
+        return Explanation([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")])
     what = "its columns are null" if is_shown else "no row comes of it"
     step = desk.step("no_version", f"{name} had no record within reach; {what}.", is_blocking=not is_shown, reason="no_partner")
-    return Verdict([step])
+    return Explanation([step])
 
 
 def _known(subject: Subject, left: Sequence[str], right: Sequence[str]) -> dict[str, object]:

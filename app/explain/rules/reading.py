@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app.catalog.queries import columns
 from app.explain.rules.conditions import holds
-from app.explain.rules.facts import Code, Facts, Found, Place, Question, Record, RejectFact, Step
+from app.explain.rules.facts import Code, Facts, FoundRecords, Place, Question, Record, RejectFact, Step
 from app.http.sentences import shown
 from engine.expressions.types.types import Schema
 from engine.plan.model import Input, Plan
@@ -32,7 +32,7 @@ def read(plan: Plan, question: Question, facts: Facts) -> Reading:
     span = range_of(plan, question.at_ms)
     searched = facts.records(source, own, *span)
     if searched.records:
-        return _found(source, _likeliest(source, searched.records, question.at_ms))
+        return _read_record(source, _likeliest(source, searched.records, question.at_ms))
     refused = _rejects_within(source, own, span, question.at_ms, facts)
     if refused:
         return _rejected(source, refused[0])
@@ -58,7 +58,7 @@ def _own(source: Input, question: Question) -> dict[str, object]:
 def _at_place(source: Input, place: Place, facts: Facts) -> Reading:
     record = facts.record_at(source, place)
     if record is not None:
-        return _found(source, record)
+        return _read_record(source, record)
     refused = facts.rejects(source, {}, place)
     if refused:
         return _rejected(source, refused[0])
@@ -67,7 +67,7 @@ def _at_place(source: Input, place: Place, facts: Facts) -> Reading:
     return Reading(_step("unknown", sentence, place, is_blocking=True))
 
 
-def _found(source: Input, record: Record) -> Reading:
+def _read_record(source: Input, record: Record) -> Reading:
     name, time = _name(source, record), shown(record.event_time_ms)
     if not record.is_read:
         sentence = f"The record of {name} from {time} is in the feed and not read yet."
@@ -97,7 +97,7 @@ def _rejects_within(
     return [each for _, each in sorted(within, key=lambda item: item[0])]
 
 
-def _not_found(plan: Plan, question: Question, searched: Found, facts: Facts) -> Reading:
+def _not_found(plan: Plan, question: Question, searched: FoundRecords, facts: Facts) -> Reading:
     source = columns.first_input(plan)
     lanes = plan.lanes_of(source)
     name, lag = source.relation.name, sum(facts.committed.lag(lane.feed.name) for lane in lanes)

@@ -67,7 +67,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Explanation:
     """What an operator says, and what is known behind it that was not before it: of a join's other side."""
 
     steps: Sequence[Step] = ()

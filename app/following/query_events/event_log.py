@@ -11,9 +11,9 @@ from psycopg.rows import dict_row
 
 from app.catalog.stored.log_pages import Connection
 from app.errors.app_errors import Gone, Unavailable
-from app.following.change_log import STRETCH_ROWS, Heads, Stretch
+from app.following.change_log import STRETCH_ROWS, Heads, LogRange
 from app.following.push_events import PushEvent
-from app.following.tails.change_news import News
+from app.following.tails.change_news import NewEntries
 from app.following.tails.tail import Tail
 from app.following.tails.tails import Tails
 
@@ -54,7 +54,7 @@ class EventSource:
         return "events", self.query_id, self.incarnation
 
     @property
-    def rings(self) -> UUID | None:
+    def notifying_query(self) -> UUID | None:
         """The query: most of its events come with a new state."""
         return self.query_id
 
@@ -64,28 +64,28 @@ class EventSource:
         return [await source.heads(connection) for source in sources]
 
     @staticmethod
-    async def news_of(
+    async def new_entries_of(
         connection: Connection,
         sources: Sequence[EventSource],
         ends: Sequence[Sequence[int] | None],  # noqa: ARG004 - of the port
         *,
         from_oldest: bool = False,  # noqa: ARG004
-    ) -> Sequence[News | Unavailable]:
+    ) -> Sequence[NewEntries | Unavailable]:
         """See ``Source``. Events are read stretch by stretch."""
-        return [News(await source.heads(connection)) for source in sources]
+        return [NewEntries(await source.heads(connection)) for source in sources]
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
         """Return those of this one alone."""
         params = {"query": self.query_id, "incarnation": self.incarnation}
         return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, params)).fetchall()]
 
-    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:  # noqa: ARG002 - of the port
+    async def read_range(self, connection: Connection, partition: int, start: int, end: int) -> LogRange:  # noqa: ARG002 - of the port
         """See ``Source``."""
         params = {"query": self.query_id, "start": start, "end": end, "limit": STRETCH_ROWS}
         async with connection.cursor(row_factory=dict_row) as cursor:
             rows = await (await cursor.execute(_EVENTS_SQL, params)).fetchall()
         ids = [row["id"] for row in rows]
-        return Stretch(ids, [self.encode(row) for row in rows], ids[-1] + 1 if len(ids) == STRETCH_ROWS else end)
+        return LogRange(ids, [self.encode(row) for row in rows], ids[-1] + 1 if len(ids) == STRETCH_ROWS else end)
 
 
 class EventFollower:
@@ -125,7 +125,7 @@ class EventFollower:
                         "cursor_expired",
                         f"there is no event {self._next - 1}, the last is {end - 1}: begin anew without an id",
                     )
-                stretch = await self._source.stretch(connection, 0, self._next, end)
+                stretch = await self._source.read_range(connection, 0, self._next, end)
         if not stretch.offsets and self._tail.is_gone:
             raise Gone("query_gone", "the query was deleted, or the database was put back; nothing comes any more")
         self._next = max(self._next, stretch.end)

@@ -15,7 +15,7 @@ from typing import Any
 
 from app.catalog.stored.log_pages import Connection
 from app.errors.app_errors import Unavailable
-from app.following.change_log import STRETCH_ROWS, Heads, Stretch, encode_changes, few_changes, numbered_frame
+from app.following.change_log import STRETCH_ROWS, Heads, LogRange, encode_changes, few_changes, numbered_frame
 from app.following.followed import Followed
 
 SMALL_BYTES = 64 * 1024
@@ -54,7 +54,7 @@ _BLOCK = slice(5, None)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewEntries:
     """What one look has found of a log.
 
     Attributes:
@@ -64,7 +64,7 @@ class News:
     """
 
     heads: Heads
-    read: Callable[[], Stretch] | None = None
+    read: Callable[[], LogRange] | None = None
     start: int = 0
 
 
@@ -82,18 +82,18 @@ async def heads(connection: Connection, followed: Followed) -> Heads:
 
 async def heads_of(connection: Connection, followed: Sequence[Followed]) -> list[Heads | Unavailable]:
     """Return what ``heads`` gives or raises for each of several, by one statement."""
-    found = await _found(connection, followed, [None] * len(followed), from_oldest=False)
-    return [_of_lanes([_judged(log, rows) for log, rows in lanes]) for lanes in found]
+    found = await _load_rows(connection, followed, [None] * len(followed), from_oldest=False)
+    return [_of_lanes([_checked_heads(log, rows) for log, rows in lanes]) for lanes in found]
 
 
-async def news_of(
+async def new_entries_of(
     connection: Connection,
     followed: Sequence[Followed],
     ends: Sequence[Sequence[int] | None],
     has_text_numbers: Sequence[bool],
     *,
     from_oldest: bool = False,
-) -> list[News | Unavailable]:
+) -> list[NewEntries | Unavailable]:
     """Return where each of several logs ends, by one statement, and what is new in those of one lane of numbers.
 
     Args:
@@ -107,14 +107,14 @@ async def news_of(
         known[0] if known is not None and each.is_derived and not each.parts else None
         for each, known in zip(followed, ends, strict=True)
     ]
-    found = await _found(connection, followed, starts, from_oldest=from_oldest)
+    found = await _load_rows(connection, followed, starts, from_oldest=from_oldest)
     return [
-        _news(lanes, start, has_text_numbers=is_text)
+        _entries_of(lanes, start, has_text_numbers=is_text)
         for lanes, start, is_text in zip(found, starts, has_text_numbers, strict=True)
     ]
 
 
-async def _found(
+async def _load_rows(
     connection: Connection, followed: Sequence[Followed], starts: Sequence[int | None], *, from_oldest: bool
 ) -> list[list[tuple[Followed, list[tuple[Any, ...]]]]]:
     """Return the rows of each log and of its parts."""
@@ -137,30 +137,30 @@ async def _found(
     return [[(log, next(by_place)) for log in (each, *each.parts)] for each in followed]
 
 
-def _news(
+def _entries_of(
     lanes: Sequence[tuple[Followed, list[tuple[Any, ...]]]], known: int | None, *, has_text_numbers: bool
-) -> News | Unavailable:
-    found = _of_lanes([_judged(log, rows) for log, rows in lanes])
+) -> NewEntries | Unavailable:
+    found = _of_lanes([_checked_heads(log, rows) for log, rows in lanes])
     if isinstance(found, Unavailable):
         return found
     followed, rows = lanes[0]
     blocks = [row[_BLOCK] for row in rows if row[_BLOCK.start] is not None]
     if known is None or not blocks or not found:
-        return News(found)
+        return NewEntries(found)
     oldest, end = found[0]
     start = max(known, oldest)
 
-    def read() -> Stretch:
+    def read() -> LogRange:
         few = few_changes(followed, blocks, start, end, has_text_numbers=has_text_numbers)
         if few is not None:
             return few
         frame = numbered_frame(followed, blocks, start, end)
         return encode_changes(followed, 0, frame, end, has_text_numbers=has_text_numbers)
 
-    return News(found, read, start)
+    return NewEntries(found, read, start)
 
 
-def _judged(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Unavailable:
+def _checked_heads(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Unavailable:
     _, _, _, columns, parts, *_ = rows[0]
     if columns is not None and _columns(columns) != log.stored_columns:
         return Unavailable("relation_changing", f"'{log.name}' has other columns since; go on from the cursor")

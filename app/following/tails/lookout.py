@@ -18,11 +18,11 @@ import psycopg_pool
 import structlog
 
 from app.catalog.stored.log_pages import Connection
-from app.db.bell import Bell
+from app.db.bell import Notifications
 from app.db.database import AWAY
 from app.errors.app_errors import Unavailable
 from app.following.change_log import Heads
-from app.following.tails.change_news import News
+from app.following.tails.change_news import NewEntries
 from app.following.tails.tail import Tail
 
 LOOK_AGAIN_SECONDS: Final = 2.0
@@ -49,7 +49,7 @@ class _Watched:
 
     def __init__(self, tail: Tail, woken: asyncio.Event) -> None:
         self.tail = tail
-        self.every_s = POLL_SECONDS if tail.source.rings is None else LOOK_AGAIN_SECONDS
+        self.every_s = POLL_SECONDS if tail.source.notifying_query is None else LOOK_AGAIN_SECONDS
         self.due_at = time.monotonic()
         self.listening = ExitStack()
         self._woken = woken
@@ -60,7 +60,7 @@ class _Watched:
         self._woken.set()
 
 
-class Lookout:
+class LogPoller:
     """Looks for all tails.
 
     Args:
@@ -70,7 +70,7 @@ class Lookout:
         pause_s: from one look to the next; what has come after a longer silence is looked for at once.
     """
 
-    def __init__(self, looks: Pool, pool: Pool, bell: Bell, pause_s: float = PAUSE_SECONDS) -> None:
+    def __init__(self, looks: Pool, pool: Pool, bell: Notifications, pause_s: float = PAUSE_SECONDS) -> None:
         self._looks = looks
         self._pool = pool
         self._bell = bell
@@ -82,7 +82,7 @@ class Lookout:
     def add(self, tail: Tail) -> None:
         """Look for a tail, until it is gone, has failed or is removed."""
         watched = self._watched[tail] = _Watched(tail, self._woken)
-        if (query_id := tail.source.rings) is not None:
+        if (query_id := tail.source.notifying_query) is not None:
             watched.listening.enter_context(self._bell.listening(query_id, watched))
         watched.set()
 
@@ -132,7 +132,7 @@ class Lookout:
                 each.due_at = time.monotonic() + each.every_s
             try:
                 async with self._looks.connection() as connection:
-                    news = await kind.news_of(
+                    news = await kind.new_entries_of(
                         connection, [each.tail.source for each in alike], [each.tail.ends for each in alike]
                     )
             except AWAY:
@@ -146,13 +146,13 @@ class Lookout:
             if long:
                 await self._read(long)
 
-    def _has_more(self, watched: _Watched, news: News | Unavailable) -> bool:
+    def _has_more(self, watched: _Watched, news: NewEntries | Unavailable) -> bool:
         """Take in what is new of one tail, and say whether there is more to read; its faults end that one alone."""
         if isinstance(news, Unavailable):  # followers come again, to another tail
             self._give_up([watched], news)
             return False
         try:
-            is_more = watched.tail.take_news(news)
+            is_more = watched.tail.take_entries(news)
         except Exception as error:  # noqa: BLE001 - its followers get it
             self._give_up([watched], error)
             return False

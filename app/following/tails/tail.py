@@ -10,8 +10,8 @@ from uuid import UUID
 
 from app.catalog.stored.log_pages import Connection
 from app.errors.app_errors import Unavailable
-from app.following.change_log import Heads, Stretch
-from app.following.tails.change_news import News
+from app.following.change_log import Heads, LogRange
+from app.following.tails.change_news import NewEntries
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20
@@ -26,7 +26,7 @@ class Source(Protocol):
         """Equal for sources that can share a tail."""
 
     @property
-    def rings(self) -> UUID | None:
+    def notifying_query(self) -> UUID | None:
         """The query whose ring announces something new; None: nothing does."""
 
     @staticmethod
@@ -34,9 +34,9 @@ class Source(Protocol):
         """Return (oldest offset, next offset) by partition of each of several sources of this class; nothing where its log is gone."""
 
     @staticmethod
-    async def news_of(
+    async def new_entries_of(
         connection: Connection, sources: Sequence[Any], ends: Sequence[Sequence[int] | None], *, from_oldest: bool = False
-    ) -> Sequence[News | Unavailable]:
+    ) -> Sequence[NewEntries | Unavailable]:
         """Return the same with what is new behind these ends, where that is little.
 
         Args:
@@ -46,16 +46,16 @@ class Source(Protocol):
             from_oldest: where what is new has been removed in part, the rest of it is wanted.
         """
 
-    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+    async def read_range(self, connection: Connection, partition: int, start: int, end: int) -> LogRange:
         """Return what lies from ``start`` on, up to ``end`` or less far where it is much."""
 
 
-def taken(stretch: Stretch, offset: int, limit: int) -> Stretch:
+def taken(stretch: LogRange, offset: int, limit: int) -> LogRange:
     """Return the first items of a stretch from ``offset`` on."""
     first = bisect_left(stretch.offsets, offset)
     found, texts = stretch.offsets[first : first + limit], stretch.texts[first : first + limit]
     is_all = first + len(found) == len(stretch.offsets)
-    return Stretch(found, texts, stretch.end if is_all else found[-1] + 1)
+    return LogRange(found, texts, stretch.end if is_all else found[-1] + 1)
 
 
 class Tail:
@@ -79,11 +79,11 @@ class Tail:
         self.is_gone = False
         self.followers = 0
 
-    def take(self, partition: int, offset: int, limit: int) -> Stretch | None:
+    def take(self, partition: int, offset: int, limit: int) -> LogRange | None:
         """Return items from ``offset`` on; None where they are not kept here (any more)."""
         if partition >= len(self._ends) or not self._begins[partition] <= offset <= self._ends[partition]:
             return None
-        return taken(Stretch(self._offsets[partition], self._texts[partition], self._ends[partition]), offset, limit)
+        return taken(LogRange(self._offsets[partition], self._texts[partition], self._ends[partition]), offset, limit)
 
     async def wait(self, seconds: float) -> None:
         """Wait until something is new or over, at most so long.
@@ -115,7 +115,7 @@ class Tail:
         """How far it is known, by partition."""
         return self._ends
 
-    def take_news(self, news: News) -> bool:
+    def take_entries(self, news: NewEntries) -> bool:
         """Take in what one look has found.
 
         Returns:
@@ -148,7 +148,7 @@ class Tail:
             if next_offset - self._ends[partition] > KEPT_ITEMS:
                 self._skip(partition, next_offset - KEPT_ITEMS)
             if self._ends[partition] < next_offset:
-                stretch = await self.source.stretch(connection, partition, self._ends[partition], next_offset)
+                stretch = await self.source.read_range(connection, partition, self._ends[partition], next_offset)
                 self._keep(partition, stretch)
                 self.wake()
                 is_more |= self._ends[partition] < next_offset
@@ -159,7 +159,7 @@ class Tail:
         self._offsets[partition], self._texts[partition] = [], []
         self._begins[partition] = self._ends[partition] = offset
 
-    def _keep(self, partition: int, stretch: Stretch) -> None:
+    def _keep(self, partition: int, stretch: LogRange) -> None:
         offsets, texts = self._offsets[partition], self._texts[partition]
         offsets.extend(stretch.offsets)
         texts.extend(stretch.texts)

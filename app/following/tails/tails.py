@@ -1,7 +1,7 @@
 """The newest part of every log that somebody follows, read once for all its followers.
 
 A ``Tail`` stands for a followed log, however many clients follow it, and keeps a bounded part of what is new. One task of the process, the
-``Lookout``, looks for all: where the bell has rung, and by itself now and then. A follower that is further behind reads from the database
+``LogPoller``, looks for all: where the bell has rung, and by itself now and then. A follower that is further behind reads from the database
 itself until it has caught up. An idle follower is an object that waits; it holds no connection.
 
 Followers that begin at the same moment, as after a restart of the service, are one statement: where their logs end, and what each has still
@@ -22,13 +22,13 @@ import psycopg
 import psycopg_pool
 
 from app.catalog.stored.log_pages import Connection
-from app.db.bell import Bell
+from app.db.bell import Notifications
 from app.db.database import bounded_reads, linked_pool
 from app.db.shared_reads import SharedReads
 from app.errors.app_errors import Unavailable
-from app.following.tails.change_news import News
+from app.following.tails.change_news import NewEntries
 from app.following.tails.joined_reads import JoinedReads
-from app.following.tails.lookout import Lookout
+from app.following.tails.lookout import LogPoller
 from app.following.tails.tail import Source, Tail
 
 POOL_SIZE = 4
@@ -39,7 +39,7 @@ LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _FollowStart:
     """A log that somebody begins to follow, and from where."""
 
     source: Source
@@ -64,7 +64,7 @@ class Tails:
         reads: of followers that are at the same place.
     """
 
-    def __init__(self, dsn: str, bell: Bell, read_timeout_ms: int) -> None:
+    def __init__(self, dsn: str, bell: Notifications, read_timeout_ms: int) -> None:
         self._tails: dict[Hashable, Tail] = {}
         self._looking: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -80,7 +80,7 @@ class Tails:
         self._looks: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
             dsn, {**options, "autocommit": True}, min_size=0, max_size=LOOKS
         )
-        self._lookout = Lookout(self._looks, self._pool, bell)
+        self._lookout = LogPoller(self._looks, self._pool, bell)
         self._asked: dict[type[Source], SharedReads] = {}
         self.reads = JoinedReads(self._pool.connection)
 
@@ -130,7 +130,7 @@ class Tails:
             async with self._pool.connection() as connection:
                 yield connection
 
-    async def look(self, source: Source, start: Sequence[int] | None = None) -> News:
+    async def look(self, source: Source, start: Sequence[int] | None = None) -> NewEntries:
         """Return where a log ends now; whoever asks at the same moment asks with the same statement.
 
         Args:
@@ -143,23 +143,23 @@ class Tails:
         kind = type(source)
         asked = self._asked.get(kind)
         if asked is None:
-            asked = self._asked[kind] = SharedReads(self._news)
-        news: Any = await asked.read(_Asked(source, None if start is None else tuple(start)))
+            asked = self._asked[kind] = SharedReads(self._look_up)
+        news: Any = await asked.read(_FollowStart(source, None if start is None else tuple(start)))
         if isinstance(news, Unavailable):
             raise news
-        found: News = news
+        found: NewEntries = news
         return found
 
-    async def _news(self, asked: list[_Asked]) -> tuple[News | Unavailable, ...]:
+    async def _look_up(self, asked: list[_FollowStart]) -> tuple[NewEntries | Unavailable, ...]:
         distinct = {each.id: each for each in asked}
         sources, starts = [each.source for each in distinct.values()], [each.start for each in distinct.values()]
         async with self._looks.connection() as connection:
-            found = await sources[0].news_of(connection, sources, starts, from_oldest=True)
+            found = await sources[0].new_entries_of(connection, sources, starts, from_oldest=True)
         told = {key: _read_once(news) for key, news in zip(distinct, found, strict=True)}
         return tuple(told[each.id] for each in asked)
 
     @asynccontextmanager
-    async def following(self, source: Source, news: News) -> AsyncIterator[Tail]:
+    async def following(self, source: Source, news: NewEntries) -> AsyncIterator[Tail]:
         """Yield the source's tail, which runs while somebody follows.
 
         Args:
@@ -182,7 +182,7 @@ class Tails:
                 self._lookout.remove(tail)
 
 
-def _read_once(news: News | Unavailable) -> News | Unavailable:
+def _read_once(news: NewEntries | Unavailable) -> NewEntries | Unavailable:
     """Let all who get it read it as one."""
     return news if isinstance(news, Unavailable) or news.read is None else replace(news, read=cache(news.read))
 

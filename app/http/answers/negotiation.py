@@ -20,7 +20,7 @@ Form = Literal["json", "lines", "arrow"]
 SEPARATORS: dict[Form, str] = {"json": ",", "lines": "\n", "arrow": ""}
 
 
-def wanted_form(request: Request) -> Form:
+def requested_form(request: Request) -> Form:
     """Return the form that the Accept header asks for; JSON where it names none of the others."""
     accepted = request.headers.get("accept", "")
     if NDJSON_TYPE in accepted:
@@ -37,7 +37,7 @@ def page_response(request: Request, member: str, rows: Sequence[str], rest: Mapp
         rows: JSON texts.
         rest: the other members; headers ``Slackwater-…`` in the form of lines.
     """
-    form: Form = "lines" if wanted_form(request) == "lines" else "json"
+    form: Form = "lines" if requested_form(request) == "lines" else "json"
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in rest.items()}
     return joined_response(form, member, SEPARATORS[form].join(rows), texts)
 

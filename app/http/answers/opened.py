@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 log = structlog.stdlib.get_logger(__name__)
 
 
-class OpenedResponse(StreamingResponse):
+class ClosingResponse(StreamingResponse):
     """A stream of bytes that comes from something open.
 
     Args:

@@ -54,7 +54,7 @@ class BodyLimits:
         return min(self.control_bytes, self.append_bytes), "SLACKWATER_MAX_CONTROL_BODY_BYTES"
 
 
-class Edge:
+class RequestMiddleware:
     """ASGI middleware around the whole application.
 
     A body over its limit raises ``HTTPException(413)`` where it is read, so that nothing of it is kept; the error handlers

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from app.errors.app_errors import AppError
 from app.http.answers.problems import problem_response
 from app.http.guards.browsers import BrowserGuard
-from app.http.guards.edge import BodyLimits, Edge
+from app.http.guards.edge import BodyLimits, RequestMiddleware
 from app.http.requests.stored_texts import StoredTexts
 from app.http.servers.bounds import ConnectionBounds, connections_for, raise_file_limit
 from app.http.servers.http1 import impatient_protocol
@@ -51,7 +51,7 @@ def guard(
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names, refused=refused)
     limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
-    app.add_middleware(Edge, metrics=metrics, limits=limits, tracing=tracing)
+    app.add_middleware(RequestMiddleware, metrics=metrics, limits=limits, tracing=tracing)
 
 
 def server_config(

@@ -20,7 +20,7 @@ from app.catalog.queries.warnings import warnings_about
 from app.catalog.relations.edits import delete_source, put_source
 from app.catalog.relations.rules import check_source, source_warnings, topic_warnings
 from app.catalog.stored.catalog import source_of
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.edit_rules import EditKind
 from app.catalog.stored.queries import set_desired_state
 from app.catalog.stored.relations import get_relation
@@ -30,11 +30,11 @@ from app.http.requests.preconditions import Preconditions
 from app.sql.catalog.sessions import facts_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
-from engine.deliveries.deliveries import DeliverySite
+from engine.deliveries.deliveries import DeliveryContext
 from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning
 from engine.sources.connector_kinds import control_of
-from engine.sources.control import Site
+from engine.sources.control import ServiceContext
 from engine.statements.actions import (
     Action,
     AddColumns,
@@ -77,7 +77,7 @@ class Done:
     warnings: tuple[DefinitionWarning, ...] = ()
 
 
-def look_outside(action: Action, site: Site, delivery_site: DeliverySite) -> None:
+def look_outside(action: Action, site: ServiceContext, delivery_site: DeliveryContext) -> None:
     """Look at what a source or a result names outside of the database, with no transaction open: before ``carry_out``.
 
     Raises:
@@ -188,7 +188,7 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
     _note_statement(connection, definition.name, text)
     _note_facts(connection, sql)
     if made.edit is not None and made.edit.kind is EditKind.NO_OP and not made.is_anew:
-        definition = opened(QueryDefinition, made.row.definition)  # what is stored, which may be written otherwise
+        definition = read_definition(QueryDefinition, made.row.definition)  # what is stored, which may be written otherwise
     return _created(connection, definition, f"query {definition.name} {_became(made, sql)}", sql, action.notes)
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from app.following.change_log import read_frame, stretch_end
+from app.following.change_log import range_end, read_frame
 from app.following.changes import ChangeSource
 from app.following.given_cursors import CursorExpired
 from app.following.tails.tail import Tail
@@ -51,7 +51,7 @@ class FrameFollower:
                 if start >= end:
                     continue
                 own, number = self._source.followed.lanes[partition]
-                far = await stretch_end(connection, own, number, start, min(ROWS_AT_ONCE, end - start))
+                far = await range_end(connection, own, number, start, min(ROWS_AT_ONCE, end - start))
                 frame = await read_frame(connection, own, number, start, far)
                 self._offsets[partition] = far
                 frame = self._readable(frame)

@@ -19,7 +19,7 @@ from engine.statements.context.session import Session, SqlRelation
 LOOK_EVERY_S = 0.1
 
 
-async def settled(services: Services, session: Session, relation: SqlRelation, most_s: float) -> None:
+async def wait_until_current(services: Services, session: Session, relation: SqlRelation, most_s: float) -> None:
     """Wait until every query behind a relation has read what its feeds hold now, the furthest upstream first; at most so long.
 
     A query that does not run is not waited for.

@@ -12,7 +12,7 @@ from app.http.schemas import Answer, QueryState
 from app.status.models import Carrier
 
 
-class HeldQueryItem(Answer):
+class LeasedQueryItem(Answer):
     """A query that a driver has."""
 
     name: str = Field(description="Name of the query.", examples=["delays_by_airport"])
@@ -37,7 +37,7 @@ class DriverItem(Answer):
     started_at: datetime = Field(description="When it began.")
     heartbeat_at: datetime = Field(description="When it was last heard of.")
     max_queries: int = Field(description="How many queries it takes, internal ones not counted.")
-    queries: list[HeldQueryItem] = Field(description="The queries that it has, by name.")
+    queries: list[LeasedQueryItem] = Field(description="The queries that it has, by name.")
 
 
 class DriversAnswer(Answer):

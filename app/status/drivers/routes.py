@@ -8,8 +8,8 @@ from app.access.internal_queries import is_internal
 from app.http.answers.documented import answered, problems
 from app.http.parameters import OnlyKnownParameters, ServicesOf
 from app.settings.effective_settings import in_force
-from app.status.drivers.models import DRIVERS, SETTINGS, DriverItem, DriversAnswer, HeldQueryItem, SettingItem, SettingsAnswer
-from app.status.drivers.sql import HeldQuery, ListedDriver, list_drivers, list_unplaced
+from app.status.drivers.models import DRIVERS, SETTINGS, DriverItem, DriversAnswer, LeasedQueryItem, SettingItem, SettingsAnswer
+from app.status.drivers.sql import DriverQuery, ListedDriver, list_drivers, list_unplaced
 from app.status.routes import carrier_of
 
 router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParameters])
@@ -62,13 +62,13 @@ def _driver(found: ListedDriver) -> DriverItem:
             "started_at": found.started_at,
             "heartbeat_at": found.heartbeat_at,
             "max_queries": found.max_queries,
-            "queries": [_held(each) for each in found.queries],
+            "queries": [_leased(each) for each in found.queries],
         }
     )
 
 
-def _held(found: HeldQuery) -> HeldQueryItem:
-    return HeldQueryItem.model_validate(
+def _leased(found: DriverQuery) -> LeasedQueryItem:
+    return LeasedQueryItem.model_validate(
         {
             "name": found.name,
             "state": found.state,

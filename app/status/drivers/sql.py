@@ -18,7 +18,7 @@ from app.status.sql import AGE_S
 
 
 @dataclass(frozen=True, slots=True)
-class HeldQuery:
+class DriverQuery:
     """A query whose lease a driver holds.
 
     Attributes:
@@ -51,7 +51,7 @@ class ListedDriver:
     heartbeat_at: datetime
     is_silent: bool
     max_queries: int
-    queries: list[HeldQuery] = field(default_factory=list)
+    queries: list[DriverQuery] = field(default_factory=list)
 
 
 async def list_drivers(connection: AsyncConnection, silent_ms: int) -> list[ListedDriver]:
@@ -68,7 +68,7 @@ async def list_drivers(connection: AsyncConnection, silent_ms: int) -> list[List
             ListedDriver(row.id, row.host, row.pid, row.phase, row.started_at, row.heartbeat_at, row.is_silent, row.max_queries),
         )
         if row.name is not None:
-            known.queries.append(HeldQuery(row.name, row.state, row.committed_at, row.commit_age_s, row.carrier))
+            known.queries.append(DriverQuery(row.name, row.state, row.committed_at, row.commit_age_s, row.carrier))
     return list(found.values())
 
 

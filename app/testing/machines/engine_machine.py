@@ -13,7 +13,7 @@ import polars as pl
 
 from app.testing.case import Append, Case, Restart, Wait
 from app.testing.comparing.rows import Row, rows_of
-from app.testing.expectations import Counts, Found, Subject, Wanted
+from app.testing.expectations import Counts, Expectation, Outcome, Subject
 from app.testing.machines.workbench import Workbench
 from app.testing.running import Reject
 from app.testing.slicing import Slicing
@@ -58,7 +58,7 @@ class EngineMachine:
     def append(self, step: Append) -> None:
         """See ``Machine``; batches are cut here."""
         if self._case.has_partitions and self._last_relation not in (None, step.relation):
-            self._settle()
+            self._run_until_idle()
         self._last_relation = step.relation
         relation = self._bench.catalog[step.relation].relation
         raw, malformed = parse_array(json.dumps(list(step.records)).encode(), relation)
@@ -72,24 +72,24 @@ class EngineMachine:
 
     def wait(self, step: Wait) -> None:
         """See ``Machine``: everything that is due on the way happens at its own time."""
-        self._settle()
+        self._run_until_idle()
         while (wakes_at_ms := self._bench.wakes_at_ms) is not None and wakes_at_ms <= step.until_ms:
             self._now_ms = max(self._now_ms, wakes_at_ms)
-            self._settle()
+            self._run_until_idle()
             if self._bench.wakes_at_ms == wakes_at_ms:
                 raise InvariantBroken(f"what was due at {wakes_at_ms} is still due after it")
         self._now_ms = step.until_ms
 
     def restart(self, step: Restart) -> None:  # noqa: ARG002 - the same wherever it stands
         """See ``Machine``."""
-        self._settle()
+        self._run_until_idle()
         self._bench.restart()
 
-    def found(self, wanted: Wanted) -> Found:
+    def found(self, wanted: Expectation) -> Outcome:
         """See ``Machine``."""
-        self._settle()
+        self._run_until_idle()
         subject = wanted.subject
-        return Found(
+        return Outcome(
             changes=() if wanted.changes is None else self._new(subject, "changes", self._changes(subject)),
             rows=() if wanted.rows is None else self.rows(subject),
             late=() if wanted.late is None else self._new(subject, "late", self._late(subject)),
@@ -109,13 +109,13 @@ class EngineMachine:
                 latest[key] = row
         return [row for row in latest.values() if not row.is_delete]
 
-    def _settle(self) -> None:
-        self._bench.settle(self._now_ms)
+    def _run_until_idle(self) -> None:
+        self._bench.run_until_idle(self._now_ms)
 
     def _read_on(self) -> None:
         """Let queries read after a record came, as the slicing has it."""
         if self._slicing.mode == "record":
-            self._settle()
+            self._run_until_idle()
         if self._slicing.mode != "random":
             return
         for query, turns in self._turns.items():

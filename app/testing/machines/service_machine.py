@@ -20,7 +20,7 @@ from slackwater import Client, RecordsRejected, ServiceError, Status, Unreachabl
 from app.testing.case import Append, Case, Restart, Wait
 from app.testing.comparing.rows import ExpectedRows, Row, rows_of_json
 from app.testing.documents import FileInvalid, FileProblem
-from app.testing.expectations import Failure, Found, Subject, Wanted
+from app.testing.expectations import Expectation, Failure, Outcome, Subject
 from app.testing.machines.engine_machine import EngineMachine, late_row
 from app.testing.running import Reject, run_case
 from app.testing.slicing import Slicing
@@ -163,13 +163,13 @@ class ServiceMachine:
             self._client.query(self._prefix + plan.query).restart()
             self._wait_running(plan.query, above=epoch)
 
-    def found(self, wanted: Wanted) -> Found:
+    def found(self, wanted: Expectation) -> Outcome:
         """See ``Machine``."""
         self._wait_read()
         subject, query = wanted.subject, wanted.subject.query
         if wanted.failure is not None and query is not None and query not in self._codes:
             self._wait_failed(query)
-        return Found(
+        return Outcome(
             changes=() if wanted.changes is None else self._changes(subject, wanted.changes),
             rows=() if wanted.rows is None else self._rows(subject),
             late=() if wanted.late is None else self._new(subject, "late", self._late(query or "")),

@@ -27,7 +27,7 @@ from engine.operators.tasks.progress import Reading
 from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
-from engine.plan.clock import held_feeds, needs_ticks
+from engine.plan.clock import feeds_held_for, needs_ticks
 from engine.plan.model import Input, Plan
 from engine.records.canonical import LOGGED, canonicalise
 from engine.runtime.limits.batch_size import BatchLimit
@@ -72,7 +72,7 @@ class _Query:
         self._heads: dict[FeedPartition, int] = {}
         self._feeds = feeds
         self._has_ticks = needs_ticks(plan)
-        self._held = held_feeds(plan)
+        self._held = feeds_held_for(plan)
         self._stores: dict[tuple[int, int, int], MemorySegmentStore] = {}
         self._generation = 0
         self._pipeline = self._built(None)
@@ -316,7 +316,7 @@ class Workbench:
         limit = BatchLimit(UNBOUNDED if max_rows is None else max_rows, UNBOUNDED)
         return self._query(query).read(now_ms, limit, self._behind(self._query(query)))
 
-    def settle(self, now_ms: int) -> None:
+    def run_until_idle(self, now_ms: int) -> None:
         """Let every query read everything, what the others make of it included, until nothing moves any more.
 
         Several rounds are needed where rows wait for others that are on their way (P3).

@@ -174,17 +174,17 @@ class AsyncQuery:
 
     async def pause(self) -> WishAnswer:
         """Wish it to be paused: its state stays at hand."""
-        return await self._wish("paused")
+        return await self._set_state("paused")
 
     async def resume(self) -> WishAnswer:
         """Wish it to run."""
-        return await self._wish("running")
+        return await self._set_state("running")
 
     async def stop(self) -> WishAnswer:
         """Wish it to be stopped: its resources are released; position and results stay."""
-        return await self._wish("stopped")
+        return await self._set_state("stopped")
 
-    async def _wish(self, state: str) -> WishAnswer:
+    async def _set_state(self, state: str) -> WishAnswer:
         return WishAnswer(await self._transport.json(request("PUT", self._path("desired-state"), body={"state": state})))
 
     async def restart(self) -> WishAnswer:

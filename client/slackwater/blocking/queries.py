@@ -175,17 +175,17 @@ class Query:
 
     def pause(self) -> WishAnswer:
         """Wish it to be paused: its state stays at hand."""
-        return self._wish("paused")
+        return self._set_state("paused")
 
     def resume(self) -> WishAnswer:
         """Wish it to run."""
-        return self._wish("running")
+        return self._set_state("running")
 
     def stop(self) -> WishAnswer:
         """Wish it to be stopped: its resources are released; position and results stay."""
-        return self._wish("stopped")
+        return self._set_state("stopped")
 
-    def _wish(self, state: str) -> WishAnswer:
+    def _set_state(self, state: str) -> WishAnswer:
         return WishAnswer(self._transport.json(request("PUT", self._path("desired-state"), body={"state": state})))
 
     def restart(self) -> WishAnswer:

@@ -19,7 +19,7 @@ import slackwater
 from slackwater.cli.commands import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import ToldGroup, common_options, opened, tell
+from slackwater.cli.options.opened import ReportingGroup, common_options, invocation_of, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
 
@@ -73,13 +73,13 @@ def _refuse_another_service(context: Any, name: str, rest: list[str]) -> None:
 
     The environment and the context in use are for the commands that speak to a service, and say nothing here.
     """
-    given = [f"--{option}" for option in _NAMES_SERVICE if option in opened(context).given]
+    given = [f"--{option}" for option in _NAMES_SERVICE if option in invocation_of(context).given]
     if given and not {*_HELP} & {*rest}:
         detail = f"slackwater {name} works on this machine alone, whatever {' and '.join(given)} names"
         raise typer.Exit(tell(context, Misused(detail, added()[name].elsewhere)))
 
 
-class Program(ToldGroup):
+class Program(ReportingGroup):
     """Its own commands, then those of other distributions; what these do is imported when they are called, or described in full."""
 
     def list_commands(self, ctx: Any) -> list[str]:

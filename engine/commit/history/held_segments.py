@@ -19,7 +19,7 @@ _COMMITS: Final = """
 _GIVE_UP: Final = "DELETE FROM log.retained_commit WHERE query_id = %s AND batch_id = %s"
 
 
-class HeldSegments:
+class RetainedSegments:
     """What the retained commits of one query name.
 
     Args:

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
-from engine.commit.history.held_segments import HeldSegments
+from engine.commit.history.held_segments import RetainedSegments
 from engine.commit.history.retained_commits import forget_retained
 from engine.commit.history.segment_names import names_of
 from engine.commit.history.state_owners import StateOwners
@@ -99,7 +99,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _UnnamedSegment:
     """A segment that was there, and not named, as of a launch and a batch."""
 
     name: str
@@ -151,7 +151,7 @@ class Collector:
         self._store, self._root, self._retention = store, root, retention
         self._owners = StateOwners(store, clock)
         self._seen: dict[UUID, tuple[int, int | None]] = {}
-        self._held: dict[UUID, HeldSegments] = {}
+        self._held: dict[UUID, RetainedSegments] = {}
 
     def look(self, connection: Connection) -> Look:
         """Compare what is there with what is named; note, take off the list, remove.
@@ -171,7 +171,7 @@ class Collector:
             rows: Sequence[tuple[Any, ...]] = cursor.execute(_QUERIES, (self._root,)).fetchall()
         self._seen = {query_id: self._seen[query_id] for query_id, *_ in rows if query_id in self._seen}
         self._held = {query_id: self._held[query_id] for query_id, *_ in rows if query_id in self._held}
-        removed, is_pressing = list[_Noted](), False
+        removed, is_pressing = list[_UnnamedSegment](), False
         for query_id, epoch, batch_id, oldest_ms in rows:
             is_due = oldest_ms is not None and (is_full or oldest_ms >= self._retention.keep_ms)
             is_due = is_due or (is_full and query_id in self._held and bool(self._held[query_id].names))
@@ -192,7 +192,7 @@ class Collector:
                 self._store.forget_owner(str(query_id))
             connection.execute("DELETE FROM log.deleted_state WHERE query_id = %s AND root = %s", (query_id, self._root))
 
-    def _look_at(self, connection: Connection, query_id: UUID, *, is_full: bool) -> tuple[list[_Noted], bool]:
+    def _look_at(self, connection: Connection, query_id: UUID, *, is_full: bool) -> tuple[list[_UnnamedSegment], bool]:
         """Return what was removed of a query, and whether too much is left."""
         place = self._store.below(str(query_id))
         # What is there comes first: whatever is written later is not in it, and can be named or not.
@@ -213,7 +213,7 @@ class Collector:
                 connection.execute(_NOTE, (query_id, self._root, committed.epoch, committed.batch_id, sorted(new), sizes))
         kept = [one for one in noted if one.name in unnamed]
         left_bytes, left = held_bytes + sum(unnamed.values()), held + len(unnamed)
-        going: list[_Noted] = []
+        going: list[_UnnamedSegment] = []
         for one in kept:  # the oldest come first
             is_over = is_full or left_bytes > self._retention.most_bytes or left > self._retention.most_segments
             is_past = (committed.now - one.since).total_seconds() * 1000 >= self._retention.keep_ms
@@ -228,7 +228,7 @@ class Collector:
 
         They may hold half of what may stay. Where they hold more, or the disk is nearly full, the oldest are given up.
         """
-        held = self._held.setdefault(query_id, HeldSegments(query_id))
+        held = self._held.setdefault(query_id, RetainedSegments(query_id))
         held.look(connection)
         while names := held.names & unnamed.keys():
             size = sum(unnamed[name] for name in names)
@@ -239,7 +239,7 @@ class Collector:
             held.give_up_oldest(connection)
         return 0, 0
 
-    def _remove(self, connection: Connection, query_id: UUID, place: StateStore, going: Sequence[_Noted]) -> None:
+    def _remove(self, connection: Connection, query_id: UUID, place: StateStore, going: Sequence[_UnnamedSegment]) -> None:
         """Remove segments; before that it is noted how far back one can go then."""
         if not going:
             return
@@ -248,9 +248,9 @@ class Collector:
         place.remove(names)
         connection.execute(_STRIKE, (query_id, self._root, names))
 
-    def _noted(self, connection: Connection, query_id: UUID) -> list[_Noted]:
+    def _noted(self, connection: Connection, query_id: UUID) -> list[_UnnamedSegment]:
         with connection.cursor(row_factory=tuple_row) as cursor:
-            return [_Noted(*row) for row in cursor.execute(_NOTED, (query_id, self._root))]
+            return [_UnnamedSegment(*row) for row in cursor.execute(_NOTED, (query_id, self._root))]
 
 
 def _committed(connection: Connection, query_id: UUID) -> _Committed | None:

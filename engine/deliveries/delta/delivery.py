@@ -17,7 +17,7 @@ from engine.connections.attempts import Failed, Reason, attempt
 from engine.connections.surroundings import SecretMissing
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delta import DeltaDelivery
-from engine.deliveries.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
+from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.deliveries.delivery_root import check_writable
 from engine.deliveries.delta.place import DeltaPlace, place_of, refused, resolved_of
 from engine.deliveries.lake_rows import lake_rows
@@ -129,7 +129,7 @@ def _refuse_unlike(table: DeltaTable, frame: pl.DataFrame, *, is_dated: bool) ->
             raise DeliveryStopped("delivery_refused", detail)
 
 
-def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliverer:
+def _open(said: DeliveryModel, result: Result, site: DeliveryContext) -> DeltaDeliverer:
     definition = of_kind(said, DeltaDelivery)
     try:
         place = place_of(definition, site)
@@ -138,7 +138,7 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliv
     return DeltaDeliverer(definition, result, place)
 
 
-def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
+def _check(said: DeliveryModel, result: Result, site: DeliveryContext) -> None:  # noqa: ARG001 - the port's
     definition = of_kind(said, DeltaDelivery)
     if definition.connection is None:
         check_writable(definition.path, site.root)

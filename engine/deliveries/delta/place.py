@@ -15,7 +15,7 @@ from engine.connections.s3 import S3Connection, obstore_options
 from engine.connections.stored import Resolved, WrongConnection, load
 from engine.connections.surroundings import SecretMissing
 from engine.definition.deliveries.delta import DeltaDelivery
-from engine.deliveries.deliveries import DeliverySite, TargetUnavailable
+from engine.deliveries.deliveries import DeliveryContext, TargetUnavailable
 from engine.deliveries.delivery_root import directory_of
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable
 from engine.postgres.postgres import connect
@@ -59,7 +59,7 @@ class DeltaPlace:
         return self.options is not None and _NOT_ALLOWED in said and not any(code in said for code in _MAY_PASS)
 
 
-def place_of(definition: DeltaDelivery, site: DeliverySite) -> DeltaPlace:
+def place_of(definition: DeltaDelivery, site: DeliveryContext) -> DeltaPlace:
     """Return where results are written.
 
     Raises:
@@ -78,7 +78,7 @@ def place_of(definition: DeltaDelivery, site: DeliverySite) -> DeltaPlace:
     return DeltaPlace(f"s3://{bucket.bucket}/{definition.path}", None, options, resolved.reader.without_secrets)
 
 
-def resolved_of(name: str, site: DeliverySite) -> Resolved:
+def resolved_of(name: str, site: DeliveryContext) -> Resolved:
     """Look a connection up.
 
     Raises:

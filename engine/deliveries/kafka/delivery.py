@@ -26,7 +26,7 @@ from engine.connections.stored import Resolved, WrongConnection, load
 from engine.connections.surroundings import SecretMissing
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.kafka import KafkaDelivery
-from engine.deliveries.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
+from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.deliveries.kafka.delivered_records import Records
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable, UserError
 from engine.formats.port import NO_REGISTRY, FormatInvalid, SchemaStore
@@ -122,7 +122,7 @@ class KafkaDeliverer:
             finally:
                 asker.close()
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         return int(found.offset) if found.offset >= 0 else None
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the broker has it
@@ -148,7 +148,7 @@ class KafkaDeliverer:
         except (KafkaException, BufferError) as error:
             # Whether it was committed the next question for the position tells.
             self._abort(producer)
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         except BaseException:
             self._abort(producer)
             raise
@@ -244,7 +244,7 @@ class KafkaDeliverer:
         admin = AdminClient(self._options, logger=silent_logger())
         make_topic(admin, self._definition, is_table=self._result.is_table)
 
-    def _told(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
+    def _error_of(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
         found = error.args[0] if error.args else error
         if not isinstance(found, KafkaError):
             return TargetUnavailable(self._shown(str(error))[:300])
@@ -268,7 +268,7 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
             self._make_topic()
             self._producer = self._make_producer({"on_delivery": self._note})
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         return None
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - the topic keeps none
@@ -286,10 +286,10 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
             self.close()
             if not isinstance(error.__cause__, KafkaException):
                 raise
-            raise self._told(error.__cause__) from error
+            raise self._error_of(error.__cause__) from error
         except (KafkaException, BufferError) as error:
             self.close()
-            raise self._told(error) from error
+            raise self._error_of(error) from error
 
     def _headers(self, number: int) -> Headers:
         return [
@@ -327,10 +327,10 @@ _QUIET: Final[Mapping[str, Any]] = {
 }
 
 
-def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliverer:
+def _open(said: DeliveryModel, result: Result, site: DeliveryContext) -> KafkaDeliverer:
     definition = of_kind(said, KafkaDelivery)
     try:
-        options, resolved, store = _surroundings(definition, site)
+        options, resolved, store = _resolve(definition, site)
         kind = KafkaDeliverer if definition.guarantee == "exactly_once" else RepeatingKafkaDeliverer
         return kind(definition, result, options, store, resolved.reader.without_secrets)
     except (UserError, FormatInvalid) as error:
@@ -339,7 +339,7 @@ def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliv
         raise TargetUnavailable(str(error)) from error
 
 
-def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[str, Any], Resolved, SchemaStore]:
+def _resolve(definition: KafkaDelivery, site: DeliveryContext) -> tuple[dict[str, Any], Resolved, SchemaStore]:
     """Look connections up; raises ``DefinitionInvalid``, ``FormatInvalid``, ``SourceUnavailable``."""
     sides = (("key", definition.key), ("value", definition.value))
     registries = {side.registry: place for place, side in sides if side is not None and side.registry is not None}
@@ -365,10 +365,10 @@ def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[s
     return options, resolved, store
 
 
-def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:
+def _check(said: DeliveryModel, result: Result, site: DeliveryContext) -> None:
     definition = of_kind(said, KafkaDelivery)
     try:
-        options, resolved, store = _surroundings(definition, site)
+        options, resolved, store = _resolve(definition, site)
         Records(definition, result, store)
         admin = AdminClient({**_QUIET, **options}, logger=silent_logger())
         there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]

@@ -17,7 +17,7 @@ import polars as pl
 
 from engine.formats.avro.payloads import check_growth
 from engine.formats.avro.schema import AvroSchema, parse_schema
-from engine.formats.halving import Misread
+from engine.formats.halving import UndecodablePayload
 from engine.formats.json.json_records import BodyMalformed
 from engine.records.arrow_bounds import MAX_RECORDS
 
@@ -117,7 +117,7 @@ def _values(schema: AvroSchema, count: int, block: bytes) -> Iterator[bytes]:
             end = stream.tell()
             yield block[at:end]
             at = end
-    except Misread as misread:
+    except UndecodablePayload as misread:
         raise BodyMalformed(f"a block cannot be read: {misread}") from misread
     except (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, UnicodeError, RecursionError) as error:
         raise BodyMalformed(

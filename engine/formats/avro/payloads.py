@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyruhvro
 
 from engine.formats.avro.schema import AvroSchema
-from engine.formats.halving import Misread
+from engine.formats.halving import UndecodablePayload
 from engine.formats.shapes import MAX_AMPLIFIED_BYTES, Shape, arrow_type
 
 _END: Final = b"\x0c~avro~"
@@ -41,7 +41,7 @@ def read_payloads(schema: AvroSchema, payloads: Sequence[bytes]) -> pa.RecordBat
     batch = pyruhvro.deserialize_array([payload + _END for payload in payloads], _wire_with_end(schema.wire))
     end = batch.column(batch.num_columns - 1)
     if pc.sum(pc.equal(end.view(pa.binary()), _END_TEXT.encode())).as_py() != len(payloads):
-        raise Misread("there are bytes behind the value: it was written with another schema")
+        raise UndecodablePayload("there are bytes behind the value: it was written with another schema")
     columns = [_of_wire(batch.column(place), inner) for place, (_, inner) in enumerate(shape.fields)]
     return pa.RecordBatch.from_arrays(columns, names=[name for name, _ in shape.fields])
 
@@ -63,7 +63,7 @@ def check_growth(shape: Shape, payloads: Sequence[bytes]) -> None:
     """Raise Misread where one of them could become more in memory than it may."""
     growth = shape.growth
     if growth and max(map(len, payloads), default=0) * growth > MAX_AMPLIFIED_BYTES:
-        raise Misread(
+        raise UndecodablePayload(
             f"the value could become more than {MAX_AMPLIFIED_BYTES:,} bytes in memory: its arrays or maps are too long"
         )
 
@@ -150,14 +150,14 @@ def _check_text(array: pa.Array) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise Misread(f"a text is not UTF-8: {str(error)[:100]}") from error
+        raise UndecodablePayload(f"a text is not UTF-8: {str(error)[:100]}") from error
 
 
 def _check_range(array: pa.Array, least: int, most: int, fault: str) -> None:
     bounds = pc.min_max(array)
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     if low is not None and (low < least or high > most):
-        raise Misread(fault)
+        raise UndecodablePayload(fault)
 
 
 def _one_by_one(schema: AvroSchema, shape: Shape, payloads: Sequence[bytes]) -> pa.RecordBatch:
@@ -166,7 +166,7 @@ def _one_by_one(schema: AvroSchema, shape: Shape, payloads: Sequence[bytes]) -> 
         stream = io.BytesIO(payload)
         value = fastavro.schemaless_reader(stream, schema.plain, None)
         if stream.tell() != len(payload):
-            raise Misread("there are bytes behind the value: it was written with another schema")
+            raise UndecodablePayload("there are bytes behind the value: it was written with another schema")
         rows.append(value)
     renamed = _renaming(shape)
     batch = pa.RecordBatch.from_pylist(

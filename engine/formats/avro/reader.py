@@ -11,7 +11,7 @@ from engine.expressions.types.types import Schema
 from engine.formats.avro.payloads import empty_batch, read_payloads
 from engine.formats.avro.schema import AvroSchema, parse_schema
 from engine.formats.halving import read_soundly
-from engine.formats.lifting import lifted_struct
+from engine.formats.lifting import convert_struct
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.formats.registry.wire import OfOneSchema, read_apart, text_of
 from engine.formats.shapes import SchemaNotRead, Shape
@@ -39,7 +39,7 @@ class AvroReader:
         table = table.rename_columns([self._names.get(name, name) for name in table.column_names])
         wanted = [name for name in table.column_names if name in self._columns]
         frame = cast("pl.DataFrame", pl.from_arrow(table.select(wanted)))
-        return lifted_rows(frame, places, rejects, self._shape, self._columns)
+        return convert_rows(frame, places, rejects, self._shape, self._columns)
 
 
 class RegisteredAvroReader:
@@ -86,9 +86,9 @@ def schema_of(registered: RegisteredSchema) -> AvroSchema:
     return parse_schema(text_of(registered, "AVRO"), [text for _, text in registered.references])
 
 
-def lifted_rows(frame: pl.DataFrame, places: pl.Series, rejects: pl.DataFrame, shape: Shape, columns: Schema) -> Read:
+def convert_rows(frame: pl.DataFrame, places: pl.Series, rejects: pl.DataFrame, shape: Shape, columns: Schema) -> Read:
     """Lift a frame's columns; rows with values that their meaning does not allow are rejects."""
-    found, faults = lifted_struct(frame, shape, columns.items())
+    found, faults = convert_struct(frame, shape, columns.items())
     raw = pl.DataFrame([*found, places.alias("_offset")])
     if not faults:
         return Read(raw, rejects)

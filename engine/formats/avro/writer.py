@@ -127,7 +127,7 @@ def to_wire(values: pl.Series, shape: Shape) -> pa.Array:
             return (
                 pc.if_else(inside.is_null.to_arrow(), pa.scalar(None, entries.type), entries) if inside.is_null.any() else entries
             )
-    return _leaf(values, shape)
+    return _scalar(values, shape)
 
 
 def _field(values: pl.Series, name: str, shape: Shape, is_null: pl.Series) -> pl.Series:
@@ -139,7 +139,7 @@ def _field(values: pl.Series, name: str, shape: Shape, is_null: pl.Series) -> pl
     return field.set(is_null, field.drop_nulls()[0]) if not field.dtype.is_nested() else field
 
 
-def _leaf(values: pl.Series, shape: Shape) -> pa.Array:
+def _scalar(values: pl.Series, shape: Shape) -> pa.Array:
     match shape.meaning:
         case "decimal":
             return _as_text(pa.array(bytes_of(values, shape.scale), pa.binary()))
@@ -154,10 +154,10 @@ def _leaf(values: pl.Series, shape: Shape) -> pa.Array:
             )
         case _:
             pass
-    return _plain_leaf(values, shape)
+    return _plain_scalar(values, shape)
 
 
-def _plain_leaf(values: pl.Series, shape: Shape) -> pa.Array:
+def _plain_scalar(values: pl.Series, shape: Shape) -> pa.Array:
     match shape.kind:
         case "int":
             whole = values.cast(pl.Int64)

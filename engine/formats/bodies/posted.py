@@ -35,7 +35,7 @@ _AVRO: Final = ("application/avro", "avro/binary", "avro/bytes", BINARY)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BodyOptions:
     """What a request says of its body.
 
     Attributes:
@@ -73,7 +73,7 @@ class Posted(NamedTuple):
     changes: pl.DataFrame | None = None
 
 
-Reads = Callable[[bytes, Asked, RelationSchema, SchemaStore], Posted]
+Reads = Callable[[bytes, BodyOptions, RelationSchema, SchemaStore], Posted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class BodyFormat:
     read: Reads
 
 
-def check_asked(asked: Asked) -> None:
+def check_options(asked: BodyOptions) -> None:
     """Check what needs neither body nor relation.
 
     Raises:
@@ -106,7 +106,7 @@ def check_asked(asked: Asked) -> None:
             raise FormatInvalid(f"`{name}` means nothing to the format {asked.format}; {takes}", name)
 
 
-def read_posted(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStore = NO_REGISTRY) -> Posted:
+def read_posted(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore = NO_REGISTRY) -> Posted:
     """Read a body.
 
     Args:
@@ -123,7 +123,7 @@ def read_posted(body: bytes, asked: Asked, relation: RelationSchema, store: Sche
     return POSTED[asked.format].read(body, asked, relation, store)
 
 
-def _side(asked: Asked, relation: RelationSchema) -> SideConfig:
+def _side(asked: BodyOptions, relation: RelationSchema) -> SideConfig:
     delimiter = asked.option("delimiter")
     try:
         sign = DEFAULT_DELIMITER if delimiter is None else delimiter_of(delimiter)
@@ -134,10 +134,10 @@ def _side(asked: Asked, relation: RelationSchema) -> SideConfig:
     )
 
 
-def _of_payloads(cut: Callable[[bytes, Asked], pl.Series]) -> Reads:
+def _of_payloads(cut: Callable[[bytes, BodyOptions], pl.Series]) -> Reads:
     """Return what reads payloads that are cut so; behind a schema's number there is one alone, for it does not say where it ends."""
 
-    def read(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStore) -> Posted:
+    def read(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore) -> Posted:
         reader = reader_of(_side(asked, relation), store)
         payloads = whole(body) if asked.has_registry else cut(body, asked)
         return Posted(*_read(payloads, relation, reader.read))
@@ -163,7 +163,7 @@ def _read(payloads: pl.Series, relation: RelationSchema, read: Callable[[pl.Seri
     )
 
 
-def _avro(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStore) -> Posted:
+def _avro(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore) -> Posted:
     if asked.has_registry:
         return _framed(body, asked, relation, store)
     try:
@@ -173,7 +173,7 @@ def _avro(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStor
     return Posted(*_read(payloads, relation, AvroReader(relation.columns, schema).read))
 
 
-def _protobuf(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStore) -> Posted:
+def _protobuf(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore) -> Posted:
     subject = asked.option("subject")
     if not asked.has_registry:
         raise FormatInvalid(
@@ -211,7 +211,7 @@ MAX_ORIGINS: Final = 16
 """Databases whose changes one body may hold: for each, the positions of its keys are looked up while the append waits."""
 
 
-def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStore) -> Posted:
+def _debezium(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore) -> Posted:
     if relation.kind != "table":
         raise FormatInvalid("change events are of a table's rows; send them to /v1/tables/{name}/records", "format")
     encoding = asked.option("encoding") or "json"

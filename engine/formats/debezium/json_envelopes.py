@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from engine.expressions.types.types import ColumnType
 from engine.formats.avro.meanings import CONNECT_NAMES
-from engine.formats.avro.reader import lifted_rows
+from engine.formats.avro.reader import convert_rows
 from engine.formats.debezium.fields import schema_fields
 from engine.formats.debezium.json_members import Span, form_of, members
 from engine.formats.debezium.json_splitting import Bodies, split
 from engine.formats.debezium.settings import SOURCE, DebeziumSettings
-from engine.formats.halving import Misread, read_soundly
+from engine.formats.halving import UndecodablePayload, read_soundly
 from engine.formats.json.json_records import ARROW, arrow_table
 from engine.formats.port import Read
 from engine.formats.registry.wire import at_places, rejoined
@@ -56,7 +56,7 @@ class JsonEnvelopes:
             fields=(("before", row), ("after", row), ("op", Shape("string")), ("ts_ms", Shape("bigint")), ("source", source)),
         )
         frame = self._decoded(frame, row)
-        return lifted_rows(frame, places, rejects, shape, self._columns)
+        return convert_rows(frame, places, rejects, shape, self._columns)
 
     def _parsed(self, payloads: Sequence[bytes], said: dict[str, Shape]) -> pa.RecordBatch:
         text = b"\n".join(payloads)
@@ -80,7 +80,9 @@ class JsonEnvelopes:
             case ColumnType(kind="map" | "struct"):
                 fields = [pa.field(each, self._arrow(each, inner, {})) for each, inner in declared.fields]
                 if declared.kind == "map":
-                    raise Misread(f"column {name!r}: a map does not come from a database; declare it as a string or struct")
+                    raise UndecodablePayload(
+                        f"column {name!r}: a map does not come from a database; declare it as a string or struct"
+                    )
                 return pa.struct(fields)
             case ColumnType(kind="decimal"):
                 return pa.string() if forms.get(name) is str else pa.decimal128(declared.precision, declared.scale)
@@ -206,4 +208,4 @@ def _members(text: bytes) -> dict[str, Span]:
     try:
         return members(text)
     except ValueError as error:
-        raise Misread(str(error)) from error
+        raise UndecodablePayload(str(error)) from error

@@ -61,7 +61,7 @@ def split(payloads: pl.Series) -> tuple[list[Bodies], pl.DataFrame]:
             unlike.append(place)
             left = left[1:]
             continue
-        left, bodies = _alike(payloads, left, schema, beginning)
+        left, bodies = _same_beginning(payloads, left, schema, beginning)
         found.append(bodies)
     found += _by_schema(payloads, unlike + left.tolist(), said, bad)
     return found, reject_rows(sorted(bad)) if bad else empty_rejects()
@@ -98,7 +98,7 @@ def _malformed(payloads: pl.Series, place: int, detail: str) -> _Bad:
     return place, "malformed_json", detail[:300], excerpt_of_bytes(payloads[place])
 
 
-def _alike(
+def _same_beginning(
     payloads: pl.Series, left: npt.NDArray[np.int64], schema: Any, beginning: bytes
 ) -> tuple[npt.NDArray[np.int64], Bodies]:
     """Cut the envelopes out of all payloads that begin alike."""

@@ -21,7 +21,7 @@ import polars as pl
 
 from engine.frames.frames import without_rows
 from engine.frames.position_columns import COMMITTED, IS_EXACT, ORIGIN, POSITION
-from engine.operators.rows.change_positions import judged
+from engine.operators.rows.change_positions import older_changes
 from engine.state.sorted.latest_by_key import KEPT, ROW
 from engine.state.sorted.running import Groups
 
@@ -123,7 +123,7 @@ def without_older(
     known = said.head(0) if newest is None else newest.select(*kept, *unsaid)
     found = pl.concat([known, said]).sort(*keys, maintain_order=True)
     groups = Groups.of(found[keys])
-    is_older, latest = judged(found, groups)
+    is_older, latest = older_changes(found, groups)
     places = found.get_column(ROW).to_numpy()
     return without_rows(changes, places[is_older & (places != KEPT)]), latest[np.flatnonzero(groups.is_last)][kept]
 

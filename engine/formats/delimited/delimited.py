@@ -10,7 +10,7 @@ from polars.exceptions import PolarsError
 
 from engine.expressions.types.types import ColumnType
 from engine.formats.excerpting import excerpt_of_bytes
-from engine.formats.halving import Misread
+from engine.formats.halving import UndecodablePayload
 from engine.formats.json.nested_json import json_texts
 from engine.formats.port import FormatInvalid, Read, Reader, SchemaStore, SideConfig, Writer
 from engine.frames.byte_texts import texts_of
@@ -53,7 +53,7 @@ class DelimitedReader:
         for place in places:
             try:
                 found.append((*self._line(payloads[place]), place))
-            except Misread as misread:
+            except UndecodablePayload as misread:
                 bad.append((place, REASON, str(misread), excerpt_of_bytes(payloads[place])))
         return found, bad
 
@@ -61,11 +61,11 @@ class DelimitedReader:
         try:
             frame = pl.read_csv(io.BytesIO(payload), has_header=False, separator=self._delimiter, infer_schema=False)
         except (PolarsError, UnicodeError) as error:
-            raise Misread(f"no delimited text: {str(error)[:200]}") from error
+            raise UndecodablePayload(f"no delimited text: {str(error)[:200]}") from error
         if frame.height != 1:
-            raise Misread(f"{frame.height} lines, and a payload is one")
+            raise UndecodablePayload(f"{frame.height} lines, and a payload is one")
         if frame.width != len(self._columns):
-            raise Misread(f"{frame.width} values for {len(self._columns)} columns")
+            raise UndecodablePayload(f"{frame.width} values for {len(self._columns)} columns")
         return frame.row(0)
 
     def _conformed(self, rows: pl.DataFrame, bad: _Bad) -> Read:

@@ -166,7 +166,7 @@ class CsvScan:
         ends = block.outside(self._is_inside) + 1 + base
         first = int(ends[0]) if len(ends) else base + block.size + 1
         if first - self.start > self._bound or len(block.misplaced(self._is_inside)):
-            return self._settle(block)
+            return self._repair(block)
         if len(ends):
             self.start, self._line_end = int(ends[-1]), None
         self._go_on(block, self._is_inside)
@@ -180,7 +180,7 @@ class CsvScan:
         self._before = block.last
         self._is_inside = bool((len(block.quotes) + is_inside) % 2)
 
-    def _settle(self, block: _Block) -> Ends:
+    def _repair(self, block: _Block) -> Ends:
         """Find the ends in a block with a misplaced quote, or in which the open record becomes too long."""
         base = self.at
         outside, misplaced = block.outside(self._is_inside), block.misplaced(self._is_inside)

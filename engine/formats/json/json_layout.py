@@ -131,7 +131,7 @@ class Layout:
         return cls(tuple(fields), line[start:])
 
 
-def read_alike(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, unknown: Unknown) -> pl.DataFrame | None:
+def read_layout(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, unknown: Unknown) -> pl.DataFrame | None:
     """Read lines of one layout.
 
     Args:

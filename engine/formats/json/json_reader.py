@@ -18,7 +18,7 @@ from engine.formats.json.byte_words import I64, MARGIN
 from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import known_names, parse_lines, parse_objects
 from engine.formats.port import Read, Reader, SchemaStore, SideConfig
-from engine.formats.registry.settling import settled
+from engine.formats.registry.settling import cast_part
 from engine.formats.registry.wire import at_places, read_apart, rejoined
 from engine.plan.model import RelationSchema
 from engine.records.canonical import empty_rejects, reject_rows
@@ -112,7 +112,7 @@ def _counted(columns: Schema) -> Schema:
 def _with_timestamps(found: Read, columns: Schema, unit: EventTimeUnit) -> Read:
     """Make timestamps of the numbers that count them; refuse what is no number, or of no time that a timestamp holds."""
     names = [name for name, declared in columns.items() if declared == TIMESTAMP and name in found.raw.columns]
-    raw, rejects = settled(found, Schema(tuple((name, BIGINT) for name in names)))
+    raw, rejects = cast_part(found, Schema(tuple((name, BIGINT) for name in names)))
     bad = pl.repeat(value=False, n=raw.height, dtype=pl.Boolean, eager=True)
     times = []
     for name in names:

@@ -27,7 +27,7 @@ class JsonReader:
     """
 
     def __init__(self, types: Iterable[ColumnType] = (), known: Collection[str] | None = None) -> None:
-        kinds = set().union(*map(_leaf_kinds, types))
+        kinds = set().union(*map(_scalar_kinds, types))
         self._known = known
         self._has_no_numbers = False
         # Decimals must not pass through a double, and what is a double has a sign even as -0.
@@ -67,10 +67,10 @@ class JsonReader:
         return Decimal(text) if len(text) > MAX_ZEROS else self._of_ints(text)
 
 
-def _leaf_kinds(declared: ColumnType) -> set[str]:
+def _scalar_kinds(declared: ColumnType) -> set[str]:
     if declared.is_nested:
         inner = [kind for kind in (declared.element, declared.value) if kind is not None] + [kind for _, kind in declared.fields]
-        return set().union(*map(_leaf_kinds, inner))
+        return set().union(*map(_scalar_kinds, inner))
     return {declared.kind}
 
 

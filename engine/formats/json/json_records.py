@@ -21,13 +21,13 @@ from pyarrow import json as arrow_json
 
 from engine.errors import UserError
 from engine.expressions.types.types import Schema
-from engine.formats.json.json_layout import Unknown, read_alike
+from engine.formats.json.json_layout import Unknown, read_layout
 from engine.formats.json.json_reading import JsonReader
-from engine.formats.json.json_values import Misfit, conform_values, find_misfits, is_unicode
+from engine.formats.json.json_values import TypeMismatch, conform_values, find_mismatches, is_unicode
 from engine.frames.byte_texts import is_utf8
 from engine.plan.model import RelationSchema
 from engine.records.arrow_bounds import MAX_VALUES
-from engine.records.canonical import CONTROL_COLUMNS, FAR_YEAR, OUT_OF_RANGE, empty_rejects, expected, reject_rows, settle
+from engine.records.canonical import CONTROL_COLUMNS, FAR_YEAR, OUT_OF_RANGE, cast_columns, empty_rejects, expected, reject_rows
 from engine.records.excerpts import excerpt_of
 
 PIECE_LINES = 512
@@ -206,12 +206,12 @@ def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], 
     series, bad = conform_values(name, [record.get(name) for record in records], declared)
     if bad is not None:
         new = [index for index in np.flatnonzero(bad.to_numpy()).tolist() if index not in refused]
-        misfits = find_misfits([records[index].get(name) for index in new], declared)
+        misfits = find_mismatches([records[index].get(name) for index in new], declared)
         refused |= {index: _why(name, misfit, is_event_time=is_event_time) for index, misfit in zip(new, misfits, strict=True)}
     return series
 
 
-def _why(name: str, misfit: Misfit, *, is_event_time: bool) -> tuple[str, str]:
+def _why(name: str, misfit: TypeMismatch, *, is_event_time: bool) -> tuple[str, str]:
     """Say what is wrong with a value that does not fit."""
     value, place = misfit.value, f"column {name + misfit.place!r}"
     if isinstance(value, str) and not is_unicode(value):
@@ -282,7 +282,7 @@ def _read_fast(
     chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], relation: RelationSchema, unknown: Unknown
 ) -> pl.DataFrame | None:
     """Read lines that look alike by their layout, others with Arrow; None where anything at all is unusual."""
-    if len(starts) > FEW_ALIKE and (alike := read_alike(chunk, starts, ends, relation, unknown)) is not None:
+    if len(starts) > FEW_ALIKE and (alike := read_layout(chunk, starts, ends, relation, unknown)) is not None:
         return alike
     chunk, starts, ends = chunk[starts[0] : ends[-1]], starts - starts[0], ends - starts[0]
     if not _are_objects(chunk, starts, ends) or (unknown == "ignore" and has_no_numbers(chunk)):
@@ -395,5 +395,5 @@ def _stack(
         return frames[0], []
     if len({tuple(frame.schema.items()) for frame in frames}) <= 1:
         return (pl.concat(frames) if frames else pl.DataFrame()), []
-    settled = [settle(frame, relation, member) for frame in frames]
+    settled = [cast_columns(frame, relation, member) for frame in frames]
     return pl.concat([raw for raw, _ in settled], how="diagonal"), [rejects for _, rejects in settled if rejects.height]

@@ -25,7 +25,7 @@ _LAYOUTS: Final = 8
 _QUOTE, _BLANK, _BACKSLASH = 34, 32, 92
 
 
-class Alike(NamedTuple):
+class LayoutRecords(NamedTuple):
     """Records of one layout.
 
     Attributes:
@@ -60,7 +60,7 @@ class JsonRows:
         has_none = np.searchsorted(special, starts) == np.searchsorted(special, ends)
         self._left: I64 = np.flatnonzero(is_plain & has_none)
 
-    def alike(self) -> Iterator[Alike]:
+    def alike(self) -> Iterator[LayoutRecords]:
         """Yield records of one layout after another, those of which most are first; each record at most once."""
         for _ in range(_LAYOUTS):
             if len(self._left) <= FEW_ROWS or (layout := self._commonest()) is None:
@@ -76,7 +76,7 @@ class JsonRows:
         counted = Counter(layout for layout in layouts if layout is not None)
         return counted.most_common(1)[0][0] if counted else None
 
-    def _of(self, layout: Layout) -> Alike:
+    def _of(self, layout: Layout) -> LayoutRecords:
         """Return the records that have a layout: all its quotes and no others, and its literals where the quotes say that they are."""
         quotes = layout.marks(_QUOTE)
         rows = self._left[self._count[self._left] == quotes]
@@ -86,13 +86,13 @@ class JsonRows:
         for begin, stop in layout.spans(places):
             is_alike &= begin <= stop
         # From here on each literal is inside of its record.
-        rows, places = _kept(is_alike, rows, places)
+        rows, places = _masked(is_alike, rows, places)
         is_alike = np.ones(len(rows), np.bool_)
         for literal, place in zip(layout.literals, places, strict=True):
             is_alike &= self.words.are_at(literal, place)
-        rows, places = _kept(is_alike, rows, places)
-        return Alike(layout, rows, layout.spans(places))
+        rows, places = _masked(is_alike, rows, places)
+        return LayoutRecords(layout, rows, layout.spans(places))
 
 
-def _kept(mask: Mask, rows: I64, places: list[I64]) -> tuple[I64, list[I64]]:
+def _masked(mask: Mask, rows: I64, places: list[I64]) -> tuple[I64, list[I64]]:
     return (rows, places) if mask.all() else (rows[mask], [place[mask] for place in places])

@@ -27,7 +27,7 @@ Conformed = tuple[pl.Series, pl.Series | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class TypeMismatch:
     """A value that cannot be brought to its type.
 
     Attributes:
@@ -61,39 +61,41 @@ def conform_values(name: str, values: Sequence[Any], declared: ColumnType) -> Co
         case ColumnType(kind="struct", fields=fields):
             return _structs(name, values, fields)
         case _:
-            return _leaves(name, values, declared)
+            return _scalars(name, values, declared)
 
 
-def find_misfits(values: Sequence[Any], declared: ColumnType, place: str = "") -> list[Misfit]:
+def find_mismatches(values: Sequence[Any], declared: ColumnType, place: str = "") -> list[TypeMismatch]:
     """Return the first misfit in each of these values, all of which ``conform_values`` refused; depth first."""
     kind = {"array": list, "map": dict, "struct": dict}.get(declared.kind)
-    found = [Misfit(value, declared, place) for value in values]
+    found = [TypeMismatch(value, declared, place) for value in values]
     inside = [index for index, value in enumerate(values) if type(value) is kind]
     if not inside:
         return found
     taken = [values[index] for index in inside]
     match declared:
         case ColumnType(kind="array", element=ColumnType() as element):
-            deeper = find_misfits(_first_bad(taken, element), element, f"{place}[]")
+            deeper = find_mismatches(_first_bad(taken, element), element, f"{place}[]")
         case ColumnType(kind="map", value=ColumnType() as inner):
-            deeper = _misfits_in_maps(taken, inner, place)
+            deeper = _mismatches_in_maps(taken, inner, place)
         case _:
-            deeper = _misfits_in_structs(taken, declared, place)
+            deeper = _mismatches_in_structs(taken, declared, place)
     for index, misfit in zip(inside, deeper, strict=True):
         found[index] = misfit
     return found
 
 
-def _misfits_in_maps(maps: Sequence[dict[str, Any]], inner: ColumnType, place: str) -> list[Misfit]:
+def _mismatches_in_maps(maps: Sequence[dict[str, Any]], inner: ColumnType, place: str) -> list[TypeMismatch]:
     torn = [next((key for key in each if not is_unicode(key)), None) for each in maps]
     whole = [list(each.values()) for each, key in zip(maps, torn, strict=True) if key is None]
-    deeper = iter(find_misfits(_first_bad(whole, inner), inner, f"{place}.*"))
-    return [next(deeper) if key is None else Misfit(key, STRING, place, is_key=True) for key in torn]
+    deeper = iter(find_mismatches(_first_bad(whole, inner), inner, f"{place}.*"))
+    return [next(deeper) if key is None else TypeMismatch(key, STRING, place, is_key=True) for key in torn]
 
 
-def _misfits_in_structs(structs: Sequence[dict[str, Any]], declared: ColumnType, place: str) -> list[Misfit]:
+def _mismatches_in_structs(structs: Sequence[dict[str, Any]], declared: ColumnType, place: str) -> list[TypeMismatch]:
     fields = dict(declared.fields)
-    found = [Misfit(each, declared, place, field=next((name for name in each if name not in fields), None)) for each in structs]
+    found = [
+        TypeMismatch(each, declared, place, field=next((name for name in each if name not in fields), None)) for each in structs
+    ]
     left = list(range(len(structs)))
     for name, field in declared.fields:
         values = [structs[index].get(name) for index in left]
@@ -101,7 +103,7 @@ def _misfits_in_structs(structs: Sequence[dict[str, Any]], declared: ColumnType,
         if bad is None:
             continue
         is_bad = bad.to_list()
-        deeper = iter(find_misfits(list(itertools.compress(values, is_bad)), field, f"{place}.{name}"))
+        deeper = iter(find_mismatches(list(itertools.compress(values, is_bad)), field, f"{place}.{name}"))
         for index in itertools.compress(left, is_bad):
             found[index] = next(deeper)
         left = [index for index, is_it in zip(left, is_bad, strict=True) if not is_it]
@@ -129,7 +131,7 @@ def _arrays(name: str, values: Sequence[Any], element: ColumnType) -> Conformed:
 
 def _maps(name: str, values: Sequence[Any], inner: ColumnType) -> Conformed:
     maps = [value if isinstance(value, dict) else {} for value in values]
-    keys, bad_keys = _leaves(KEY, list(itertools.chain.from_iterable(maps)), STRING)
+    keys, bad_keys = _scalars(KEY, list(itertools.chain.from_iterable(maps)), STRING)
     items, bad_items = conform_values(VALUE, list(itertools.chain.from_iterable(each.values() for each in maps)), inner)
     entries = structs_from([keys, items], pl.repeat(value=False, n=len(keys), dtype=pl.Boolean, eager=True))
     return _listed(name, values, dict, entries, either(bad_keys, bad_items), maps)
@@ -169,7 +171,7 @@ def _of_other_kind(values: Sequence[Any], kind: type) -> pl.Series | None:
     return pl.Series([value is not None and type(value) is not kind for value in values], dtype=pl.Boolean)
 
 
-def _leaves(name: str, values: Sequence[Any], declared: ColumnType) -> Conformed:
+def _scalars(name: str, values: Sequence[Any], declared: ColumnType) -> Conformed:
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
         return nulls(name, declared, len(values)), None

@@ -31,7 +31,7 @@ def json_texts(values: pl.Series, declared: ColumnType) -> pl.Series:
         case ColumnType(kind="struct", fields=fields):
             return _object(values, fields)
         case _:
-            return _leaf(values, declared.kind)
+            return _scalar(values, declared.kind)
 
 
 def encoded(values: pl.Series) -> pl.Series:
@@ -55,7 +55,7 @@ def _object(values: pl.Series, fields: tuple[tuple[str, ColumnType], ...]) -> pl
     return ("{" + texts + "}").set(values.is_null(), None)
 
 
-def _leaf(values: pl.Series, kind: str) -> pl.Series:
+def _scalar(values: pl.Series, kind: str) -> pl.Series:
     if (holdable := is_holdable(values)) is not None and not holdable.all():
         values = values.set(~holdable, None)
     match kind:

@@ -19,7 +19,7 @@ from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.json.byte_words import I64, ByteWords, Mask
 from engine.formats.json.json_layout import read_values
 from engine.formats.json.json_reader import RegisteredJsonReader, are_lines, stacked
-from engine.formats.json.json_rows import FEW_ROWS, Alike, JsonRows
+from engine.formats.json.json_rows import FEW_ROWS, JsonRows, LayoutRecords
 from engine.formats.lenient.json_format import JSON_CODEC
 from engine.formats.lenient.lenient import field_of
 from engine.formats.lenient.model import Layout
@@ -67,7 +67,7 @@ class LenientJsonReader:
             return self.read_one_by_one(payloads)
         is_left, is_odd = np.ones(len(payloads), np.bool_), np.zeros(len(payloads), np.bool_)
         parts: list[pl.DataFrame] = []
-        for part in chain(self._alike(payloads, is_odd), self._strict(payloads, is_left, is_odd)):
+        for part in chain(self._by_layout(payloads, is_odd), self._strict(payloads, is_left, is_odd)):
             parts.append(part)
             is_left[part.get_column("_offset").to_numpy()] = False
         if not parts:
@@ -109,7 +109,7 @@ class LenientJsonReader:
             return None
         return _framed([_typed(frame.get_column(name), declared) for name, declared in self._columns.items()], rows)
 
-    def _alike(self, payloads: pl.Series, is_odd: Mask) -> Iterator[pl.DataFrame]:
+    def _by_layout(self, payloads: pl.Series, is_odd: Mask) -> Iterator[pl.DataFrame]:
         """Yield the rows of records of a few layouts; mark in ``is_odd`` those whose layout needs leniency: Arrow takes none of them."""
         chunk, starts, ends = stacked(payloads)
         is_plain = np.ones(len(payloads), np.bool_)
@@ -122,12 +122,12 @@ class LenientJsonReader:
             else:
                 is_odd[alike.rows] = True
 
-    def _fields(self, alike: Alike) -> dict[str, int | None]:
+    def _fields(self, alike: LayoutRecords) -> dict[str, int | None]:
         """Return which field each column is read from."""
         places = {field.name: place for place, field in enumerate(alike.layout.fields)}
         return {name: field_of(places, name) for name in self._columns.names}
 
-    def _may_be_plain(self, alike: Alike) -> bool:
+    def _may_be_plain(self, alike: LayoutRecords) -> bool:
         """Whether values come in the form that their types are read from without leniency."""
         fields = alike.layout.fields
         return all(
@@ -135,7 +135,7 @@ class LenientJsonReader:
             for name, place in self._fields(alike).items()
         )
 
-    def _rows(self, words: ByteWords, alike: Alike) -> pl.DataFrame:
+    def _rows(self, words: ByteWords, alike: LayoutRecords) -> pl.DataFrame:
         """Read the records whose values are plain."""
         of_columns = self._fields(alike)
         columns: list[_Column] = []
@@ -158,7 +158,7 @@ def _framed(columns: Sequence[_Column], rows: I64, masks: Sequence[Mask | None] 
     return frame.filter(~np.logical_or.reduce(bad)) if bad else frame
 
 
-def _values(words: ByteWords, alike: Alike, place: int, declared: ColumnType | None) -> _Column:
+def _values(words: ByteWords, alike: LayoutRecords, place: int, declared: ColumnType | None) -> _Column:
     """Read a field; also return which of its values are not plain."""
     begins, stops = alike.spans[place]
     is_text = alike.layout.fields[place].is_text

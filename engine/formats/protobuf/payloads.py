@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
-from engine.formats.halving import Misread
+from engine.formats.halving import UndecodablePayload
 from engine.formats.protobuf.schema import Member, MessageSchema
 from engine.formats.shapes import MAX_AMPLIFIED_BYTES, arrow_type
 
@@ -45,7 +45,9 @@ class MessageReader:
         growth = self._schema.shape.growth
         longest = max(map(len, payloads), default=0)
         if longest * growth > MAX_AMPLIFIED_BYTES:
-            raise Misread(f"the message could become more than {MAX_AMPLIFIED_BYTES:,} bytes in memory: its lists are too long")
+            raise UndecodablePayload(
+                f"the message could become more than {MAX_AMPLIFIED_BYTES:,} bytes in memory: its lists are too long"
+            )
         if longest > _LONG_BYTES:
             payloads = [self._rewritten(payload) if len(payload) > _LONG_BYTES else payload for payload in payloads]
         if not self._names:
@@ -70,7 +72,7 @@ class MessageReader:
         try:
             return bytes(self._schema.message.FromString(payload).SerializeToString())
         except DecodeError as error:
-            raise Misread(str(error)[:200]) from error
+            raise UndecodablePayload(str(error)[:200]) from error
 
     def _checked_only(self, payloads: Sequence[bytes]) -> pa.RecordBatch:
         for payload in payloads:
@@ -103,7 +105,7 @@ def _is_ambiguous_inside(column: pa.Array, member: Member) -> bool:
 def _of_wire(array: pa.Array, member: Member, parent: pa.Array | None = None) -> pa.Array:
     """Bring an array to its shape. ``parent``: where the message that holds it is there; None: everywhere."""
     if member.is_required and _is_missing(array, parent):
-        raise Misread("a required field is missing")
+        raise UndecodablePayload("a required field is missing")
     if member.is_wrapped:
         value = array.field(0)
         return pc.if_else(pc.is_valid(array), value, pa.scalar(None, value.type))

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import Schema
-from engine.formats.avro.reader import lifted_rows
+from engine.formats.avro.reader import convert_rows
 from engine.formats.excerpting import excerpt_of_bytes
-from engine.formats.halving import Misread, read_soundly
+from engine.formats.halving import UndecodablePayload, read_soundly
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.formats.protobuf.compiling import compile_proto
 from engine.formats.protobuf.payloads import MessageReader
@@ -37,7 +37,7 @@ class ProtobufReader:
     def read(self, payloads: pl.Series) -> Read:
         table, places, rejects = read_soundly(self._messages.read, payloads, self._messages.empty(), REASON)
         frame = cast("pl.DataFrame", pl.from_arrow(table)) if table.num_columns else pl.DataFrame()
-        return lifted_rows(frame, places, rejects, self._schema.shape, self._columns)
+        return convert_rows(frame, places, rejects, self._schema.shape, self._columns)
 
 
 class RegisteredProtobufReader:
@@ -65,7 +65,7 @@ class RegisteredProtobufReader:
         for place, head in enumerate(heads):
             try:
                 path, size = message_path(head)
-            except Misread as misread:
+            except UndecodablePayload as misread:
                 bad.append((place, REASON, str(misread), excerpt_of_bytes(group.values[place])))
                 continue
             known.setdefault(path, []).append((place, size))
@@ -123,12 +123,12 @@ def message_path(head: bytes) -> tuple[tuple[int, ...], int]:
     if count == 0:
         return (0,), at
     if not 0 < count <= _MAX_PATH:
-        raise Misread(f"the message's place has {count} numbers")
+        raise UndecodablePayload(f"the message's place has {count} numbers")
     path = []
     for _ in range(count):
         place, at = _number(head, at)
         if place < 0:
-            raise Misread("the message's place is negative")
+            raise UndecodablePayload("the message's place is negative")
         path.append(place)
     return tuple(path), at
 
@@ -145,7 +145,7 @@ def _number(head: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if head[place] < 128:
             return (value >> 1) ^ -(value & 1), place + 1
-    raise Misread("the message's place is not written to its end")
+    raise UndecodablePayload("the message's place is not written to its end")
 
 
 def _zigzag(number: int) -> bytes:

@@ -178,7 +178,7 @@ class _Writing:
         if field.type != FieldDescriptor.TYPE_MESSAGE:
             is_enum = field.type == FieldDescriptor.TYPE_ENUM
             written.type = FieldDescriptorProto.TYPE_INT32 if is_enum else field.type
-            return Member(_leaf(field))
+            return Member(_scalar(field))
         name = field.message_type.full_name
         place = len(self._file.message_type)
         inner = tuple(self.message(field.message_type, path))
@@ -205,7 +205,7 @@ class _Writing:
         return Member(Shape("map", element=element.shape), inner=(element,))
 
 
-def _leaf(field: FieldDescriptor) -> Shape:
+def _scalar(field: FieldDescriptor) -> Shape:
     if field.type != FieldDescriptor.TYPE_ENUM:
         return Shape(_KINDS[field.type])  # type: ignore[arg-type]
     values = field.enum_type.values

@@ -66,7 +66,7 @@ class Registry:
         answer = self._http.ask("GET", f"/subjects/{_quoted(subject)}/versions/latest")
         if answer.status == 404:
             return None
-        return self._keep(self._schema(self._found(answer), None))
+        return self._keep(self._schema(self._body_of(answer), None))
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
         """See ``SchemaStore``."""
@@ -83,7 +83,7 @@ class Registry:
         if answer.status != 200:
             hint = "" if self._settings.is_registering else "; register it, or let the registry setting `register` be true"
             raise RegistryRefused(f"the schema registry refuses the schema of {subject} ({answer.status}): {answer.says}{hint}")
-        number = _number(self._found(answer))
+        number = _number(self._body_of(answer))
         with self._lock:
             self._registered[wanted] = number
             if len(self._registered) > _MAX_SUBJECTS:
@@ -98,7 +98,7 @@ class Registry:
         for turn in range(_ASKED_AGAIN + 1):
             answer = self._http.ask("GET", f"/schemas/ids/{number}")
             if answer.status != 404:
-                return self._schema(self._found(answer), number)
+                return self._schema(self._body_of(answer), number)
             if turn < _ASKED_AGAIN:
                 self._sleep(_LAG_SECONDS)
         with self._lock:
@@ -140,11 +140,11 @@ class Registry:
                 raise SchemaNotRead(
                     f"it refers to {name} (subject {subject}, version {version}), which the registry does not have"
                 )
-            referred = self._found(answer)
+            referred = self._body_of(answer)
             self._collect(referred, found, (*path, name), asked)
             found[name] = str(referred.get("schema", ""))
 
-    def _found(self, answer: Answer) -> dict[str, Any]:
+    def _body_of(self, answer: Answer) -> dict[str, Any]:
         if answer.status != 200 or not isinstance(answer.body, dict):
             raise RegistryUnavailable(f"the schema registry answers {answer.status}: {answer.says}; it is asked again")
         return answer.body

@@ -13,7 +13,7 @@ from engine.records.conform import conform
 from engine.records.excerpts import excerpts_of
 
 
-def settled_alike(parts: Sequence[Read], columns: Schema) -> list[Read]:
+def unify_parts(parts: Sequence[Read], columns: Schema) -> list[Read]:
     """Return the parts with the same type for each column, where several have it as different ones."""
     types: dict[str, set[pl.DataType]] = {}
     for part in parts:
@@ -21,10 +21,10 @@ def settled_alike(parts: Sequence[Read], columns: Schema) -> list[Read]:
             for name, dtype in part.raw.schema.items():
                 types.setdefault(name, set()).add(dtype)
     different = [name for name, found in types.items() if len(found) > 1 and name in columns]
-    return [settled(part, columns.select(different)) for part in parts] if different else list(parts)
+    return [cast_part(part, columns.select(different)) for part in parts] if different else list(parts)
 
 
-def settled(part: Read, columns: Schema) -> Read:
+def cast_part(part: Read, columns: Schema) -> Read:
     """Bring columns to their declared types; a row with a value that does not fit is a reject."""
     raw, rejects = part
     good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True)

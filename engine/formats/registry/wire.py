@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from engine.expressions.types.types import Schema
 from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import Read, RegisteredSchema, SchemaKind, SchemaUnknown
-from engine.formats.registry.settling import settled_alike
+from engine.formats.registry.settling import unify_parts
 from engine.formats.shapes import SchemaNotRead
 from engine.records.canonical import empty_rejects, reject_rows
 
@@ -92,7 +92,7 @@ def read_apart(payloads: pl.Series, read: Callable[[OfOneSchema], Read], columns
 
 def rejoined(parts: list[Read], rejects: pl.DataFrame, columns: Schema) -> Read:
     """Put parts together, in the order of places. Where their columns came as different types, all are brought to the declared ones first."""
-    parts = settled_alike(parts, columns)
+    parts = unify_parts(parts, columns)
     raws = [part.raw for part in parts if part.raw.height]
     refused = pl.concat([rejects, *(part.rejects for part in parts)]).sort("offset")
     if len(raws) == 1:

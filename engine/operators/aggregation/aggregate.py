@@ -130,10 +130,10 @@ class Aggregates:
         """The partials' columns that list places in the order of arrival, where a result depends on it."""
         return [each.places for each in self._accumulators if each.places is not None]
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Call on merged partials before they are kept or merged again."""
         for each in self._accumulators:
-            partials = each.settle(partials)
+            partials = each.run_until_idle(partials)
         return partials
 
     def results(self, partials: pl.DataFrame) -> tuple[list[pl.Series], Marks]:

@@ -183,7 +183,7 @@ class GroupResults:
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge partials of equal groups; the hash alone could collide. A few that all differ are merged already."""
         if self._aggregates.are_merged(partials, HASH):
-            return self._aggregates.settle(partials)
+            return self._aggregates.run_until_idle(partials)
         grouped = partials.group_by(HASH, *self._grouping.own)
         own = [pl.col(LATEST).max(), *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns)]
-        return self._aggregates.settle(grouped.agg(*own, *self._aggregates.merge(partials.columns)))
+        return self._aggregates.run_until_idle(grouped.agg(*own, *self._aggregates.merge(partials.columns)))

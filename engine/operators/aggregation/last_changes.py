@@ -74,7 +74,7 @@ class LastChanges:
         rows = pl.DataFrame([whole[MESSAGE], whole[LATEST].alias(TS), constant(0, whole.height, OP, np.int8)])
         rows = with_series(rows, *self._keys(whole), *values)
         if self._having is not None:
-            rows = self._judged(rows, self._shown(self._having, lifted, held))
+            rows = self._shown_rows(rows, self._shown(self._having, lifted, held))
         return run, taken(rows, stable_order(rows.get_column(MESSAGE).to_numpy())), marks
 
     def _shown(self, having: Having, lifted: pl.DataFrame, held: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -96,7 +96,7 @@ class LastChanges:
         return shown.filter(pl.Series(np.append(ids[1:] != ids[:-1], [True])[: len(ids)]))
 
     @staticmethod
-    def _judged(rows: pl.DataFrame, shown: pl.DataFrame) -> pl.DataFrame:
+    def _shown_rows(rows: pl.DataFrame, shown: pl.DataFrame) -> pl.DataFrame:
         """Of the groups' rows those whose last message is shown, and the deletes. A row that is shown is its group's last message."""
         is_row = shown[OP] == 0
         kept = rows.filter(pl.col(MESSAGE).is_in(shown[MESSAGE].filter(is_row).implode()))

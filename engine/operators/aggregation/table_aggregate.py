@@ -100,7 +100,7 @@ class TableRegrouper(Operator):
         counters: Counters = {}
         if frame.is_empty():
             return OperatorOutput(self._nothing)
-        puts, late = self._judged(frame, counters)
+        puts, late = self._numbered_puts(frame, counters)
         if puts.is_empty():
             return OperatorOutput(self._nothing, late, counters)
         rows, is_new = self._chain(puts, counters)
@@ -108,7 +108,7 @@ class TableRegrouper(Operator):
         self._rows.append(without(rows.filter(pl.Series(is_new)), POS, OFFSET))
         return OperatorOutput(messages, late, counters)
 
-    def _judged(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _numbered_puts(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Number the puts, drop null keys (T6) and what V1 rejects; return the puts and the late rows."""
         name, retention_ms = self._spec.name, self._spec.history_retention_ms
         frame = with_one_zero(frame, self._doubles)
@@ -262,11 +262,11 @@ class TableAggregator(Operator):
             return OperatorOutput(self._nothing, counters=counters)
         latest = int(messages[TS].to_numpy().max())
         self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
-        shown = self._results.fold(self._lifted(messages, hashes, counters), counters)
+        shown = self._results.fold(self._partials(messages, hashes, counters), counters)
         causes = messages.select(POS, OFFSET)[shown[MESSAGE].to_numpy()]
         return OperatorOutput(with_series(shown, *causes.get_columns())[self._nothing.columns], counters=counters)
 
-    def _lifted(self, messages: pl.DataFrame, hashes: pl.Series, counters: Counters) -> pl.DataFrame:
+    def _partials(self, messages: pl.DataFrame, hashes: pl.Series, counters: Counters) -> pl.DataFrame:
         """Make a partial of each row that goes or comes, the one that goes first; a message is one place in the order."""
         name = self._operator
         gone, come = (np.flatnonzero(messages[has].to_numpy()) for has in (has_old_column(name), has_new_column(name)))

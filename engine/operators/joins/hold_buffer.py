@@ -154,12 +154,12 @@ class _Fifo(TimeQueue):
     @property
     def earliest_buffered_at(self) -> int | None:
         """The smallest ``BUFFERED_AT`` that waits."""
-        return min((at for at, _ in self._smallest_held()), default=None)
+        return min((at for at, _ in self._smallest_pending()), default=None)
 
     @property
     def earliest_ms(self) -> int | None:
         """The smallest event time that waits."""
-        return min((ms for _, ms in self._smallest_held()), default=None)
+        return min((ms for _, ms in self._smallest_pending()), default=None)
 
     def overdue_end(self, until: int) -> int:
         """Return the number behind the last row with ``BUFFERED_AT <= until``; -1 where there is none."""
@@ -180,7 +180,7 @@ class _Fifo(TimeQueue):
                     break
         return number
 
-    def _smallest_held(self) -> Iterable[tuple[int, int]]:
+    def _smallest_pending(self) -> Iterable[tuple[int, int]]:
         known = self._earliest
         self._earliest = {segment: known[segment] if segment in known else self._smallest(segment) for segment in self._segments}
         return self._earliest.values()

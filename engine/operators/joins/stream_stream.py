@@ -137,7 +137,7 @@ class StreamStreamJoiner(Operator):
         if not len(order.clock):
             return OperatorOutput(self._nothing, empty_late(), counters)
         self._arrivals += sum(len(side.places) for side in arrived)
-        judged, passing, late = self._judged(arrived, order, counters)
+        judged, passing, late = self._split(arrived, order, counters)
         rows = self._joined(judged, passing, order)
         return OperatorOutput(rows, late, counters)
 
@@ -176,7 +176,7 @@ class StreamStreamJoiner(Operator):
             offsets = np.append(offsets, -1)
         return Order(clock, positions, offsets, self._arrivals)
 
-    def _judged(
+    def _split(
         self, arrived: tuple[Arrived, Arrived], order: Order, counters: Counters
     ) -> tuple[tuple[Arrived, ...], tuple[Arrived, ...], pl.DataFrame]:
         """Split each side's records into those to join and those that pass for their null key; report the late ones."""

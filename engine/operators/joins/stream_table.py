@@ -42,9 +42,9 @@ from engine.state.sorted.versioned_table import (
     MATCHED,
     NO_VERSION,
     NULL_KEY,
-    Found,
     TableBatch,
     VersionedTable,
+    Versions,
 )
 
 _LATE_REASONS: Final = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}
@@ -217,15 +217,15 @@ class StreamTableJoiner(Operator):
         marked = frame if self._hold is None else with_series(frame, pl.Series(BUFFERED_AT, np.full(frame.height, moment.now_ms)))
         if self._spec.grace_ms is None:
             is_passing = np.zeros(frame.height, np.bool_) if is_null_key is None else is_null_key
-            return self._held(marked, is_passing, moment, counters)
+            return self._after_hold(marked, is_passing, moment, counters)
         due = self._buffer.process(marked, is_null_key, moment.position, moment.step_ms)
         reason = _LATE_REASONS[self._spec.late]
         add_counter(counters, name, reason, len(due.late))
         if self._spec.late != "join" and len(due.late):
             late.append(late_rows(taken(frame, due.late), name, reason, pl.Series(due.late_clocks), WHOLE_CHARS))
-        return self._held(due.frame, due.is_passing, moment, counters)
+        return self._after_hold(due.frame, due.is_passing, moment, counters)
 
-    def _held(self, released: pl.DataFrame, is_passing: Bools, moment: Moment, counters: Counters) -> pl.DataFrame:
+    def _after_hold(self, released: pl.DataFrame, is_passing: Bools, moment: Moment, counters: Counters) -> pl.DataFrame:
         """J9: return what passes in its place, then what the hold lets go at the end of the batch."""
         if self._hold is None:
             return released
@@ -262,14 +262,14 @@ class StreamTableJoiner(Operator):
                 late.append(late_rows(gone, self._spec.name, _EXPIRED_REASONS[self._spec.expired], None, WHOLE_CHARS))
             kept = np.flatnonzero(~is_out)
             due, status, rows = taken(due, kept), status[kept], rows[kept]
-        return self._assembled(due, Found(status, rows, found.versions))
+        return self._assembled(due, Versions(status, rows, found.versions))
 
     def _expired(self, status: NDArray[np.int8]) -> Bools:
         """Say which rows a left join leaves out because it met expired history."""
         is_left_out: Bools = (status == HISTORY_EXPIRED) & (self._spec.expired != "null")
         return is_left_out
 
-    def _assembled(self, due: pl.DataFrame, found: Found) -> pl.DataFrame:
+    def _assembled(self, due: pl.DataFrame, found: Versions) -> pl.DataFrame:
         """Put the table's columns and ``$match`` beside the stream's."""
         columns: list[pl.Series] = []
         if self._spec.table_columns:

@@ -33,7 +33,7 @@ def stream_table(spec: StreamTableJoin, sources: Sequence[Source], shares: Share
         "buffer": _buffer(_parts(sources, "buffer"), shares),
     }
     if spec.hold is not None:
-        parts["hold"] = _held(_parts(sources, "hold"), shares)
+        parts["hold"] = _pending(_parts(sources, "hold"), shares)
     return shares.states(parts)
 
 
@@ -135,7 +135,7 @@ _BROUGHT = "_brought"
 _OWNER = "_owner"
 
 
-def _held(sources: Sequence[Source], shares: Shares) -> States:
+def _pending(sources: Sequence[Source], shares: Shares) -> States:
     """Share the rows held for the table, by the wall clock that brought them, those of one task in their order; number them anew.
 
     One count numbers those of all tasks, so that what is shared out and brought together again is in the order that it had.

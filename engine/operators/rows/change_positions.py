@@ -28,7 +28,7 @@ from engine.state.sorted.running import Groups, codes_of
 _NO_COMMIT: Final = -(1 << 62)
 
 
-def judged(found: pl.DataFrame, groups: Groups) -> tuple[Bools, pl.DataFrame]:
+def older_changes(found: pl.DataFrame, groups: Groups) -> tuple[Bools, pl.DataFrame]:
     """Say which changes are older than what came before of their key, or the same again.
 
     Args:
@@ -91,7 +91,7 @@ class LatestPositions:
         found, groups = self._latest.beside(placed, pl.lit(value=False).alias(IS_EXACT))
         if found.is_empty():
             return np.empty(0, np.int64)
-        is_older, latest = judged(found, groups)
+        is_older, latest = older_changes(found, groups)
         places = found.get_column(ROW).to_numpy()
         is_lost = is_older & (places != KEPT)
         self._latest.keep(latest[np.flatnonzero(~is_lost)])

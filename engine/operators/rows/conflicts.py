@@ -82,7 +82,7 @@ class Conflicts:
     @staticmethod
     def of(stage: Stage, plan: Plan, states: Mapping[str, Any], store: SegmentStore) -> Conflicts:
         """Build them from the states that ``snapshot`` returned."""
-        judged = judged_inputs(stage, plan)
+        judged = inputs_by_conflict(stage, plan)
         tables = {item.index: _JUDGES[item.relation.conflict](item, states.get(item.alias), store) for item in judged}
         return Conflicts(tables, {item.index: item.alias for item in judged})
 
@@ -106,6 +106,6 @@ _JUDGES: Final[Mapping[str, type[LatestTimes | LatestPositions]]] = {
 }
 
 
-def judged_inputs(stage: Stage, plan: Plan) -> Sequence[Input]:
+def inputs_by_conflict(stage: Stage, plan: Plan) -> Sequence[Input]:
     """Return the stage's tables whose conflicts arrival does not decide."""
     return [item for item in plan.inputs if item.stage == stage.index and item.relation.conflict in _JUDGES]

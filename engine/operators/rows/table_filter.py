@@ -75,7 +75,7 @@ class TableFilterer(Operator):
         order = np.argsort(rows, kind="stable")
         times = np.concatenate([frame.get_column(TS).to_numpy()[told], ends[ended]])[order]
         ops = np.concatenate([is_delete[told], np.full(len(ended), LATE_END)])[order]
-        return OperatorOutput(self._told(frame[rows[order]].with_columns(pl.Series(TS, times)), ops), late, counters)
+        return OperatorOutput(self._as_deletes(frame[rows[order]].with_columns(pl.Series(TS, times)), ops), late, counters)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
@@ -133,7 +133,7 @@ class TableFilterer(Operator):
         self._passed.commit(batch)
         return was_there, ends
 
-    def _told(self, frame: pl.DataFrame, ops: I64) -> pl.DataFrame:
+    def _as_deletes(self, frame: pl.DataFrame, ops: I64) -> pl.DataFrame:
         """Give deletes their form: of the columns only the key is filled."""
         if not ops.any():
             return frame

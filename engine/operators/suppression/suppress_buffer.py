@@ -25,7 +25,7 @@ from engine.operators.suppression.suppress_episodes import (
     Bounds,
     Entry,
     Episodes,
-    Held,
+    PendingEntries,
     Steps,
     first_overrun,
     plan,
@@ -70,7 +70,7 @@ class _Known:
     codes: I64
     rows: pl.DataFrame | None
     places: I64
-    held: Held
+    held: PendingEntries
 
 
 class SuppressionBuffer:
@@ -153,7 +153,7 @@ class SuppressionBuffer:
         if due:
             self._store.queue.drop(int(until[-1]), self._places)
         self._see(frame)
-        return Gain(self._settle(frame, _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy()), episodes, known))
+        return Gain(self._split_leaving(frame, _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy()), episodes, known))
 
     def release(self, until: int, position: int, offset: int) -> pl.DataFrame:
         """Let go all entries with buffer time <= ``until`` at one place, without a change."""
@@ -164,7 +164,7 @@ class SuppressionBuffer:
         steps = self._steps(self._nothing, known, np.zeros(0, np.int64), np.array([until]))
         episodes = plan(steps, known.held)
         self._store.queue.drop(until, self._places)
-        return self._settle(self._nothing, _Places(np.array([position]), np.array([offset])), episodes, known)
+        return self._split_leaving(self._nothing, _Places(np.array([position]), np.array([offset])), episodes, known)
 
     def _see(self, frame: pl.DataFrame) -> None:
         """Follow the changes' greatest event time: the windows' stream time is that or later."""
@@ -198,7 +198,7 @@ class SuppressionBuffer:
             is_shown[kept], is_held[kept], is_row[kept] = rows[SHOWN].to_numpy(), rows[HELD].to_numpy(), rows[OP].to_numpy() == 0
             for name, each in numbers.items():
                 each[kept] = rows[name].to_numpy()
-        entries = Held(is_held, is_shown, is_row, numbers[SINCE], numbers[PLACE], numbers[SIZE])
+        entries = PendingEntries(is_held, is_shown, is_row, numbers[SINCE], numbers[PLACE], numbers[SIZE])
         return _Known(keys, codes[count:], rows, places, entries)
 
     # Bounds
@@ -234,7 +234,7 @@ class SuppressionBuffer:
         self._see(frame)
         places = _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy())
         codes = _codes(found.entries, dict(zip(numbers.tolist(), known.codes.tolist(), strict=True)), known.held)
-        return self._settle(frame, places, found.episodes(codes, len(until)), known)
+        return self._split_leaving(frame, places, found.episodes(codes, len(until)), known)
 
     def _heads(self, count: int) -> list[tuple[int, int, int, int]]:
         head = self._store.queue.head(count)
@@ -247,7 +247,7 @@ class SuppressionBuffer:
 
     # What the episodes leave behind
 
-    def _settle(self, frame: pl.DataFrame, places: _Places, episodes: Episodes, known: _Known) -> pl.DataFrame:
+    def _split_leaving(self, frame: pl.DataFrame, places: _Places, episodes: Episodes, known: _Known) -> pl.DataFrame:
         """Emit the entries that leave and keep the others; those from before that leave are off the queue already."""
         latest = self._latest(frame, episodes, known)
         is_row = latest[OP].to_numpy() == 0
@@ -310,7 +310,7 @@ class SuppressionBuffer:
         self._voids += int((held == 0).sum() - (freed == 0).sum())
 
 
-def _codes(entries: Sequence[Entry], numbers: Mapping[int, int], held: Held) -> I64:
+def _codes(entries: Sequence[Entry], numbers: Mapping[int, int], held: PendingEntries) -> I64:
     """Return the number of each entry's key.
 
     Args:

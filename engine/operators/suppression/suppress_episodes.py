@@ -51,7 +51,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PendingEntries:
     """Entries from before the batch, by key number.
 
     Attributes:
@@ -107,7 +107,7 @@ class Bounds(NamedTuple):
     bytes: int
 
 
-def plan(steps: Steps, held: Held) -> Episodes:
+def plan(steps: Steps, held: PendingEntries) -> Episodes:
     """Find the episodes of a batch, as if the buffer had no bounds."""
     ends, wide = len(steps.until), len(steps.until) + 1
     order = np.argsort(steps.codes, kind="stable")
@@ -180,7 +180,7 @@ BEGINS: Final = -2
 """In place of the change before, of one that begins an episode."""
 
 
-def room(steps: Steps, held: Held, episodes: Episodes) -> Room:
+def room(steps: Steps, held: PendingEntries, episodes: Episodes) -> Room:
     """Say which entries are void when (S5): the delete of a key that became a row while it was held, and of which none is shown."""
     count, wide = len(steps.codes), len(steps.until) + 1
     order = np.argsort(steps.codes, kind="stable")
@@ -202,7 +202,7 @@ def room(steps: Steps, held: Held, episodes: Episodes) -> Room:
     return Room(sizes, ended_sizes, before)
 
 
-def _shown_before(episodes: Episodes, held: Held, is_row: Bools) -> Bools:
+def _shown_before(episodes: Episodes, held: PendingEntries, is_row: Bools) -> Bools:
     """Say of each episode whether the last thing emitted for its key before it was a row."""
     ended_row = held.is_row[episodes.codes]
     is_own = episodes.sources >= 0
@@ -212,7 +212,7 @@ def _shown_before(episodes: Episodes, held: Held, is_row: Bools) -> Bools:
     return is_shown
 
 
-def first_overrun(steps: Steps, held: Held, episodes: Episodes, rows: int, size: int, bounds: Bounds) -> int | None:
+def first_overrun(steps: Steps, held: PendingEntries, episodes: Episodes, rows: int, size: int, bounds: Bounds) -> int | None:
     """Return the first step after which the buffer would be over its bounds, when it begins with ``rows`` and ``size`` bytes."""
     ends = len(steps.until)
     taken = room(steps, held, episodes)
@@ -295,7 +295,7 @@ Heads = Callable[[int], list[tuple[int, int, int, int]]]
 """Gives the first n held entries in order, as (buffer time, place, key hash, bytes)."""
 
 
-def plan_bounded(steps: Steps, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
+def plan_bounded(steps: Steps, held: PendingEntries, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
     """Handle change after change: replace or hold, let go what is due, then the oldest until the buffer fits (``emit_early``).
 
     Args:
@@ -312,7 +312,7 @@ def plan_bounded(steps: Steps, held: Held, heads: Heads, rows: int, size: int, b
 class _Walk:
     """The state of ``plan_bounded``."""
 
-    def __init__(self, steps: Steps, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
+    def __init__(self, steps: Steps, held: PendingEntries, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
         self._steps, self._heads, self._bounds = steps, heads, bounds
         self._keys = steps.codes.tolist()
         self._rows, self._size = rows, size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.expressions.types.types import Schema
-from engine.operators.operator_kinds import KINDS, Site, input_schema
+from engine.operators.operator_kinds import KINDS, TaskContext, input_schema
 from engine.operators.operators import Operator
 from engine.plan.model import Plan, Stage
 from engine.state.segments.ports import SegmentStore
@@ -24,6 +24,6 @@ def build_chain(stage: Stage, plan: Plan, states: dict[str, Any], store: Segment
     running = running_schema(stage, plan)
     for spec in stage.operators:
         state = None if spec.name is None else states.get(spec.name)
-        chain.append(KINDS[type(spec)].build(spec, Site(running, stage, plan, state, store)))
+        chain.append(KINDS[type(spec)].build(spec, TaskContext(running, stage, plan, state, store)))
         running = chain[-1].schema
     return chain

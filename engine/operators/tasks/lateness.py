@@ -80,7 +80,7 @@ class LatenessMeter:
         for gauge in self.gauges:
             frame = None if gauge.operator is not None or gauge.input_index is None else frames.get(gauge.input_index)
             if frame is not None and frame.height:
-                times = _judged(frame, (KEY_HASH,), counts_deletes=gauge.counts_deletes)
+                times = _measured_times(frame, (KEY_HASH,), counts_deletes=gauge.counts_deletes)
                 clock = self.clocks.get(gauge.name)
                 ahead = None if gauge.clock is None else _clock(chain, gauge.clock)
                 before, after = running_clock(ahead if clock is None else max(clock, clock_value(ahead)), times)
@@ -98,7 +98,7 @@ class LatenessMeter:
                 other = frame.clear() if gauge.input_index is None else frames.get(gauge.input_index, frame.clear())
                 self._count(gauge, _of_both(frame, other, clock, gauge.allowance))
             elif frame.height:
-                times = _judged(frame, gauge.columns)
+                times = _measured_times(frame, gauge.columns)
                 before, _ = running_clock(clock, times)
                 self._count(gauge, _behind(before, times, gauge.allowance))
 
@@ -154,7 +154,7 @@ def summed(known: Mapping[str, Counted], new: Mapping[str, Counted]) -> dict[str
     return total
 
 
-def _judged(frame: pl.DataFrame, columns: Sequence[str], *, counts_deletes: bool = False) -> I64:
+def _measured_times(frame: pl.DataFrame, columns: Sequence[str], *, counts_deletes: bool = False) -> I64:
     """Return the event times of the rows that are judged: null values and null keys move no clock (T6, J7)."""
     is_out = [frame.get_column(name).is_null() for name in columns if frame.get_column(name).null_count()]
     ops = frame.get_column(OP).to_numpy()

@@ -12,7 +12,7 @@ from typing import Any
 from engine.operators.operator_kinds import KINDS
 from engine.operators.rescale.segments import LATEST, moved
 from engine.operators.rescale.shares import Shares, Source, greatest
-from engine.operators.rows.conflicts import judged_inputs
+from engine.operators.rows.conflicts import inputs_by_conflict
 from engine.operators.tasks.task import STATE_FORMAT, check_format
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.task_keys import followed_keys, input_key
@@ -55,7 +55,7 @@ def repartitioned(
         item.alias: shares.states(
             {"keys": moved(LATEST, [_times(source, item) for source in sources], shares, inputs[item.index])}
         )
-        for item in judged_inputs(stage, plan)
+        for item in inputs_by_conflict(stage, plan)
     }
     same = _of_task(sources)
     return [

@@ -174,7 +174,7 @@ class Corrections:
         own = self._rows(changes, steps)
         chain = self._chain(own, before, after, closed, steps)
         emitted = self._emitted(chain, closed, steps) if chain is not None else self._nothing
-        self._store.append(self._kept(chain, len(steps.positions)) if chain is not None else own, closed + 1)
+        self._store.append(self._latest_rows(chain, len(steps.positions)) if chain is not None else own, closed + 1)
         self._clock, self._closed = after, closed
         self._changes += changes.height
         return emitted
@@ -207,7 +207,7 @@ class Corrections:
         arrivals = (pl.Series(name, np.minimum.reduceat(rows[name].to_numpy(), starts)) for name in (FIRST, _SINCE))
         return rows[lasts].with_columns(*arrivals)
 
-    def _held(self, own: pl.DataFrame, before: int, after: int, closed: int) -> list[pl.DataFrame]:
+    def _pending_rows(self, own: pl.DataFrame, before: int, after: int, closed: int) -> list[pl.DataFrame]:
         """Rows held of windows that changed, come to their end or close."""
         touched = own.select(NODE, HASH).unique()
         parts = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy()) if touched.height else []
@@ -218,7 +218,7 @@ class Corrections:
         return parts
 
     def _chain(self, own: pl.DataFrame, before: int, after: int, closed: int, steps: _Positions) -> _Chain | None:
-        held = self._held(own, before, after, closed)
+        held = self._pending_rows(own, before, after, closed)
         if not held and own.is_empty():
             return None
         if held:
@@ -238,7 +238,7 @@ class Corrections:
         shown[was_shown] = -1
         return _Chain(frame, groups, at, until, is_row, starts, np.minimum.reduceat(shown, starts))
 
-    def _kept(self, chain: _Chain, positions: int) -> pl.DataFrame:
+    def _latest_rows(self, chain: _Chain, positions: int) -> pl.DataFrame:
         """The latest rows of the windows that changed, as a run for the store."""
         lasts = chain.lasts
         is_changed = chain.at[lasts] >= 0

@@ -287,7 +287,7 @@ class WindowAggregator(Operator):
 
     # Partials
 
-    def _lifted(self, batch: _Batch) -> tuple[pl.DataFrame, Int64s]:
+    def _record_partials(self, batch: _Batch) -> tuple[pl.DataFrame, Int64s]:
         """One partial per record that some window takes, and the records' indexes."""
         rows = np.flatnonzero(batch.first <= batch.last)
         is_whole = len(rows) == batch.frame.height
@@ -300,7 +300,7 @@ class WindowAggregator(Operator):
 
     def _partials(self, batch: _Batch) -> pl.DataFrame:
         """The batch as a sorted run of partials per (node, group)."""
-        lifted, rows = self._lifted(batch)
+        lifted, rows = self._record_partials(batch)
         first, last = batch.first[rows], batch.last[rows]
         if self._grid.levels == 1:
             return sorted_run(self._merge_nodes(with_series(lifted, pl.Series(NODE, first))))
@@ -316,7 +316,7 @@ class WindowAggregator(Operator):
         if partials.height < 2:
             return partials
         if self._aggregates.are_merged(partials, HASH):
-            return self._aggregates.settle(partials)
+            return self._aggregates.run_until_idle(partials)
         grouped = partials.group_by(*keys, HASH, *self._group)
         own = [
             pl.col(_FIRST).min(),
@@ -324,7 +324,7 @@ class WindowAggregator(Operator):
             *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns),
         ]
         merged = grouped.agg(*own, *self._aggregates.merge(partials.columns))
-        return self._aggregates.settle(merged)
+        return self._aggregates.run_until_idle(merged)
 
     # EMIT FINAL
 
@@ -375,7 +375,7 @@ class WindowAggregator(Operator):
         Returns:
             The batch as a sorted run of partials per (window, group), and the changes in record order, ascending start.
         """
-        lifted, rows = self._lifted(batch)
+        lifted, rows = self._record_partials(batch)
         records, windows = expand(batch.first[rows], batch.last[rows])
         pairs = lifted if len(records) == lifted.height else taken(lifted, records)
         pairs = with_series(pairs, pl.Series(NODE, windows), pl.Series(MESSAGE, np.arange(len(records))))

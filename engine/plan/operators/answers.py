@@ -77,7 +77,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgingClock:
+class LatenessClock:
     """A clock that may be ahead of the records that enter a stage.
 
     Attributes:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from engine.plan.operators.answers import Gauge, JudgingClock, RowBound, Setting, Span, TimeBound
+from engine.plan.operators.answers import Gauge, LatenessClock, RowBound, Setting, Span, TimeBound
 
 Value = TypeVar("Value")
 
@@ -96,11 +96,11 @@ class Operator:
         return None
 
     @property
-    def entry_clock(self) -> JudgingClock | None:
+    def entry_clock(self) -> LatenessClock | None:
         """By which clock it judges the running relation, where an input's own gauge measures the same."""
         return None
 
-    def side_clock(self, input_index: int) -> JudgingClock | None:  # noqa: ARG002 - for joins
+    def side_clock(self, input_index: int) -> LatenessClock | None:  # noqa: ARG002 - for joins
         """Return by which clock it judges the records of another input that it reads."""
         return None
 

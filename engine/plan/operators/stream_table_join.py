@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from engine.plan.operators.answers import Gauge, JudgingClock, RowBound, Setting, TimeBound
+from engine.plan.operators.answers import Gauge, LatenessClock, RowBound, Setting, TimeBound
 from engine.plan.operators.operator import StatefulOperator
 
 
@@ -83,11 +83,11 @@ class StreamTableJoin(StatefulOperator):
         return Setting("join_grace", self.name, source, gauge, self.grace_ms, "J3")
 
     @property
-    def entry_clock(self) -> JudgingClock | None:
-        return None if self.grace_ms is None else JudgingClock(self.name, self.grace_ms)
+    def entry_clock(self) -> LatenessClock | None:
+        return None if self.grace_ms is None else LatenessClock(self.name, self.grace_ms)
 
-    def side_clock(self, input_index: int) -> JudgingClock | None:
-        return JudgingClock(f"{self.name}.table", self.history_retention_ms) if input_index == self.table_index else None
+    def side_clock(self, input_index: int) -> LatenessClock | None:
+        return LatenessClock(f"{self.name}.table", self.history_retention_ms) if input_index == self.table_index else None
 
     @property
     def equalities(self) -> tuple[tuple[str, str], ...]:

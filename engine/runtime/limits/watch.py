@@ -174,12 +174,12 @@ class Watch:
                     return
                 continue
             still_s, seen, idle_s = (still_s + passed_s if work is seen else 0.0), work, 0.0
-            if (found := self._judge(work, still_s)) is not None and work is self._work:
+            if (found := self._close_dead(work, still_s)) is not None and work is self._work:
                 note_end(work.run, found)
                 self._end()
                 return
 
-    def _judge(self, work: _Work, still_s: float) -> Ended | None:
+    def _close_dead(self, work: _Work, still_s: float) -> Ended | None:
         if still_s > work.bounds.stall_s:
             return Ended("stalled", work.batch_id, round(still_s, 1), work.bounds.stall_s)
         most = work.bounds.memory_bytes or own_share()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from engine.commit.commit_row import earliest_wake
-from engine.commit.removed_records import Gap, gaps_between, noted
+from engine.commit.removed_records import Gap, gaps_between, gaps_of_cursor
 from engine.commit.task_states import Cursor
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.log.backlogs import LogPlace, Looked
@@ -25,7 +25,7 @@ from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, admit
 from engine.runtime.planning.admitted_groups import admit_groups
 from engine.runtime.planning.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
-from engine.runtime.planning.source_spec import Held, SourceSpec, SplitGroup
+from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup
 from engine.runtime.planning.split_groups import Weighed, grouped
 from engine.runtime.planning.unread import UnreadRecords, is_table
 from engine.runtime.planning.upstream import Reached, reached
@@ -114,7 +114,7 @@ class BatchPlanner:
             cursor: of the query.
             ends: see ``has_read``.
         """
-        is_asked_together = all(reader.is_asked_together for reader, inputs in self._feeds if inputs)
+        is_asked_together = all(reader.is_asked_in_one_statement for reader, inputs in self._feeds if inputs)
         if not is_asked_together or any(reader.feed.log_feed not in ends for reader, inputs in self._feeds if inputs):
             return []
         return [
@@ -150,12 +150,12 @@ class BatchPlanner:
             admitted = admit(backlogs, limit, None)
         now_ms = self._clock.now_ms(start["now_ms"])
         self._note_look(backlogs, admitted, now_ms)
-        reach = self._reach_of_held(behind)
+        reach = self._reach_of_pending(behind)
         if not gaps and all(
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
-            is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
-            told = reach, noted(start, start["feeds"], [])
+            is_due = self._has_new_requests(start) or self._is_due(start, now_ms, reach)
+            told = reach, gaps_of_cursor(start, start["feeds"], [])
             return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *told) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
@@ -167,7 +167,9 @@ class BatchPlanner:
             feeds.setdefault(gap.feed, {})[gap.partition] = gap.stop
         for (feed, partition), end in admitted.ends.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, noted(start, feeds, gaps))
+        found = self._cursor(
+            feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, gaps_of_cursor(start, feeds, gaps)
+        )
         return {**found, "is_full": True} if is_full else found
 
     def _bound(self, planned: int) -> BatchLimit:
@@ -206,7 +208,7 @@ class BatchPlanner:
                 parts = start["feeds"].get(name, {}), start["epochs"][name], self._spec.start["feeds"].get(name, {})
                 reader.check_epochs(*({int(partition): each for partition, each in part.items()} for part in parts))
 
-    def _has_news(self, start: Cursor) -> bool:
+    def _has_new_requests(self, start: Cursor) -> bool:
         """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.
 
         The batch that does is told from its cursors.
@@ -226,7 +228,7 @@ class BatchPlanner:
                 if first < last:
                     head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
                     weighed += [(split.weight_bytes, index, split) for split in reader.splits(int(partition), first, last, head)]
-        held = self._held(end)
+        held = self._hold_progress(end)
         groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
         is_release = start.get("release", 0) != end.get("release", 0)
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
@@ -284,12 +286,12 @@ class BatchPlanner:
         late = [each.merged_to_ms for name, each in behind.items() if not each.is_at_end and name not in held]
         return min((-1 if ms is None else ms for ms in late), default=None)
 
-    def _reach_of_held(self, behind: Mapping[str, Reached]) -> Reach:
+    def _reach_of_pending(self, behind: Mapping[str, Reached]) -> Reach:
         """Return how far what stands behind the derived feeds that are held for has been read, and whether that is all."""
         held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         return {name: [each.read_to_ms, each.is_at_end] for name, each in behind.items() if name in held}
 
-    def _held(self, end: Cursor) -> dict[tuple[int, int], Held]:
+    def _hold_progress(self, end: Cursor) -> dict[tuple[int, int], HoldProgress]:
         """Say of each partition that is held for how far the batch reads it."""
         names = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         held = {}
@@ -299,7 +301,7 @@ class BatchPlanner:
             read_to_ms, is_all = end.get("reach", {}).get(reader.feed.name, (None, not reader.feed.is_derived))
             for partition, last in reader.ends().items():
                 is_read = end["feeds"].get(reader.feed.name, {}).get(str(partition), 0) >= last
-                held[index, partition] = Held(is_read and is_all, read_to_ms if is_read else None)
+                held[index, partition] = HoldProgress(is_read and is_all, read_to_ms if is_read else None)
         return held
 
     def _is_due(self, start: Cursor, now_ms: int, reach: Reach) -> bool:

@@ -15,7 +15,7 @@ from engine.runtime.blob_files import BlobFolder
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.limits.watch import USUAL, WorkBounds
 from engine.runtime.stages import StageWork
-from engine.runtime.surroundings import Surroundings
+from engine.runtime.surroundings import WorkerRequirements
 from engine.sources.feeds import Split
 from engine.sources.log.replay_reader import ReplayReader
 
@@ -68,7 +68,7 @@ class SourceSpec:
     clock: Clock | None = None
     release: int = 0
     replays: ReplayReader | None = None
-    surroundings: Surroundings | None = None
+    surroundings: WorkerRequirements | None = None
     generation: int = 0
     aside: BlobFolder | None = None
     stages: tuple[StageWork, ...] = ()
@@ -88,7 +88,7 @@ class SourceSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HoldProgress:
     """How far a partition is read that some operator holds for (J9).
 
     Attributes:
@@ -118,7 +118,7 @@ class SplitGroup:
 
     splits: tuple[tuple[int, Split], ...]
     now_ms: int
-    held: Mapping[tuple[int, int], Held]
+    held: Mapping[tuple[int, int], HoldProgress]
     has_tick: bool
     awake_ms: int
     is_release: bool = False

@@ -10,7 +10,7 @@ from engine.log.storage import Head, ensure_feed
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
 from engine.records.inferred import Inferred
-from engine.sources.control import Clash, Site
+from engine.sources.control import Clash, ServiceContext
 from engine.sources.files.inferring import infer
 from engine.sources.files.registry import place_of
 from engine.sources.files.root import check_directory
@@ -21,11 +21,11 @@ PARTITIONS = 1
 class FilesControl:
     """A ``Control`` of directories."""
 
-    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:  # noqa: ARG002 - the port's
+    def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:  # noqa: ARG002 - the port's
         """See ``Control``. What was below the root may be a link by now, or the root another."""
         check_directory(place_of(feed).path, site.files_root)
 
-    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+    def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:
         """See ``Control``: the newest file is looked at."""
         place = place_of(feed)
         check_directory(place.path, site.files_root)

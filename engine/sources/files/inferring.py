@@ -80,10 +80,10 @@ def infer(place: FilesPlace, key: Sequence[str]) -> Inferred:
             raise nothing_found(f"the file {name} is compressed, which is not read")
     looked_at = [(directory / name, files[name].size) for name in newest_first[:FILES]]
     found = proposed(_BY_FORMAT[place.format](looked_at), key)
-    return replace(found, seen=_seen(looked_at, len(files), place.format))
+    return replace(found, seen=_sample_note(looked_at, len(files), place.format))
 
 
-def _seen(files: Files, there: int, form: str) -> str | None:
+def _sample_note(files: Files, there: int, form: str) -> str | None:
     """Say how much was looked at; None: all of it."""
     is_cut = form != "parquet" and any(size > PLACES * PIECE_BYTES for _, size in files)
     if len(files) == there and not is_cut:

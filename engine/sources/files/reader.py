@@ -19,7 +19,7 @@ from engine.sources.files import parquet_files
 from engine.sources.files.dating import date_text
 from engine.sources.files.growing_files import GrowingFiles
 from engine.sources.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
-from engine.sources.files.registry import PLACE_BITS, REFUSED_AT, Stretch, end_position, is_compressed, place_of, stretches
+from engine.sources.files.registry import PLACE_BITS, REFUSED_AT, FileRange, end_position, file_ranges, is_compressed, place_of
 from engine.sources.files.text_files import (
     Header,
     Run,
@@ -159,7 +159,7 @@ class FileReader(UsualAnswers):
         if head is not None:
             return self._dated_splits(start, end, head)
         splits: list[FileSplit] = []
-        for stretch in self._stretches(start, end):
+        for stretch in self._ranges(start, end):
             base = stretch.seq << PLACE_BITS
             for first, last in self._parts(stretch):
                 splits.append(FileSplit(PARTITION, base + first, base + last, None, stretch.name, first, last))
@@ -216,13 +216,13 @@ class FileReader(UsualAnswers):
     def _find(self, connection: Connection) -> log.FeedRow:
         return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
 
-    def _stretches(self, start: int, end: int | None = None) -> Iterator[Stretch]:
+    def _ranges(self, start: int, end: int | None = None) -> Iterator[FileRange]:
         """Yield what lies in ``[start, end)``; the first and the last are cut to it."""
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            found = stretches(connection, feed.id, start, LOOK_AHEAD_STRETCHES)
+            found = file_ranges(connection, feed.id, start, LOOK_AHEAD_STRETCHES)
             while end is not None and len(found) % LOOK_AHEAD_STRETCHES == 0 and found and found[-1].end_offset < end:
-                more = stretches(connection, feed.id, (found[-1].seq + 1) << PLACE_BITS, LOOK_AHEAD_STRETCHES)
+                more = file_ranges(connection, feed.id, (found[-1].seq + 1) << PLACE_BITS, LOOK_AHEAD_STRETCHES)
                 if not more:
                     break
                 found += more
@@ -230,13 +230,13 @@ class FileReader(UsualAnswers):
             base = stretch.seq << PLACE_BITS
             last = stretch.end if end is None else min(stretch.end, end - base)
             if stretch.start < last:
-                yield Stretch(stretch.seq, stretch.name, stretch.start, last)
+                yield FileRange(stretch.seq, stretch.name, stretch.start, last)
 
     @property
     def _split_size(self) -> int:
         return self.grain.split_bytes if not self._is_parquet else 8 * PARQUET_ROWS
 
-    def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
+    def _parts(self, stretch: FileRange) -> Iterator[tuple[int, int]]:
         path, step = self._directory / stretch.name, self.grain.split_bytes
         if self._refusal(stretch.name, stretch.start) is not None:
             yield stretch.start, stretch.end
@@ -252,7 +252,7 @@ class FileReader(UsualAnswers):
 
     def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
         """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
-        for stretch in self._stretches(start, end):
+        for stretch in self._ranges(start, end):
             base = stretch.seq << PLACE_BITS
             if self._refusal(stretch.name, stretch.start) is not None:
                 yield base, stretch.name, stretch.start, stretch.end
@@ -269,13 +269,13 @@ class FileReader(UsualAnswers):
                 yield base, stretch.name, first, last
                 first = last
 
-    def _chunk_end(self, stretch: Stretch, start: int, near: int) -> int:
+    def _chunk_end(self, stretch: FileRange, start: int, near: int) -> int:
         """Return where the first record ends that reaches ``near``, the stretch's end where there is none."""
         path, step = self._directory / stretch.name, max(1, near - start)
         parts = cut(path, start, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
         return next((last for _, last in parts), stretch.end)
 
-    def _begin(self, stretch: Stretch) -> int:
+    def _begin(self, stretch: FileRange) -> int:
         """Return where the first record begins: behind a CSV file's header."""
         if not self._is_csv or stretch.start > 0:
             return stretch.start
@@ -315,7 +315,7 @@ class FileReader(UsualAnswers):
         base, name, first, last = part
         if self._refusal(name, first) is not None:
             return 1
-        begin = self._begin(Stretch(base >> PLACE_BITS, name, first, last))
+        begin = self._begin(FileRange(base >> PLACE_BITS, name, first, last))
         if begin == last:
             return 0
         head = sample(self._directory / name, begin, last, is_csv=self._is_csv)
@@ -337,7 +337,7 @@ class FileReader(UsualAnswers):
             return
         header = self._header(name, split.file_end)[0] if self._is_csv else None
         offset = split.start - split.file_start
-        begin = self._begin(Stretch(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
+        begin = self._begin(FileRange(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
         for run in runs(path, begin, split.file_end, is_csv=self._is_csv, bound=bound):
             yield self._refused(path, run, offset) if run.is_too_long else self._text_piece(path, run, header, offset)
 

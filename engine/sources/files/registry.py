@@ -59,7 +59,7 @@ _LAST_SQL = 'SELECT seq, "end" FROM log.file WHERE feed_id = %s ORDER BY seq DES
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FileRange:
     """A row of ``log.file``: ``[start, end)`` of one file."""
 
     seq: int
@@ -240,12 +240,12 @@ def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None
         return Growth(REFUSED_AT, PLACE_MASK, size) if is_settled else Growth(0, 0, size)
 
 
-def stretches(connection: Connection, feed_id: int, start: int, limit: int) -> list[Stretch]:
-    """Return up to ``limit`` stretches from the one that holds offset ``start`` on, the first cut to begin there."""
+def file_ranges(connection: Connection, feed_id: int, start: int, limit: int) -> list[FileRange]:
+    """Return up to ``limit`` file_ranges from the one that holds offset ``start`` on, the first cut to begin there."""
     seq, place = start >> PLACE_BITS, start & PLACE_MASK
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(_FROM_SQL, (feed_id, seq, limit)).fetchall()
-    return [Stretch(n, name, max(begin, place) if n == seq else begin, end) for n, name, begin, end in rows]
+    return [FileRange(n, name, max(begin, place) if n == seq else begin, end) for n, name, begin, end in rows]
 
 
 def end_position(connection: Connection, feed_id: int) -> int:

@@ -12,7 +12,7 @@ import psycopg
 from engine.connections.kafka import KafkaConnection
 from engine.connections.registry import RegistryConnection
 from engine.connections.stored import WrongConnection, load
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.sources.kafka import HEADER, KafkaConnector, KafkaPlace
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable
 from engine.expressions.types.types import ColumnType
@@ -23,7 +23,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import canonicalise
 from engine.records.inferred import Inferred
-from engine.sources.control import Clash, Site
+from engine.sources.control import Clash, ServiceContext
 from engine.sources.kafka.brokers.fetching.port import Fetched
 from engine.sources.kafka.brokers.troubles import TopicDenied, TopicMissing
 from engine.sources.kafka.heads import register
@@ -47,23 +47,23 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 class KafkaControl:
     """A ``Control`` of topics."""
 
-    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:
+    def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:
         """See ``Control``. The broker is asked, and what it has newest is read."""
         place = cast("KafkaPlace", feed.place)
         if relation is not None:
             _check_record_columns(place, relation)
         dsn = _dsn_of(site)
         _check_connections(dsn, place)
-        with _told(place):
+        with _explained(place):
             found = newest_records(dsn, place, 0 if relation is None else TRIED)
             if relation is not None:
                 _check_format(dsn, place, relation, found)
 
-    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+    def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:
         """See ``Control``. The registry is asked where there is one, and what the broker has newest is looked at."""
         place, dsn = cast("KafkaPlace", feed.place), _dsn_of(site)
         _check_connections(dsn, place)
-        with _told(place):
+        with _explained(place):
             return infer(dsn, place, key)
 
     def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
@@ -87,14 +87,14 @@ class KafkaControl:
         drop_feed(connection, feed.log_feed)
 
 
-def _dsn_of(site: Site) -> str:
+def _dsn_of(site: ServiceContext) -> str:
     if site.dsn is None:
         raise SourceUnavailable("the broker cannot be asked here: this process knows no database with connections")
     return site.dsn
 
 
 @contextmanager
-def _told(place: KafkaPlace) -> Iterator[None]:
+def _explained(place: KafkaPlace) -> Iterator[None]:
     """Say with field and cure what a look at the broker finds."""
     try:
         yield
@@ -139,7 +139,7 @@ def _check_connections(dsn: str, place: KafkaPlace) -> None:
 def _check_connection(dsn: str, pointer: str, name: str, kind: _Kind) -> None:
     try:
         with shared_connection(dsn) as connection:
-            load(connection, name, Surroundings.of()).of_kind(kind)
+            load(connection, name, SecretSources.of()).of_kind(kind)
     except WrongConnection as error:
         raise _refused(Problem(pointer, error.code, str(error))) from error
     except psycopg.Error as error:

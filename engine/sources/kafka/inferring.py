@@ -43,7 +43,7 @@ _FACTS: Final[Mapping[str, ColumnType]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SideFields:
     """What one side holds.
 
     Attributes:
@@ -55,14 +55,14 @@ class _Found:
     single: ColumnType | None = None
 
     @classmethod
-    def of(cls, shape: Shape) -> _Found:
+    def of(cls, shape: Shape) -> _SideFields:
         if shape.kind != "struct" or shape.meaning != "plain":
             return cls(None, shape.column_type())
         return cls([(name, inner.column_type()) for name, inner in shape.fields])
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SideRequest:
     """A side that is looked at.
 
     Attributes:
@@ -93,10 +93,10 @@ def infer(dsn: str, place: KafkaPlace, key: Sequence[str]) -> Inferred:
     keys, values = (tuple(side.drop_nulls().to_list()) for side in (newest.keys, newest.values))
     facts = [(name, _FACTS.get(what, STRING)) for name, what in place.record_columns]
     if place.value is not None and place.holds_changes:
-        row, own = _changes(_Asked(dsn, place.topic, "value", place.value, values), keys, key)
+        row, own = _changes(_SideRequest(dsn, place.topic, "value", place.value, values), keys, key)
         return proposed([*row, *facts], own)
-    of_key = None if place.key is None else _side(_Asked(dsn, place.topic, "key", place.key, keys))
-    of_value = None if place.value is None else _side(_Asked(dsn, place.topic, "value", place.value, values))
+    of_key = None if place.key is None else _side(_SideRequest(dsn, place.topic, "key", place.key, keys))
+    of_value = None if place.value is None else _side(_SideRequest(dsn, place.topic, "value", place.value, values))
     if of_value is not None and of_value.fields is None:
         raise nothing_found("values hold one thing without a name")
     fields, own = _of_key(of_key, key)
@@ -105,7 +105,7 @@ def infer(dsn: str, place: KafkaPlace, key: Sequence[str]) -> Inferred:
     return proposed([*fields, *(each for each in further if each[0] not in known), *facts], own)
 
 
-def _of_key(found: _Found | None, key: Sequence[str]) -> tuple[list[tuple[str, ColumnType | None]], tuple[str, ...]]:
+def _of_key(found: _SideFields | None, key: Sequence[str]) -> tuple[list[tuple[str, ColumnType | None]], tuple[str, ...]]:
     """Return the columns that keys hold, and the relation's key."""
     if found is None:
         return [], tuple(key)
@@ -118,48 +118,50 @@ def _of_key(found: _Found | None, key: Sequence[str]) -> tuple[list[tuple[str, C
     return [(key[0], found.single)], tuple(key)
 
 
-def _side(asked: _Asked) -> _Found:
+def _side(asked: _SideRequest) -> _SideFields:
     found = _BY_FORMAT[asked.side.format](asked)
     if asked.side.is_unwrapped and found.fields is not None and asked.side.format != "avro":
         raise FormatInvalid("it is said to be `unwrapped`, and holds an object; leave that out")
     return found
 
 
-def _avro(asked: _Asked) -> _Found:
+def _avro(asked: _SideRequest) -> _SideFields:
     if asked.side.schema is not None:
-        return _Found.of(_read(lambda: parse_schema(asked.side.schema or "").shape))
+        return _SideFields.of(_read(lambda: parse_schema(asked.side.schema or "").shape))
     registered = _registered(asked, "AVRO")
-    return _Found.of(_read(lambda: avro_schema_of(registered).shape))
+    return _SideFields.of(_read(lambda: avro_schema_of(registered).shape))
 
 
-def _protobuf(asked: _Asked) -> _Found:
+def _protobuf(asked: _SideRequest) -> _SideFields:
     text = asked.side.schema
     if text is not None:
         message = asked.side.message
-        return _Found.of(_read(lambda: parse_message(message_of(compile_proto(text), message)).shape))
+        return _SideFields.of(_read(lambda: parse_message(message_of(compile_proto(text), message)).shape))
     registered, path = _registered(asked, "PROTOBUF"), (0,)
     if asked.payloads:
         head = asked.payloads[-1][HEADER : HEADER + _SHOWN_HEAD]
         path = _read(lambda: message_path(head)[0])
-    return _Found.of(_read(lambda: protobuf_schema_of(registered, path, None).shape))
+    return _SideFields.of(_read(lambda: protobuf_schema_of(registered, path, None).shape))
 
 
-def _json(asked: _Asked) -> _Found:
+def _json(asked: _SideRequest) -> _SideFields:
     if not asked.side.is_unwrapped and asked.side.registry is not None and (said := _json_schema(asked)) is not None:
-        return _Found(said)
+        return _SideFields(said)
     values = _values(asked)
     if not asked.side.is_unwrapped:
         objects = [value for value in values if isinstance(value, dict)]
         if not objects:
             raise nothing_found(f"none of the newest {asked.name}s is a JSON object")
-        return _Found(_seen(lambda: fields_of(objects)))
-    return _Found(None, next((declared for _, declared in _seen(lambda: fields_of({"it": each} for each in values))), None))
+        return _SideFields(_fields_of(lambda: fields_of(objects)))
+    return _SideFields(
+        None, next((declared for _, declared in _fields_of(lambda: fields_of({"it": each} for each in values))), None)
+    )
 
 
-def _json_schema(asked: _Asked) -> Fields | None:
+def _json_schema(asked: _SideRequest) -> Fields | None:
     """Return the properties that the registry's schema names; where it names no type, that of the newest records. None: it names none."""
     try:
-        registered = _found_registered(asked, "JSON")
+        registered = _registered_schema(asked, "JSON")
     except SchemaUnknown:
         return None  # JSON is read without its schema
     if registered is None or registered.kind != "JSON":
@@ -169,11 +171,11 @@ def _json_schema(asked: _Asked) -> Fields | None:
         return said
     objects = [value for value in _values(asked) if isinstance(value, dict)]
     names = {name for name, declared in said if declared is None}
-    seen = dict(_seen(lambda: fields_of({name: each[name] for name in each.keys() & names} for each in objects)))
+    seen = dict(_fields_of(lambda: fields_of({name: each[name] for name in each.keys() & names} for each in objects)))
     return [(name, declared or seen.get(name)) for name, declared in said]
 
 
-def _values(asked: _Asked) -> list[Any]:
+def _values(asked: _SideRequest) -> list[Any]:
     """Return what the newest payloads hold as JSON; what is none is left out."""
     if not asked.payloads:
         raise nothing_found(f"the topic holds no {asked.name} that could be looked at")
@@ -188,53 +190,53 @@ def _values(asked: _Asked) -> list[Any]:
     return found
 
 
-def _kafka(asked: _Asked) -> _Found:
+def _kafka(asked: _SideRequest) -> _SideFields:
     """Say what a value without anything around it is: text if all are, else a number by its size, else bytes."""
     if not asked.payloads:
         raise nothing_found(f"the topic holds no {asked.name} that could be looked at")
     texts = texts_of(pl.Series(asked.payloads, dtype=pl.Binary))
     if not texts.null_count() and all(text.isprintable() for text in texts):
-        return _Found(None, STRING)
+        return _SideFields(None, STRING)
     sizes = {len(payload) for payload in asked.payloads}
-    return _Found(None, {4: INT, 8: BIGINT}.get(sizes.pop(), BYTES) if len(sizes) == 1 else BYTES)
+    return _SideFields(None, {4: INT, 8: BIGINT}.get(sizes.pop(), BYTES) if len(sizes) == 1 else BYTES)
 
 
-def _delimited(asked: _Asked) -> _Found:
+def _delimited(asked: _SideRequest) -> _SideFields:
     raise nothing_found(f"{asked.name}s are delimited, and so have no names")
 
 
-_BY_FORMAT: Final[Mapping[str, Callable[[_Asked], _Found]]] = {
+_BY_FORMAT: Final[Mapping[str, Callable[[_SideRequest], _SideFields]]] = {
     "json": _json,
     "json_lenient": _json,
     "avro": _avro,
     "protobuf": _protobuf,
     "delimited": _delimited,
-    "string": lambda _: _Found(None, STRING),
-    "bytes": lambda _: _Found(None, BYTES),
+    "string": lambda _: _SideFields(None, STRING),
+    "bytes": lambda _: _SideFields(None, BYTES),
     "kafka": _kafka,
 }
 
 
-def _changes(asked: _Asked, keys: Sequence[bytes], key: Sequence[str]) -> tuple[Fields, tuple[str, ...]]:
+def _changes(asked: _SideRequest, keys: Sequence[bytes], key: Sequence[str]) -> tuple[Fields, tuple[str, ...]]:
     """Return the fields of the rows that change events are of, and the table's key: as it is given, else what the records' keys hold."""
     if asked.side.encoding == "avro":
         registered = _registered(asked, "AVRO")
         row = _read(lambda: row_of_envelope(avro_schema_of(registered).shape))
         if key or not keys:
             return row, tuple(key)
-        own = _avro(_Asked(asked.dsn, asked.topic, "key", asked.side, keys))
+        own = _avro(_SideRequest(asked.dsn, asked.topic, "key", asked.side, keys))
         return row, tuple(name for name, _ in own.fields or ())
     events = [value for value in _values(asked) if isinstance(value, dict)]
-    row = _seen(lambda: row_of_events(events))
+    row = _fields_of(lambda: row_of_events(events))
     if not row:
         raise nothing_found("none of the newest records is a change event with a row")
     return row, tuple(key) or key_of_event(keys[-1][HEADER if asked.side.registry is not None else 0 :] if keys else b"")
 
 
-def _registered(asked: _Asked, kind: SchemaKind) -> RegisteredSchema:
-    """Return the schema of a side; see ``_found_registered``."""
+def _registered(asked: _SideRequest, kind: SchemaKind) -> RegisteredSchema:
+    """Return the schema of a side; see ``_registered_schema``."""
     try:
-        found = _found_registered(asked, kind)
+        found = _registered_schema(asked, kind)
     except SchemaUnknown as error:
         raise nothing_found(str(error)) from error
     if found is None:
@@ -244,7 +246,7 @@ def _registered(asked: _Asked, kind: SchemaKind) -> RegisteredSchema:
     return found
 
 
-def _found_registered(asked: _Asked, kind: SchemaKind) -> RegisteredSchema | None:
+def _registered_schema(asked: _SideRequest, kind: SchemaKind) -> RegisteredSchema | None:
     """Return the newest schema of the topic's subject, as Confluent's clients name it, else that of the newest record; None: there is none.
 
     Raises:
@@ -265,7 +267,7 @@ def _read(work: Callable[[], Any]) -> Any:
         raise nothing_found(f"the schema cannot be read: {error}") from error
 
 
-def _seen(work: Callable[[], Fields]) -> Fields:
+def _fields_of(work: Callable[[], Fields]) -> Fields:
     try:
         return work()
     except Unlike as error:

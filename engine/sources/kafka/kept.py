@@ -57,14 +57,14 @@ class Reference:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedFetch:
     reference: Reference
     descriptor: int | None
     size_bytes: int
 
 
 @dataclass(slots=True)
-class _Held:
+class _CacheTotals:
     """What all keepers of this process hold.
 
     Attributes:
@@ -76,14 +76,14 @@ class _Held:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-_HELD: Final = _Held()
+_HELD: Final = _CacheTotals()
 
 
 class Keeper:
     """Keeps records of one topic's partitions. Safe for threads; for the process that made it."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, list[_Kept]] = {}
+        self._pieces: dict[int, list[_CachedFetch]] = {}
 
     def keep(self, partition: int, start: int, stop: int, records: Fetched) -> None:
         """Keep all that lies in ``[start, stop)``, where there is room."""
@@ -126,7 +126,7 @@ def recalled(references: tuple[Reference, ...], start: int, end: int) -> Iterato
     for each in references:
         if each.stop <= start or each.start >= end:
             continue
-        records = _opened(each)
+        records = _open_piece(each)
         if records is None:
             continue
         if each.start > start:
@@ -139,14 +139,14 @@ def recalled(references: tuple[Reference, ...], start: int, end: int) -> Iterato
         yield start, end, None
 
 
-def _written(start: int, stop: int, records: Fetched) -> _Kept:
+def _written(start: int, stop: int, records: Fetched) -> _CachedFetch:
     table = _table(records)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     content = sink.getvalue()
     if content.size <= INLINE_BYTES:
-        return _Kept(Reference(start, stop, content=content.to_pybytes()), None, content.size)
+        return _CachedFetch(Reference(start, stop, content=content.to_pybytes()), None, content.size)
     name = f"{_NAME}{uuid4().hex}"
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb", buffering=0) as file:
@@ -154,7 +154,7 @@ def _written(start: int, stop: int, records: Fetched) -> _Kept:
         while len(view):
             view = view[file.write(view) :]
     path = f"/proc/{os.getpid()}/fd/{descriptor}"
-    return _Kept(Reference(start, stop, _machine() or "", path, name), descriptor, content.size)
+    return _CachedFetch(Reference(start, stop, _machine() or "", path, name), descriptor, content.size)
 
 
 def _table(records: Fetched) -> pa.Table:
@@ -169,7 +169,7 @@ def _table(records: Fetched) -> pa.Table:
     return pa.table(columns)
 
 
-def _opened(reference: Reference) -> Fetched | None:
+def _open_piece(reference: Reference) -> Fetched | None:
     if reference.content is not None:
         return _read(pa.py_buffer(reference.content))
     if reference.machine != _machine():
@@ -200,7 +200,7 @@ def _read(content: pa.Buffer) -> Fetched:
     return Fetched(columns["key"], columns["value"], offsets, times, columns.get("headers"))
 
 
-def _free(kept: _Kept) -> None:
+def _free(kept: _CachedFetch) -> None:
     """Free a piece; the caller has the lock."""
     _HELD.size_bytes -= kept.size_bytes
     if kept.descriptor is not None:

@@ -6,15 +6,15 @@ import time
 from typing import Final
 
 from engine.definition.sources.kafka import KafkaPlace
-from engine.sources.kafka.brokers.client import asking, taking
-from engine.sources.kafka.brokers.fetching.port import Fetched, Wanted
-from engine.sources.kafka.brokers.taking import Taker
+from engine.sources.kafka.brokers.client import asking, consumer_loop
+from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
+from engine.sources.kafka.brokers.taking import ConsumerLoop
 from engine.sources.kafka.brokers.troubles import OffsetOutOfRange
 
 LOOKED_AT: Final = 100
 """Offsets that are looked back per record that is wanted: compaction and transactions leave gaps."""
 
-ALL: Final = Wanted(has_headers=True)
+ALL: Final = RecordFields(has_headers=True)
 
 
 def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0) -> Fetched:
@@ -39,13 +39,13 @@ def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0
         return Fetched.nothing(ALL)
     found = []
     for partition in holding:
-        with taking(dsn, place, ALL, partition, lows[partition]) as taker:
+        with consumer_loop(dsn, place, ALL, partition, lows[partition]) as taker:
             found.append(_newest_of(taker, partition, lows[partition], ends[partition], -(-count // len(holding)), end_at))
     newest = Fetched.joined(found)
     return newest.part(max(0, len(newest) - count), len(newest))
 
 
-def _newest_of(taker: Taker, partition: int, low: int, end: int, wanted: int, end_at: float) -> Fetched:
+def _newest_of(taker: ConsumerLoop, partition: int, low: int, end: int, wanted: int, end_at: float) -> Fetched:
     back = wanted
     while time.monotonic() < end_at:
         start = position = max(low, end - back)

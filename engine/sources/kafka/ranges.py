@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import RecordsRemoved, SourceUnavailable
-from engine.sources.kafka.brokers.client import asking, taking
-from engine.sources.kafka.brokers.fetching.port import Fetched, Wanted
+from engine.sources.kafka.brokers.client import asking, consumer_loop
+from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 from engine.sources.kafka.brokers.topic_client import TopicClient
 from engine.sources.kafka.brokers.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
 
@@ -46,7 +46,7 @@ class Topic:
 
     dsn: str
     place: KafkaPlace
-    wanted: Wanted
+    wanted: RecordFields
     stopping: tuple[str, ...]
 
     @contextmanager
@@ -70,7 +70,7 @@ class Topic:
             found: list[Fetched] = []
             position, count, size = start, 0, 0
             is_overtaken = False
-            with self.told(), taking(self.dsn, self.place, self.wanted, partition, start) as taker:
+            with self.told(), consumer_loop(self.dsn, self.place, self.wanted, partition, start) as taker:
                 while position < end and count < PIECE_RECORDS and size < PIECE_BYTES:
                     try:
                         taken = taker.take(partition, position, end, PIECE_RECORDS - count)
@@ -100,12 +100,12 @@ class Topic:
                 f"topic {name!r}, partition {partition}: the broker has not what lies at {start}, and its log begins at {low}; "
                 "where it ends is asked again"
             )
-        self.require_kept(partition, start, low)
+        self.require_available(partition, start, low)
         stop = min(low, end)
         lost.append(stop - start)
         return stop
 
-    def require_kept(self, partition: int, start: int, low: int) -> None:
+    def require_available(self, partition: int, start: int, low: int) -> None:
         """Refuse to go on behind records that are gone and may not be left out.
 
         Args:

@@ -23,7 +23,7 @@ from engine.sources.chunks import NO_TS, Chunk
 from engine.sources.dating import Dated, dating_relations
 from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.kafka.brokers.epochs import epoch_before
-from engine.sources.kafka.brokers.fetching.port import Fetched, Wanted
+from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 from engine.sources.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times
 from engine.sources.kafka.heads import known_id, note
 from engine.sources.kafka.kept import Keeper, Reference, recalled
@@ -66,7 +66,7 @@ class KafkaSplit(Split):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _TopicState:
     """What one process has found of a topic.
 
     Attributes:
@@ -100,7 +100,7 @@ class KafkaReader(UsualAnswers):
     dsn: str
     feed: Feed
     relations: tuple[RelationSchema, ...]
-    _seen: _Seen = field(default_factory=_Seen, compare=False)
+    _seen: _TopicState = field(default_factory=_TopicState, compare=False)
 
     def __reduce__(self) -> tuple[type[KafkaReader], tuple[str, Feed, tuple[RelationSchema, ...]]]:
         """Leave behind what this process has seen."""
@@ -158,7 +158,7 @@ class KafkaReader(UsualAnswers):
         with self._topic.asked() as client:
             end = client.ends([partition])[partition]
         if not is_dated:  # else the records are read right here, which finds what is gone
-            self._topic.require_kept(partition, start, self._seen.lows.get(partition, 0))
+            self._topic.require_available(partition, start, self._seen.lows.get(partition, 0))
         found: list[Chunk] = []
         rows = size = 0
         most = max(int(limit.max_rows * AHEAD / max(1, len(self._seen.lows))), LEAST_AHEAD) if is_dated else limit.max_rows
@@ -260,7 +260,7 @@ class KafkaReader(UsualAnswers):
 
     @property
     def _topic(self) -> Topic:
-        return Topic(self.dsn, self.place, self._wanted, self._stopping)
+        return Topic(self.dsn, self.place, self._record_fields, self._stopping)
 
     @property
     def _stopping(self) -> tuple[str, ...]:
@@ -268,10 +268,10 @@ class KafkaReader(UsualAnswers):
         return tuple(sorted({relation.name for relation in self.relations if relation.lost_records != "skip"}))
 
     @property
-    def _wanted(self) -> Wanted:
+    def _record_fields(self) -> RecordFields:
         """What is read of records. Of streams with an event time of their own nobody looks at the records' timestamps."""
         facts = [what for _, what in self.place.record_columns]
-        return Wanted(
+        return RecordFields(
             has_keys=self.place.key is not None,
             has_values=True,
             has_times="timestamp" in facts or any(each.event_time is None or each.kind == "table" for each in self.relations),

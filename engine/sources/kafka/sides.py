@@ -11,7 +11,7 @@ import polars as pl
 
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.stored import WrongConnection, load
-from engine.connections.surroundings import SecretMissing, Surroundings
+from engine.connections.surroundings import SecretMissing, SecretSources
 from engine.definition.relations import EventTimeUnit
 from engine.definition.sources.kafka import KafkaPlace, Side
 from engine.errors import SourceUnavailable
@@ -155,7 +155,7 @@ def store_of(dsn: str, name: str | None) -> SchemaStore:
             return kept
     try:
         with shared_connection(dsn) as connection:
-            resolved = load(connection, name, Surroundings.of())
+            resolved = load(connection, name, SecretSources.of())
         registry = Registry(settings_of(resolved, ANSWER_S, QUESTION_S))
     except WrongConnection as error:
         raise SourceUnavailable(str(error)) from error

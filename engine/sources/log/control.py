@@ -11,16 +11,16 @@ from engine.log.storage import Head, ensure_feed, feed_heads, find_feed, heads, 
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
 from engine.records.inferred import Inferred, nothing_found
-from engine.sources.control import Clash, Site
+from engine.sources.control import Clash, ServiceContext
 
 
 class LogControl:
     """A ``Control`` of feeds in the log."""
 
-    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:
+    def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:
         """See ``Control``: it is there."""
 
-    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:  # noqa: ARG002 - the port's
+    def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:  # noqa: ARG002 - the port's
         """See ``Control``: what is appended here is judged by the columns."""
         raise nothing_found("the built-in log takes what the columns say, so nothing else says it")
 

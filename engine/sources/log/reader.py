@@ -20,7 +20,7 @@ from engine.log.fetched import LogSplit
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
-from engine.records.canonical import LOGGED, empty_rejects, settle
+from engine.records.canonical import LOGGED, cast_columns, empty_rejects
 from engine.sources.chunks import Chunk
 from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.packets import Packet
@@ -105,7 +105,7 @@ class LogReader(UsualAnswers):
         return _coalesce([part for row in batches for part in _marked(row)], start, limit)
 
     @property
-    def is_asked_together(self) -> bool:
+    def is_asked_in_one_statement(self) -> bool:
         """See ``FeedReader``."""
         return True
 
@@ -316,9 +316,9 @@ def _for_relation(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     wanted = ["_ts", "_offset", "_op", *relation.columns.names]
     chosen = [_chosen(frame, wanted) for frame in frames]
-    if len(chosen) == 1 and _is_settled(chosen[0], relation):
+    if len(chosen) == 1 and _has_declared_types(chosen[0], relation):
         return chosen[0], empty_rejects()
-    settled = [settle(frame, relation, member, is_judged=True) for frame in chosen]
+    settled = [cast_columns(frame, relation, member, is_judged=True) for frame in chosen]
     return pl.concat([raw.select(wanted) for raw, _ in settled]), pl.concat([rejects for _, rejects in settled])
 
 
@@ -330,7 +330,7 @@ def _chosen(frame: pl.DataFrame, wanted: Sequence[str]) -> pl.DataFrame:
     return only(frame, *(name for name in wanted if name in there))
 
 
-def _is_settled(frame: pl.DataFrame, relation: RelationSchema) -> bool:
+def _has_declared_types(frame: pl.DataFrame, relation: RelationSchema) -> bool:
     """Say whether the columns that are there have their declared types."""
     there = {*frame.columns}
     return all(frame.get_column(name).dtype == kind.polars for name, kind in relation.columns.items() if name in there)

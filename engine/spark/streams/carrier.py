@@ -28,14 +28,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.postgres.sink_link import SinkLink
 from engine.runtime.blob_files import BlobFolder
-from engine.runtime.failures import BatchFailed, decoded, told_to_spark
+from engine.runtime.failures import BatchFailed, decoded, spark_failure
 from engine.sources.packets import PACKET_DDL, Packet, unpack
 from engine.spark.cluster import is_cluster
 from engine.spark.streams.committing import MemberBatch, commit_round
-from engine.spark.streams.doorbell import hang, ring
+from engine.spark.streams.doorbell import hang, notify
 from engine.spark.streams.flight import Flight
 from engine.spark.streams.leftovers import remember_callback, sweep
-from engine.spark.streams.member import Member, Ride
+from engine.spark.streams.member import Member, SlotMode
 from engine.spark.streams.reports import spark_phases
 from engine.spark.streams.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
 from engine.spark.streams.stopping import stop_stream
@@ -56,7 +56,7 @@ _STARTING = threading.Lock()
 """Streams start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
 
 
-class Carrier:
+class Slot:
     """One stream. Made, filled with its first members, started; methods may be called from any thread.
 
     Args:
@@ -76,10 +76,10 @@ class Carrier:
         *,
         pool: int | None,
         is_trial: bool = False,
-        on_end: Callable[[Carrier, BaseException | None], None],
+        on_end: Callable[[Slot, BaseException | None], None],
     ) -> None:
         self.name, self.pool, self.is_shared = name, pool, pool is not None
-        self._ride = Ride.SHARED if self.is_shared else Ride.TRIAL if is_trial else Ride.OWN
+        self._ride = SlotMode.SHARED if self.is_shared else SlotMode.TRIAL if is_trial else SlotMode.OWN
         self.has_committed = False
         self._started_at = time.monotonic()
         self._spark = spark
@@ -94,7 +94,7 @@ class Carrier:
         if not is_cluster(spark.sparkContext.master):
             self._aside = BlobFolder(self._home / "blobs" / "now")
             self._aside.open()
-        self._link = SinkLink(dsn, None if self._ride is Ride.OWN else LOCK_S)
+        self._link = SinkLink(dsn, None if self._ride is SlotMode.OWN else LOCK_S)
         self._lock = threading.Lock()
         self._members: dict[int, Member] = {}
         self._joined = 0
@@ -123,9 +123,9 @@ class Carrier:
 
     def join(self, member: Member) -> bool:
         """Carry a member from the next round on; returns whether it does: false where the stream has ended."""
-        cores = self._spark.sparkContext.defaultParallelism if self._ride is Ride.OWN else 0
+        cores = self._spark.sparkContext.defaultParallelism if self._ride is SlotMode.OWN else 0
         spec = member.board(self._link, self._aside, self._ride, cores)
-        if self._ride is Ride.OWN:
+        if self._ride is SlotMode.OWN:
             self._first_batch = spec.next_batch - self._next_round
             self._flight = Flight(self._end_with) if member.is_overlapped else None
         with self._lock:
@@ -137,7 +137,7 @@ class Carrier:
             draft = self._folder / f".{number}"
             draft.write_bytes(spec.encoded())
             draft.rename(self._folder / str(number))
-        ring(self._folder)
+        notify(self._folder)
         return True
 
     def leave(self, member: Member) -> bool:
@@ -264,7 +264,7 @@ class Carrier:
                 self._board_again(self._commit_members(packets, phases_ms))
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self._failure = error
-            raise told_to_spark(error) from None
+            raise spark_failure(error) from None
         finally:
             with self._rounds:
                 self._rounds_done += 1

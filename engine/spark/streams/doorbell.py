@@ -18,7 +18,7 @@ def hang(folder: Path) -> None:
     os.mkfifo(folder / _NAME, 0o600)
 
 
-def ring(folder: Path) -> None:
+def notify(folder: Path) -> None:
     """Wake who waits. Where nobody does, there is nothing to do: whoever comes looks before waiting."""
     with suppress(OSError):
         bell = os.open(folder / _NAME, os.O_WRONLY | os.O_NONBLOCK)
@@ -28,7 +28,7 @@ def ring(folder: Path) -> None:
             os.close(bell)
 
 
-class Doorbell:
+class Notification:
     """The bell, as heard in the process that waits.
 
     Args:

@@ -28,11 +28,11 @@ from pyspark.sql import SparkSession
 
 from engine.errors import EngineError, ExternalError, InternalError
 from engine.plan.model import Plan
-from engine.runtime.culprits import BETTER_ALONE, verdict
+from engine.runtime.culprits import BETTER_ALONE, crash_error
 from engine.runtime.failures import WorkerLost, decoded
 from engine.runtime.launch_state import Launch
 from engine.runtime.run_options import RunOptions
-from engine.spark.streams.carrier import Carrier
+from engine.spark.streams.carrier import Slot
 from engine.spark.streams.runner import RunningQuery
 
 FEW: Final = 8
@@ -60,7 +60,7 @@ While there are as many of these as may be, it keeps its place, and the next one
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Fleet:
+class SlotManager:
     """The carriers of one session.
 
     Args:
@@ -72,7 +72,7 @@ class Fleet:
     def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
         self._spark, self._dsn, self._is_alive = spark, dsn, is_alive
         self._lock, self._opening = threading.Lock(), threading.Lock()
-        self._shared: list[Carrier] = []
+        self._shared: list[Slot] = []
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
         self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
         self._barren = 0
@@ -144,7 +144,7 @@ class Fleet:
                 if len(self._shared) >= least:
                     return
                 pool = min(set(range(len(self._shared) + 1)) - {carrier.pool for carrier in self._shared})
-            carrier = Carrier(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
+            carrier = Slot(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
             carrier.start()
             with self._lock:
                 self._shared.append(carrier)
@@ -167,12 +167,12 @@ class Fleet:
             among.add(member)
             return True
 
-    def _part(self, member: RunningQuery, left: Carrier) -> None:
+    def _part(self, member: RunningQuery, left: Slot) -> None:
         """Let a query go on alone that has left its carrier, or whose carrier has ended, unless another one has it meanwhile."""
         with _failing(member), member.moving:
             if member.is_active and member.carrier is left:
                 log.info("query_rides_alone", query=member.name)
-                member.ride_alone(self._spark, lambda carrier, error: self._ended_alone(member, carrier, error))
+                member.use_own_slot(self._spark, lambda carrier, error: self._ended_alone(member, carrier, error))
                 self._alone.add(member)
         self._parting.discard(member)
 
@@ -185,7 +185,7 @@ class Fleet:
             elif member.is_light() and member.is_settled and not member.is_under_way:
                 self._bring_back(member, carrier)
 
-    def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
+    def _bring_back(self, member: RunningQuery, carrier: Slot) -> None:
         """Let a query share again that has committed something alone, however long that took."""
         self._culprits.discard(member.query_id)
         with _failing(member), member.moving:
@@ -216,7 +216,7 @@ class Fleet:
 
     # What happens when a stream ends by itself
 
-    def _ended_alone(self, member: RunningQuery, carrier: Carrier, error: BaseException | None) -> None:
+    def _ended_alone(self, member: RunningQuery, carrier: Slot, error: BaseException | None) -> None:
         if member.carrier is not carrier:
             return
         found = _cause(error)
@@ -224,9 +224,9 @@ class Fleet:
         if member.goes_on_after(found) or member.goes_on_with_less(ended):
             self._due.put(lambda: self._part(member, carrier))
         else:
-            member.fail(found if ended is None else verdict(found, ended))
+            member.fail(found if ended is None else crash_error(found, ended))
 
-    def _ended(self, carrier: Carrier, error: BaseException | None) -> None:
+    def _ended(self, carrier: Slot, error: BaseException | None) -> None:
         """A shared carrier has ended: some member's batch, the session, or somebody outside has ended it."""
         found = _cause(error)
         with self._lock:
@@ -265,7 +265,7 @@ class Fleet:
         """Let a suspect do its batch alone, and share again once that is committed; who takes long goes on alone until then."""
         is_over = threading.Event()
 
-        def ended(carrier: Carrier, error: BaseException | None) -> None:
+        def ended(carrier: Slot, error: BaseException | None) -> None:
             with member.moving:  # it may be brought back just now
                 if member.carrier is not carrier:
                     return
@@ -275,7 +275,7 @@ class Fleet:
             if member.goes_on_after(found) or member.goes_on_with_less(noted):
                 self._suspects.put(member)
             elif isinstance(found, WorkerLost) or noted is not None:
-                member.fail(verdict(found, noted or member.overdue()))
+                member.fail(crash_error(found, noted or member.overdue()))
             else:
                 member.fail(found)
             is_over.set()
@@ -285,7 +285,7 @@ class Fleet:
                 return
             member.is_settled = False
             member.on_settled = is_over.set
-            member.ride_alone(self._spark, ended, is_trial=True)
+            member.use_own_slot(self._spark, ended, is_trial=True)
             carrier = member.carrier
         is_free = is_over.wait(TRIAL_S)
         while not is_free and member.is_active:

@@ -23,7 +23,7 @@ OWN_EMITTED: Final = 1 << 30
 """The same of each task of a query in a carrier of its own, four times what its batch reads at most."""
 
 
-class Ride(Enum):
+class SlotMode(Enum):
     """How a query is carried: with others; alone with large batches; alone with batches as if it shared, since it may end its worker."""
 
     SHARED = "shared"
@@ -34,7 +34,7 @@ class Ride(Enum):
 class Member(Committing, Protocol):
     """A query, as its carrier sees it."""
 
-    def board(self, link: SinkLink, aside: BlobFolder | None, ride: Ride, cores: int) -> SourceSpec:
+    def board(self, link: SinkLink, aside: BlobFolder | None, ride: SlotMode, cores: int) -> SourceSpec:
         """Say what to plan and to do from the last commit on.
 
         Args:

@@ -62,7 +62,7 @@ class Planned:
         if self.groups is None and self.planner is not None and self.start is not None and self.end is not None:
             self.groups = self.planner.groups(self.start, self.end)
 
-    def plan_anew(self) -> None:
+    def plan_again(self) -> None:
         """Let the next look say where the batch ends that a round has left over: more may be there by now.
 
         What is cut stays, for that is large. So does what has no records: why a launch has a batch without any is told once

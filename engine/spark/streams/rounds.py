@@ -37,7 +37,7 @@ from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.planning.source_spec import SourceSpec
 from engine.sources.packets import PACKET_DDL, packet_batches
 from engine.spark.streams.committing import TOGETHER
-from engine.spark.streams.doorbell import Doorbell
+from engine.spark.streams.doorbell import Notification
 from engine.spark.streams.planned import Ends, Planned, looked_at
 from engine.spark.streams.round_work import MemberPart, RoundPart, carried, round_packets
 from engine.spark.streams.silence import Silence
@@ -109,7 +109,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:
         self._folder = folder
-        self._silence = silence or Silence(sleep=Doorbell(folder).wait)
+        self._silence = silence or Silence(sleep=Notification(folder).wait)
         self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
@@ -167,7 +167,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next,
             # nor what has come for who was left over by the last.
             for number in self._left_over.intersection(self._pending[:ROUND_MEMBERS], self._members):
-                self._members[number].plan_anew()
+                self._members[number].plan_again()
             self._look()
         chosen = self._taken()
         taken = [number for number in self._pending if number in chosen]

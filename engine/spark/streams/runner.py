@@ -21,10 +21,10 @@ from engine.commit.sink_batch import Committed
 from engine.commit.task_states import Cursor
 from engine.definition.sources.connector_list import DEFAULT
 from engine.errors import EmissionTooLarge, EngineError
-from engine.plan.clock import held_feeds, needs_ticks
+from engine.plan.clock import feeds_held_for, needs_ticks
 from engine.plan.model import Feed, Plan
 from engine.plan.result_feeds import result_feed
-from engine.postgres.postgres import LAUNCHES, lent_connection
+from engine.postgres.postgres import LAUNCHES, borrowed_connection
 from engine.postgres.sink_link import SinkLink
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.checkpoint import begin_run, forget_planned, planned_batch, time_since_planned
@@ -37,12 +37,12 @@ from engine.runtime.planning.cursors import start_positions
 from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.runtime.run_options import BatchProgress, CommittedBatch, RunOptions
 from engine.runtime.stages import StageWork, StatePlace, WorkPlace
-from engine.runtime.surroundings import Surroundings
+from engine.runtime.surroundings import WorkerRequirements
 from engine.sources.log.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.sources.packets import Packet
-from engine.spark.cluster import surroundings_of
-from engine.spark.streams.carrier import Carrier
-from engine.spark.streams.member import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Ride
+from engine.spark.cluster import worker_requirements_of
+from engine.spark.streams.carrier import Slot
+from engine.spark.streams.member import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, SlotMode
 
 REST_STALLS: Final = 3
 """Who stands still in a round is ended after one such time, and the round with it. One that still goes on is at work for others, who make
@@ -81,12 +81,12 @@ class RunningQuery:
         dsn: str,
         options: RunOptions,
         run: Path,
-        surroundings: Surroundings | None = None,
+        surroundings: WorkerRequirements | None = None,
         parallel: int = 1,
     ) -> None:
         self.name = f"{plan.query}@{launch.epoch}"
         self.parallel = parallel
-        self.carrier: Carrier | None = None
+        self.carrier: Slot | None = None
         self._plan, self._launch, self._dsn, self._options, self._run = plan, launch, dsn, options, run
         self._layout, self._surroundings = state.layout, surroundings
         self._cursor: Cursor = state.cursor
@@ -94,7 +94,7 @@ class RunningQuery:
         self._has_committed = False
         self._failure: BaseException | None = None
         self._is_over = False
-        self._left: tuple[Carrier, int] | None = None
+        self._left: tuple[Slot, int] | None = None
         """The shared carrier that it has left in the midst of a round, and how many rounds that had done."""
         self._aside: BlobFolder | None = None
         self._is_overlapped = False
@@ -108,7 +108,7 @@ class RunningQuery:
         self.on_failed: Callable[[RunningQuery, BaseException], None] | None = None
         self.is_settled = True
         self._measured = Measured()
-        self._ride = Ride.SHARED
+        self._ride = SlotMode.SHARED
         self._moves = -1
         self._is_resized = False
         self._is_put_off, self._times_put_off = False, 0
@@ -136,7 +136,7 @@ class RunningQuery:
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
-        with lent_connection(dsn, LAUNCHES) as connection:
+        with borrowed_connection(dsn, LAUNCHES) as connection:
 
             def retain_launch() -> None:
                 with connection.transaction(), connection.cursor() as cursor:
@@ -147,26 +147,26 @@ class RunningQuery:
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        surroundings = surroundings_of(spark.sparkContext, run if launch.elsewhere is None else None)
+        surroundings = worker_requirements_of(spark.sparkContext, run if launch.elsewhere is None else None)
         return cls(plan, launch, state, dsn, options, run, surroundings, parallel)
 
     @classmethod
     def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
         """Start a query in a carrier of its own; see ``opened``."""
         query = cls.opened(spark, plan, launch, dsn, options)
-        query.ride_alone(spark, lambda _carrier, error: query.fail(error))
+        query.use_own_slot(spark, lambda _carrier, error: query.fail(error))
         return query
 
-    def ride_alone(
-        self, spark: SparkSession, on_end: Callable[[Carrier, BaseException | None], None], *, is_trial: bool = False
+    def use_own_slot(
+        self, spark: SparkSession, on_end: Callable[[Slot, BaseException | None], None], *, is_trial: bool = False
     ) -> None:
-        """Go on in a carrier of its own, and start that. See ``Carrier``."""
-        carrier = Carrier(spark, self._dsn, self.name, pool=None, is_trial=is_trial, on_end=on_end)
+        """Go on in a carrier of its own, and start that. See ``Slot``."""
+        carrier = Slot(spark, self._dsn, self.name, pool=None, is_trial=is_trial, on_end=on_end)
         carrier.join(self)
         self.carrier = carrier
         carrier.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
 
-    def board(self, link: SinkLink, aside: BlobFolder | None, ride: Ride, cores: int) -> SourceSpec:
+    def board(self, link: SinkLink, aside: BlobFolder | None, ride: SlotMode, cores: int) -> SourceSpec:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
         self._aside = aside
@@ -176,7 +176,7 @@ class RunningQuery:
         self._ride, self._is_resized = ride, False
         is_put_off, self._is_put_off = self._is_put_off, False
         # What waits on the clock is planned by what the last commit says (``earliest_wake``).
-        self._is_overlapped = ride is Ride.OWN and not needs_ticks(plan)
+        self._is_overlapped = ride is SlotMode.OWN and not needs_ticks(plan)
         return SourceSpec(
             self._dsn,
             plan.inputs,
@@ -184,7 +184,7 @@ class RunningQuery:
             self._cursor,
             self._measured.size.within(self._limit),
             cores,
-            Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None,
+            Clock(query_id, feeds_held_for(plan)) if needs_ticks(plan) else None,
             plan.release,
             _replays(plan, query_id, self._dsn),
             self._surroundings,
@@ -200,17 +200,17 @@ class RunningQuery:
     @property
     def _limit(self) -> BatchLimit:
         """Of a batch, where it emits little."""
-        return BatchLimit(self._options.max_rows, self._options.max_bytes) if self._ride is Ride.OWN else SHARED_LIMIT
+        return BatchLimit(self._options.max_rows, self._options.max_bytes) if self._ride is SlotMode.OWN else SHARED_LIMIT
 
     @property
     def _most_emitted(self) -> int:
         """Bytes that one batch may emit."""
-        return OWN_EMITTED if self._ride is Ride.OWN else SHARED_EMITTED
+        return OWN_EMITTED if self._ride is SlotMode.OWN else SHARED_EMITTED
 
     @property
     def _bounds(self) -> WorkBounds:
         """What it may take where it is."""
-        bounds = self._options.bounds.alone if self._ride is Ride.OWN else self._options.bounds
+        bounds = self._options.bounds.alone if self._ride is SlotMode.OWN else self._options.bounds
         return replace(bounds, emitted_bytes=None if self._measured.size.is_least else self._most_emitted)
 
     @property
@@ -292,9 +292,9 @@ class RunningQuery:
     def _carried(self, batch: Committed) -> dict[str, Any]:
         """Return what is noted with the commit of a batch of how the query is carried, and why so."""
         return {
-            "is_shared": self._ride is Ride.SHARED,
-            "is_trial": self._ride is Ride.TRIAL,
-            "is_waiting": self._ride is Ride.SHARED and self._measured.is_heavy,
+            "is_shared": self._ride is SlotMode.SHARED,
+            "is_trial": self._ride is SlotMode.TRIAL,
+            "is_waiting": self._ride is SlotMode.SHARED and self._measured.is_heavy,
             "moves": self._moves,
             "put_off": self._times_put_off,
             **self._measured.told(batch),

@@ -52,6 +52,6 @@ def as_tested(node: Node, *, is_distinct: bool = False) -> Node:
     return bracketed(node) if _is_truth(node) and not is_plain else node
 
 
-def as_asked(node: Node) -> Node:
+def as_operand_of_test(node: Node) -> Node:
     """Return what stands behind IS and IS DISTINCT FROM, in brackets where it is a truth value."""
     return bracketed(node) if _is_truth(node) else node

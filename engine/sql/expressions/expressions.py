@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.sql.bounds import Bounds
-from engine.sql.expressions.brackets import DISTINCT, as_asked, as_side, as_tested, bracketed, closed, is_test
+from engine.sql.expressions.brackets import DISTINCT, as_operand_of_test, as_side, as_tested, bracketed, closed, is_test
 from engine.sql.expressions.values import ValueCursor
 from engine.sql.faults import SyntaxFault
 from engine.sql.lexing.tokens import Token, tokens_of
@@ -104,7 +104,9 @@ class ExpressionCursor(ValueCursor):
             sign = signs[self.advance().text]
             left, right = closed(left), operand()
             is_test = sign in DISTINCT
-            left, right = (as_tested(left, is_distinct=True), as_asked(right)) if is_test else (as_side(left), as_side(right))
+            left, right = (
+                (as_tested(left, is_distinct=True), as_operand_of_test(right)) if is_test else (as_side(left), as_side(right))
+            )
             left = Binary(sign, left, right, span=self.span_from(left))
         return left
 
@@ -145,12 +147,12 @@ class ExpressionCursor(ValueCursor):
         is_negated = self.take_word("NOT")
         if self.take_word("DISTINCT", "FROM"):
             sign = "IS NOT DISTINCT FROM" if is_negated else "IS DISTINCT FROM"
-            left, right = as_tested(operand, is_distinct=True), as_asked(self.operand())
+            left, right = as_tested(operand, is_distinct=True), as_operand_of_test(self.operand())
             return Binary(sign, left, right, span=self.span_from(operand))
-        found = Is(as_tested(operand), self._wanted(), span=self.span_from(operand))
+        found = Is(as_tested(operand), self._tested_value(), span=self.span_from(operand))
         return Not(found, span=found.span) if is_negated else found
 
-    def _wanted(self) -> Null | Boolean:
+    def _tested_value(self) -> Null | Boolean:
         token = self.token
         if token.word not in ("NULL", "UNKNOWN", "TRUE", "FALSE"):
             raise self.unfit("NULL, NOT NULL, TRUE or FALSE")

@@ -115,13 +115,13 @@ class QueryCursor(JoinCursor):
         if self.take_word("SESSION"):
             self.need_sign("(")
             gap = self.duration()
-            retention, grace = self._kept()
+            retention, grace = self._window_bounds()
             return WindowClause("session", gap, None, retention, grace, name, span=self.span(start))
         if self.take_word("SLIDING"):
             self.need_sign("(")
             self.need_word("DIFFERENCE")
             difference = self.duration()
-            retention, grace = self._kept()
+            retention, grace = self._window_bounds()
             return WindowClause("sliding", difference, None, retention, grace, name, span=self.span(start))
         raise self.unfit("TUMBLING, HOPPING, SESSION or SLIDING")
 
@@ -134,10 +134,10 @@ class QueryCursor(JoinCursor):
             self.need_word("ADVANCE")
             self.need_word("BY")
             advance = self.duration()
-        retention, grace = self._kept()
+        retention, grace = self._window_bounds()
         return WindowClause("hopping" if is_hopping else "tumbling", size, advance, retention, grace, name, span=self.span(start))
 
-    def _kept(self) -> tuple[Duration | None, Duration | None]:
+    def _window_bounds(self) -> tuple[Duration | None, Duration | None]:
         """Read ``[, RETENTION d] [, GRACE PERIOD d] )``."""
         retention = grace = None
         if self.token.is_sign(",") and self.ahead().word == "RETENTION":

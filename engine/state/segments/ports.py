@@ -64,7 +64,7 @@ def named_segments(manifest: object) -> frozenset[str]:
     return frozenset(found)
 
 
-class KeptSegments(SegmentStore, Protocol):
+class StoredSegments(SegmentStore, Protocol):
     """The segments of one task, where they are kept outside of its manifest."""
 
     @property
@@ -96,7 +96,7 @@ class StateStore(Protocol):
         """Return what is below a name: ``<query id>``, and then ``<checkpoint id>``."""
         ...
 
-    def task(self, folder: str, hashing: KeyHash = UNSEEDED) -> KeptSegments:
+    def task(self, folder: str, hashing: KeyHash = UNSEEDED) -> StoredSegments:
         """Return the segments of one task.
 
         Args:

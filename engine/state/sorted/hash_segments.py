@@ -34,7 +34,7 @@ class HashSegment(Segment):
         return slice(int(first), int(np.searchsorted(hashes, np.uint64(self.max_hash), "right")))
 
 
-class _Asked(NamedTuple):
+class _SegmentLookup(NamedTuple):
     """A segment, and those of the hashes asked for that it can hold."""
 
     segment: HashSegment
@@ -76,14 +76,14 @@ class HashSegments:
     def matching(self, hashes: U64) -> list[pl.DataFrame]:
         """Return the rows with these hashes (distinct, ascending), older segments first."""
         found: list[pl.DataFrame | None] = []
-        for is_tiny, asked in groupby(self._asked(hashes), key=lambda each: each.segment.rows <= TINY_ROWS):
+        for is_tiny, asked in groupby(self._lookups(hashes), key=lambda each: each.segment.rows <= TINY_ROWS):
             if is_tiny:
                 found.append(self._among([self._segments.load(each.segment) for each in asked], hashes))
             else:
                 found.extend(self._within(each) for each in asked)
         return [part for part in found if part is not None]
 
-    def _asked(self, hashes: U64) -> list[_Asked]:
+    def _lookups(self, hashes: U64) -> list[_SegmentLookup]:
         """Return the segments that can hold some of these hashes."""
         least, greatest = (
             np.array([getattr(segment, name) for segment in self._segments], np.uint64) for name in ("min_hash", "max_hash")
@@ -91,7 +91,9 @@ class HashSegments:
         bounds = zip(
             np.searchsorted(hashes, least, "left").tolist(), np.searchsorted(hashes, greatest, "right").tolist(), strict=True
         )
-        found = (_Asked(segment, hashes[first:stop]) for segment, (first, stop) in zip(self._segments, bounds, strict=True))
+        found = (
+            _SegmentLookup(segment, hashes[first:stop]) for segment, (first, stop) in zip(self._segments, bounds, strict=True)
+        )
         return [each for each in found if len(each.hashes)]
 
     def _among(self, frames: list[pl.DataFrame], hashes: U64) -> pl.DataFrame | None:
@@ -101,7 +103,7 @@ class HashSegments:
         rows = np.flatnonzero(hashes.take(places, mode="clip") == own)
         return taken(pl.concat(frames, how="diagonal"), rows) if len(rows) else None
 
-    def _within(self, asked: _Asked) -> pl.DataFrame | None:
+    def _within(self, asked: _SegmentLookup) -> pl.DataFrame | None:
         """Return the rows of one segment."""
         frame = self._segments.load(asked.segment)
         there = runs_of(frame.get_column(self._column).to_numpy(), asked.hashes)

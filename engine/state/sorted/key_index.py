@@ -176,7 +176,7 @@ class KeyIndex:
         if again is None:
             return part
         frame = pl.concat([part.frame[kept], again.frame])
-        numbers = np.concatenate([part.keys[kept], keys.told_apart(mixed[again.keys], self._key_values(again.frame))])
+        numbers = np.concatenate([part.keys[kept], keys.numbers_of(mixed[again.keys], self._key_values(again.frame))])
         rows = np.argsort(numbers, kind="stable")
         rows = rows[numbers[rows] != NO_KEY]
         return Part(frame[rows], numbers[rows])

@@ -84,13 +84,13 @@ class Keys:
         places = np.minimum(found, len(self.hashes) - 1)
         is_found = self.hashes[places] == hashes
         if is_found.all():
-            return self.told_apart(places, columns)
+            return self.numbers_of(places, columns)
         own = np.flatnonzero(is_found)
         numbers = np.full(len(hashes), NO_KEY)
-        numbers[own] = self.told_apart(places[own], _gathered(columns, own) if self.columns else ())
+        numbers[own] = self.numbers_of(places[own], _gathered(columns, own) if self.columns else ())
         return numbers
 
-    def told_apart(self, firsts: I64, columns: Sequence[pl.Series]) -> I64:
+    def numbers_of(self, firsts: I64, columns: Sequence[pl.Series]) -> I64:
         """Return the number of each row's key, ``NO_KEY`` where it is none of these.
 
         Args:

@@ -153,7 +153,7 @@ class LatestTable:
             probed: further keys that will be read.
         """
         frame = self._empty if puts is None else puts[self._empty.columns]
-        judged = JudgedPuts.of(frame, self._clock, self._retention_ms)
+        judged = CheckedPuts.of(frame, self._clock, self._retention_ms)
         return LatestBatch(self._index, judged, self._key, probed, is_by_time=self._is_by_time)
 
     def commit(self, batch: LatestBatch) -> None:
@@ -174,7 +174,7 @@ class Probed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPuts:
+class CheckedPuts:
     """A batch's changes under V1.
 
     Attributes:
@@ -190,7 +190,7 @@ class JudgedPuts:
     clock: int | None
 
     @staticmethod
-    def of(puts: pl.DataFrame, clock: int | None, retention_ms: int | None) -> JudgedPuts:
+    def of(puts: pl.DataFrame, clock: int | None, retention_ms: int | None) -> CheckedPuts:
         """Judge changes in their order."""
         times = puts.get_column(TS).to_numpy()
         before, after = running_clock(clock, times)
@@ -198,7 +198,7 @@ class JudgedPuts:
         rejected = np.flatnonzero(is_refused)
         accepted = puts[np.flatnonzero(~is_refused)] if len(rejected) else puts
         # A refused put is older than T: it moves nothing.
-        return JudgedPuts(accepted, rejected, before[rejected], int(after[-1]) if len(after) else clock)
+        return CheckedPuts(accepted, rejected, before[rejected], int(after[-1]) if len(after) else clock)
 
 
 class LatestBatch:
@@ -222,7 +222,7 @@ class LatestBatch:
     """
 
     def __init__(
-        self, index: LatestIndex, judged: JudgedPuts, key: tuple[str, ...], probed: Probed | None, *, is_by_time: bool
+        self, index: LatestIndex, judged: CheckedPuts, key: tuple[str, ...], probed: Probed | None, *, is_by_time: bool
     ) -> None:
         self.clock, self.rejected = judged.clock, judged.rejected
         self._rejected_clocks = judged.rejected_clocks

@@ -117,10 +117,10 @@ class VersionSearch:
         stops = np.maximum(search(self._sorted, self._composite(keys, until), "right"), starts)
         totals = np.cumsum(stops - starts)
         cuts = np.searchsorted(totals, np.arange(MAX_LISTED, totals[-1] if len(totals) else 0, MAX_LISTED))
-        parts = [self._seen(chunk, starts, stops, positions) for chunk in np.split(np.arange(len(keys)), cuts)]
+        parts = [self._earlier_places(chunk, starts, stops, positions) for chunk in np.split(np.arange(len(keys)), cuts)]
         return np.concatenate([probes for probes, _ in parts]), np.concatenate([places for _, places in parts])
 
-    def _seen(self, chunk: I64, starts: I64, stops: I64, positions: I64) -> tuple[I64, I64]:
+    def _earlier_places(self, chunk: I64, starts: I64, stops: I64, positions: I64) -> tuple[I64, I64]:
         """List, for some probes, the places of ``[start, stop)`` put before each one's position; of equal times the last."""
         places = expand(starts[chunk], stops[chunk])
         probes = np.repeat(chunk, stops[chunk] - starts[chunk])

@@ -40,7 +40,7 @@ _INDEX_COLUMNS: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(),
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Versions:
     """Answers to a batch of lookups.
 
     Attributes:
@@ -196,7 +196,7 @@ class TableBatch:
 
     def lookup(
         self, hashes: U64, columns: Sequence[pl.Series], times: I64, positions: I64, *, with_valid_to: bool = False
-    ) -> Found:
+    ) -> Versions:
         """Read as of event times (V4), or the latest by arrival of an unversioned table (V7).
 
         Args:
@@ -204,14 +204,14 @@ class TableBatch:
             columns: values of the key of each probe, in the order of the table's key.
             times: as of when; ``AFTER_ALL_TIME`` reads the latest (V5).
             positions: each probe sees the puts before its position.
-            with_valid_to: fill ``Found.valid_to`` (reads every retained version of the touched keys).
+            with_valid_to: fill ``Versions.valid_to`` (reads every retained version of the touched keys).
         """
         touched, keys = Keys.of(hashes, columns)
         low, high = (None, None) if with_valid_to else _extremes(keys, times, len(touched.hashes))
         versions, search = self._search(touched, low, high)
         if versions.is_empty():
             nothing = np.full(len(keys), -1, np.int64)
-            return Found(np.full(len(keys), NO_VERSION, np.int8), nothing, versions, np.full(len(keys), AFTER_ALL_TIME))
+            return Versions(np.full(len(keys), NO_VERSION, np.int8), nothing, versions, np.full(len(keys), AFTER_ALL_TIME))
         horizon = self._horizon_at(positions)
         ops = versions.get_column(OP).to_numpy()[search.rows]
         is_tombstone = ops != 0
@@ -230,7 +230,7 @@ class TableBatch:
             is_none = (ops[own] == FORGOTTEN) | (is_latest & (search.times[own] < horizon[deleted]))
             status[deleted] = np.where(is_none, NO_VERSION, DELETED)
         rows = np.where(status == MATCHED, search.rows[places], -1)
-        return Found(status, rows, versions, valid_to)
+        return Versions(status, rows, versions, valid_to)
 
     def put_valid_to(self) -> I64:
         """Return for each accepted put, as of its position, when its key's next version begins; ``AFTER_ALL_TIME`` for none."""

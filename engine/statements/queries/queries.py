@@ -16,7 +16,7 @@ from engine.statements.context.properties import Properties, milliseconds
 from engine.statements.context.session import Format, Session, SqlRelation, Topic
 from engine.statements.queries.planning import columns_of, event_time_of, planned, query_name, running_of, selected_of, target_of
 from engine.statements.queries.selecting import Selected
-from engine.statements.sources.new_relations import kept
+from engine.statements.sources.new_relations import existing_relation
 from engine.statements.sources.topics import check_formats, topic_of, with_fitting_key
 
 _ANY_TOPIC: Final = Topic("", Format("JSON"), Format("JSON"))
@@ -28,7 +28,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     name = folded(statement.name)
     properties = Properties(statement.properties)
     with properties.faults.part():
-        if (nothing := kept(statement, session)) is not None:
+        if (nothing := existing_relation(statement, session)) is not None:
             return nothing
     with properties.gathered():
         return _created(statement, session, name, properties)

@@ -25,7 +25,7 @@ _OF_COLUMNS: Final = ("KEY", "TIMESTAMP", "TIMESTAMP_FORMAT", "EVENT_TIME_UNIT",
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InferenceRequest:
     """What is to be asked.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked:
     key: tuple[str, ...]
 
 
-def asked_columns(statement: CreateRelation, session: Session) -> Asked | None:
+def inference_request(statement: CreateRelation, session: Session) -> InferenceRequest | None:
     """Say what is to be asked for a statement's columns; None: it declares them, or nothing else than it says what records hold.
 
     Raises:
@@ -55,14 +55,14 @@ def asked_columns(statement: CreateRelation, session: Session) -> Asked | None:
     action = bind_source(replace(statement, columns=(*statement.columns, *stand_ins), properties=properties), session)
     if not isinstance(action, RegisterSource) or action.definition.connector.traits.is_kept_here:
         return None
-    return Asked(action.relation.definition_name, action.definition, key)
+    return InferenceRequest(action.relation.definition_name, action.definition, key)
 
 
 def with_columns(statement: CreateRelation, columns: Mapping[str, ColumnType], key: Collection[str]) -> CreateRelation:
     """Return a statement that declares what was found beside the columns that it declares itself.
 
     Args:
-        statement: see ``asked_columns``.
+        statement: see ``inference_request``.
         columns: that were found.
         key: what of them is the key, where the statement declares none.
     """

@@ -9,7 +9,7 @@ from engine.statements.context.naming import folded
 from engine.statements.context.session import Session
 
 
-def kept(statement: CreateRelation | CreateAs, session: Session) -> Nothing | None:
+def existing_relation(statement: CreateRelation | CreateAs, session: Session) -> Nothing | None:
     """Return that nothing is to do, for there is the relation and the statement lets it be; None where it is to be made.
 
     Raises:

@@ -26,7 +26,7 @@ from engine.statements.context.properties import Properties, milliseconds, milli
 from engine.statements.context.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.context.type_names import check_supported, named_type, shown
 from engine.statements.sources.java_times import strptime_of
-from engine.statements.sources.new_relations import kept
+from engine.statements.sources.new_relations import existing_relation
 from engine.statements.sources.topics import check_formats, topic_of, with_fitting_key
 
 RFC_3339: Final = "RFC 3339"
@@ -46,7 +46,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     name = folded(statement.name)
     properties = Properties(statement.properties)
     with properties.faults.part():
-        if (nothing := kept(statement, session)) is not None:
+        if (nothing := existing_relation(statement, session)) is not None:
             return nothing
         _check_replaced(statement, session.relation(name))
     with properties.gathered():

@@ -9,7 +9,7 @@ import pytest
 from app.catalog.stored.edit_rules import EditKind, classify
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import source_entry
 
 _COLUMNS = {"origin": "string", "n": "bigint", "at": "timestamp"}
@@ -119,7 +119,7 @@ def test_the_reason_given_for_one_part_agrees_with_the_plans(
 ) -> None:
     before, spelled_out = stored(body)
     after, wanted = stored(edited(body, pointer, value))
-    fits = fits_kept_state(build_plan(before, _CATALOG), build_plan(after, _CATALOG))
+    fits = fits_stored_state(build_plan(before, _CATALOG), build_plan(after, _CATALOG))
     assert fits is is_in_place
     edit = classify(spelled_out, wanted, is_state_compatible=fits)
     assert edit.kind is (EditKind.IN_PLACE if is_in_place else EditKind.NEEDS_NEW_STATE)
@@ -135,13 +135,13 @@ def test_a_result_may_keep_less_history_but_not_more_than_it_has(retention: str,
     longer = edited(_TABLES, "/into/versioned/history_retention", "4d")
     wanted = edited(_TABLES, "/into/versioned/history_retention", retention)
     plans = [build_plan(QueryDefinition.model_validate(each), _CATALOG) for each in (body, longer, wanted)]
-    assert fits_kept_state(plans[0], plans[2]) is is_in_place
-    assert fits_kept_state(plans[1], plans[2])
+    assert fits_stored_state(plans[0], plans[2]) is is_in_place
+    assert fits_stored_state(plans[1], plans[2])
 
 
 @pytest.mark.parametrize("body", [_JOIN, _STREAMS, _TABLES, _WINDOWS, _LIMITED, _WALL])
 def test_state_fits_another_number_of_tasks(body: dict[str, Any]) -> None:
     before, spelled_out = stored(body)
     after, wanted = stored(edited(body, "/tasks", 7))
-    fits = fits_kept_state(build_plan(before, _CATALOG), build_plan(after, _CATALOG))
+    fits = fits_stored_state(build_plan(before, _CATALOG), build_plan(after, _CATALOG))
     assert classify(spelled_out, wanted, is_state_compatible=fits).kind is EditKind.REPARTITION

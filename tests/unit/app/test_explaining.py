@@ -12,7 +12,7 @@ from app.catalog.queries.columns import Values
 from app.explain.rules.facts import (
     Committed,
     Explanation,
-    Found,
+    FoundRecords,
     LateFact,
     Place,
     Question,
@@ -54,7 +54,7 @@ class Known:
     """Facts that a test writes down."""
 
     committed: Committed = field(default_factory=Committed)
-    found: Mapping[str, Found] = field(default_factory=dict)
+    found: Mapping[str, FoundRecords] = field(default_factory=dict)
     tables: Mapping[str, Versions] = field(default_factory=dict)
     late_records: Sequence[LateFact] = ()
     rejected: Sequence[RejectFact] = ()
@@ -66,10 +66,10 @@ class Known:
     def record_at(self, source: Input, place: Place) -> Record | None:
         return next((each for each in self.records(source, {}, 0, 1 << 60).records if each.place == place), None)
 
-    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
+    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> FoundRecords:
         self.asked.append((source.alias, values))
-        found = self.found.get(source.alias, Found())
-        return Found(
+        found = self.found.get(source.alias, FoundRecords())
+        return FoundRecords(
             [each for each in found.records if from_ms <= each.event_time_ms <= to_ms], found.is_complete, found.is_trimmed
         )
 
@@ -141,17 +141,17 @@ def clocks(stream: int | None, table: int | None = None) -> Committed:
     return Committed({"w": {"0": stream}, "w.table": {"0": table}, "window": {"0": stream}})
 
 
-READ = {"departures": Found([record()])}
+READ = {"departures": FoundRecords([record()])}
 
 
 def test_a_record_that_lies_behind_the_position_is_not_read_yet() -> None:
-    found = answer(join(), Known(found={"departures": Found([record(is_read=False)])}))
+    found = answer(join(), Known(found={"departures": FoundRecords([record(is_read=False)])}))
     assert (found.code, found.is_blocking, found.place) == ("not_read_yet", True, Place(0, 7))
 
 
 def test_a_lag_in_a_feed_that_cannot_be_searched_is_not_read_yet() -> None:
     committed = Committed(position={"log:departures": {"0": 5}}, ends={"log:departures": {0: 8}})
-    found = answer(join(), Known(committed, found={"departures": Found(is_complete=False)}))
+    found = answer(join(), Known(committed, found={"departures": FoundRecords(is_complete=False)}))
     assert (found.code, found.sentence[:9]) == ("not_read_yet", "3 records")
 
 
@@ -184,7 +184,7 @@ def test_without_a_record_the_answer_is_the_nearest_ones_whatever_the_clock() ->
 
 
 def test_a_record_that_retention_may_have_removed_is_not_said_to_have_never_been_there() -> None:
-    found = answer(join(), Known(found={"departures": Found(is_trimmed=True)}))
+    found = answer(join(), Known(found={"departures": FoundRecords(is_trimmed=True)}))
     assert (found.code, found.reason) == ("no_record", "removed")
     assert "was read" not in found.sentence
 
@@ -225,7 +225,7 @@ def test_a_record_of_the_window_that_the_query_takes_is_told_before_one_that_it_
         **{"from": {"stream": "departures", "where": "delay > 5"}},
         group_by=["origin"], window={"type": "tumbling", "size": "2h"}, aggregate={"n": "count(*)"}, into={"table": "n"},
     )  # fmt: skip
-    both = Found([record(AT, offset=1, delay=1.0), record(AT + 1, offset=2, delay=9.0)])
+    both = FoundRecords([record(AT, offset=1, delay=1.0), record(AT + 1, offset=2, delay=9.0)])
     step = ask(plan, Known(clocks(AT), {"departures": both})).steps[0]
     assert (step.code, step.place) == ("passed", Place(0, 2))
 
@@ -245,13 +245,13 @@ def test_a_record_at_a_place_that_the_feed_does_not_have_is_unknown() -> None:
 
 
 def test_a_record_at_a_place_is_judged_by_its_own_time() -> None:
-    known = Known(clocks(AT), found={"departures": Found([record(AT - H, origin="LGA")])})
+    known = Known(clocks(AT), found={"departures": FoundRecords([record(AT - H, origin="LGA")])})
     found = ask(join(grace="2h"), known, at=0, place=Place(0, 7)).answer
     assert (found.code, found.until_ms) == ("buffered_until", AT + H)
 
 
 def test_late_records_of_a_place_are_those_of_its_records_key() -> None:
-    known = Known(clocks(AT), found={"departures": Found([record(AT, origin="LGA", carrier="AA")])})
+    known = Known(clocks(AT), found={"departures": FoundRecords([record(AT, origin="LGA", carrier="AA")])})
     found = explain(join(grace="2h"), Question({}, 0, Place(0, 7)), known)
     assert found.record is not None
     assert found.record.event_time_ms == AT
@@ -262,7 +262,7 @@ def test_a_record_before_the_querys_start_was_left_out() -> None:
     plan = windows(start={"at": "1970-01-05T04:00:00Z"})
     assert plan.inputs[0].start == AT
     assert ask(plan, Known(clocks(AT + 9 * H), READ)).steps[0].code == "passed"
-    left_out = answer(plan, Known(clocks(AT + 9 * H), {"departures": Found([record(AT - 1)])}), at=AT - 1)
+    left_out = answer(plan, Known(clocks(AT + 9 * H), {"departures": FoundRecords([record(AT - 1)])}), at=AT - 1)
     assert (left_out.code, left_out.reason, left_out.is_blocking) == ("filtered", "start", True)
     assert "the query starts at 1970-01-05T04:00:00Z" in left_out.sentence
 
@@ -447,11 +447,11 @@ def test_a_condition_that_the_record_fails_filters_it() -> None:
         select={"origin": "departures.origin"},
         into={"stream": "some"},
     )
-    source = ask(plan, Known(found={"departures": Found([record(carrier="XX", delay=9.0)])}))
+    source = ask(plan, Known(found={"departures": FoundRecords([record(carrier="XX", delay=9.0)])}))
     assert [step.code for step in source.steps] == ["filtered"]
-    chain = ask(plan, Known(found={"departures": Found([record(carrier="AA", delay=1.0)])}))
+    chain = ask(plan, Known(found={"departures": FoundRecords([record(carrier="AA", delay=1.0)])}))
     assert [step.code for step in chain.steps] == ["passed", "filtered"]
-    assert [step.code for step in ask(plan, Known(found={"departures": Found([record(carrier="AA", delay=9.0)])})).steps] == [
+    assert [step.code for step in ask(plan, Known(found={"departures": FoundRecords([record(carrier="AA", delay=9.0)])})).steps] == [
         "passed", "passed", "passed",
     ]  # fmt: skip
 
@@ -491,7 +491,7 @@ def test_a_table_joins_the_latest_row_of_another_by_the_same_key() -> None:
         select={"origin": "weather.origin", "name": "n.name"},
         into={"table": "both"},
     )
-    known = Known(found={"weather": Found([record()])}, tables={"n": Versions()})
+    known = Known(found={"weather": FoundRecords([record()])}, tables={"n": Versions()})
     found = ask(plan, known, alias="weather").answer
     assert (found.code, found.is_blocking) == ("no_version", True)
     assert ("n", {"origin": "JFK"}) in known.asked
@@ -513,9 +513,9 @@ def test_a_stream_waits_for_its_partner_in_another() -> None:
     assert (waiting.code, waiting.reason, waiting.until_ms) == ("buffered_until", "partner", AT + 3 * H + 1)
     alone = answer(plan, Known(Committed({"a": {"0": AT + 3 * H + 1}}), READ))
     assert (alone.code, alone.reason, alone.is_blocking) == ("no_version", "no_partner", True)
-    partner = {**READ, "a": Found([record(AT + 2 * H)])}
+    partner = {**READ, "a": FoundRecords([record(AT + 2 * H)])}
     assert answer(plan, Known(Committed({"a": {"0": AT}}), partner)).code == "joined_version"
-    unread = {**READ, "a": Found([record(AT + H, is_read=False)])}
+    unread = {**READ, "a": FoundRecords([record(AT + H, is_read=False)])}
     assert answer(plan, Known(Committed({"a": {"0": AT}}), unread)).code == "not_read_yet"
     assert ask(plan, Known(Committed({"a": {"0": AT + 3 * H + 1}}))).steps[-1].code == "late"
 
@@ -536,12 +536,14 @@ def test_each_operator_of_a_plan_of_two_stages_has_its_say_with_the_task_of_its_
         {"w": dict.fromkeys(tasks, AT + H), "w.table": dict.fromkeys(tasks, AT), "window": dict.fromkeys(tasks, AT + H)}
     )
     before = version(AT - H, region="east")
-    found = ask(plan, Known(committed, {"departures": Found([record(origin="JFK")])}, {"w": Versions(before, None, before)}))
+    found = ask(
+        plan, Known(committed, {"departures": FoundRecords([record(origin="JFK")])}, {"w": Versions(before, None, before)})
+    )
     assert [(step.kind, step.code, step.stage) for step in found.steps] == [
         ("source", "passed", 0), ("stream_table_join", "joined_version", 0), ("window_aggregation", "window_open_until", 1),
     ]  # fmt: skip
     assert all(step.task is not None for step in found.steps[1:])
-    blind = ask(plan, Known(committed, {"departures": Found([record(origin="JFK")])}, {"w": Versions(is_complete=False)}))
+    blind = ask(plan, Known(committed, {"departures": FoundRecords([record(origin="JFK")])}, {"w": Versions(is_complete=False)}))
     assert blind.steps[-1].task is None
 
 
@@ -562,7 +564,7 @@ def test_of_a_record_that_nobody_has_seen_nothing_is_known() -> None:
 
 def test_a_table_is_looked_up_by_what_an_expression_makes_of_the_record() -> None:
     plan = join(4, on="upper(departures.carrier) = w.origin")
-    known = Known(clocks(AT, AT), {"departures": Found([record(origin="JFK", carrier="aa")])})
+    known = Known(clocks(AT, AT), {"departures": FoundRecords([record(origin="JFK", carrier="aa")])})
     found = ask(plan, known)
     assert ("w", {"origin": "AA"}) in known.asked
     assert (found.answer.code, found.answer.task) == ("no_version", found.steps[-2].task)
@@ -579,7 +581,7 @@ def test_a_lookup_by_an_expression_of_what_is_not_known_names_it() -> None:
 @pytest.mark.parametrize(("kind", "is_blocking"), [("inner", True), ("left", False)])
 def test_a_record_whose_join_key_is_null_meets_nothing_and_waits_for_nothing(kind: str, is_blocking: bool) -> None:
     plan = join(on="upper(departures.carrier) = w.origin", grace="1h", type=kind)
-    found = answer(plan, Known(clocks(AT), {"departures": Found([record(origin="JFK", carrier=None)])}))
+    found = answer(plan, Known(clocks(AT), {"departures": FoundRecords([record(origin="JFK", carrier=None)])}))
     assert (found.code, found.reason, found.is_blocking) == ("no_version", "null_key", is_blocking)
 
 
@@ -597,7 +599,8 @@ def test_partners_are_looked_for_by_what_both_sides_make_of_their_columns() -> N
     plan = met("departures.origin = a.origin AND lower(departures.carrier) = lower(a.carrier)")
     computed = next(item for item in plan.inputs if item.alias == "a").computed[0].name
     known = Known(
-        Committed({"a": {"0": AT}}), {"departures": Found([record(origin="JFK", carrier="AA")]), "a": Found([record(AT + H)])}
+        Committed({"a": {"0": AT}}),
+        {"departures": FoundRecords([record(origin="JFK", carrier="AA")]), "a": FoundRecords([record(AT + H)])},
     )
     assert answer(plan, known).code == "joined_version"
     assert ("a", {"origin": "JFK", computed: "aa"}) in known.asked
@@ -605,21 +608,23 @@ def test_partners_are_looked_for_by_what_both_sides_make_of_their_columns() -> N
 
 def test_partners_are_looked_for_by_the_records_own_time() -> None:
     plan = met("departures.origin = a.origin AND departures.$event_time_ms / 1000 = a.$event_time_ms / 1000")
-    known = Known(Committed({"a": {"0": AT}}), {"departures": Found([record(origin="JFK")]), "a": Found([record(AT + H)])})
+    known = Known(
+        Committed({"a": {"0": AT}}), {"departures": FoundRecords([record(origin="JFK")]), "a": FoundRecords([record(AT + H)])}
+    )
     assert answer(plan, known).code == "joined_version"
     asked = next(values for alias, values in known.asked if alias == "a")
     assert sorted(map(str, asked.values())) == sorted(["JFK", str(AT // 1000)])
 
 
 def test_a_partner_that_meets_another_key_is_not_taken_for_one_where_the_key_is_not_known() -> None:
-    known = Known(Committed({"a": {"0": AT}}), {"a": Found([record(AT + H)])})
+    known = Known(Committed({"a": {"0": AT}}), {"a": FoundRecords([record(AT + H)])})
     found = ask(met("lower(departures.carrier) = a.carrier"), known).steps[1]
     assert (found.kind, found.code) == ("stream_stream_join", "unknown")
     assert 'lower("departures"."carrier")' in found.sentence
 
 
 def test_partners_of_a_null_key_there_are_none() -> None:
-    known = Known(Committed({"a": {"0": AT}}), {"departures": Found([record(origin="JFK", carrier=None)])})
+    known = Known(Committed({"a": {"0": AT}}), {"departures": FoundRecords([record(origin="JFK", carrier=None)])})
     found = answer(met("lower(departures.carrier) = a.carrier"), known)
     assert (found.code, found.reason, found.is_blocking) == ("no_version", "null_key", True)
 
@@ -631,7 +636,7 @@ def test_a_foreign_key_that_is_an_expression_is_evaluated() -> None:
         select={"origin": "weather.origin", "name": "n.name"},
         into={"table": "named"},
     )  # fmt: skip
-    known = Known(found={"weather": Found([version(AT, origin="JFK", region="EAST")])})
+    known = Known(found={"weather": FoundRecords([version(AT, origin="JFK", region="EAST")])})
     steps = ask(plan, known, alias="weather").steps
     assert ("n", {"origin": "east"}) in known.asked
     assert "no_version" in [step.code for step in steps]
@@ -645,7 +650,7 @@ def test_rows_of_a_result_are_looked_for_by_what_the_query_groups_by() -> None:
         select={"line": "group_1", "flights": "flights"},
         into={"table": "flights"},
     )
-    known = Known(found={"departures": Found([record(origin="JFK", carrier="AA")])}, rows=[ResultFact(AT)])
+    known = Known(found={"departures": FoundRecords([record(origin="JFK", carrier="AA")])}, rows=[ResultFact(AT)])
     assert ask(plan, known).answer.code == "shown"
     assert ("results", {"line": "aa"}) in known.asked
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.catalog.queries.fork_rules import Fork, ForkWish, as_fork, forked_definition, place_in_body, taken_over
+from app.catalog.queries.fork_rules import Fork, ForkRequest, as_fork, forked_definition, place_in_body, taken_over
 from app.errors.app_errors import Unprocessable
 
 ORIGINAL: dict[str, Any] = {
@@ -18,8 +18,8 @@ ORIGINAL: dict[str, Any] = {
 }
 
 
-def wish(name: str = "tried", into: str | None = None, definition: Any = None, desired_state: str | None = None) -> ForkWish:
-    return ForkWish(name, into, definition, desired_state)
+def wish(name: str = "tried", into: str | None = None, definition: Any = None, desired_state: str | None = None) -> ForkRequest:
+    return ForkRequest(name, into, definition, desired_state)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def wish(name: str = "tried", into: str | None = None, definition: Any = None, d
         (wish(into="other", definition=ORIGINAL), "other"),
     ],
 )
-def test_a_fork_writes_a_relation_of_its_own(asked: ForkWish, relation: str) -> None:
+def test_a_fork_writes_a_relation_of_its_own(asked: ForkRequest, relation: str) -> None:
     made = forked_definition(ORIGINAL, asked)
     assert (made["name"], made["into"]["table"]) == ("tried", relation)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from app.db.gates import Gate
+from app.db.gates import AdmissionLimit
 from app.errors.app_errors import TooManyRequests
 
 
@@ -15,7 +15,7 @@ def refused() -> Counter:
 
 
 def test_what_is_beyond_the_limit_is_refused_counted_and_may_come_once_others_have_left(refused: Counter) -> None:
-    gate = Gate(2, refused, "too much")
+    gate = AdmissionLimit(2, refused, "too much")
     with gate.passed(), gate.passed():
         with pytest.raises(TooManyRequests) as error, gate.passed():
             pass
@@ -27,7 +27,7 @@ def test_what_is_beyond_the_limit_is_refused_counted_and_may_come_once_others_ha
 
 
 def test_what_is_larger_than_the_limit_passes_alone(refused: Counter) -> None:
-    gate = Gate(10, refused, "too much")
+    gate = AdmissionLimit(10, refused, "too much")
     with gate.passed(11), pytest.raises(TooManyRequests), gate.passed():
         pass
     with gate.passed(1), pytest.raises(TooManyRequests), gate.passed(10):
@@ -35,7 +35,7 @@ def test_what_is_larger_than_the_limit_passes_alone(refused: Counter) -> None:
 
 
 def test_work_that_grows_over_the_limit_is_refused_and_leaves_nothing_behind(refused: Counter) -> None:
-    gate = Gate(10, refused, "too much")
+    gate = AdmissionLimit(10, refused, "too much")
     with gate.passed(4):
         with gate.passed(4) as passing:
             passing.grow(5)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from app.appends.judging import SMALL_BYTES, judge, judge_together, small_body
+from app.appends.judging import SMALL_BYTES, small_body, validate_body, validate_together
 from engine.expressions.types.types import Schema, parse_type
 from engine.formats.json.json_records import BodyMalformed
 from engine.plan.model import RelationSchema
@@ -44,10 +44,10 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
 @given(st.lists(bodies(), min_size=1, max_size=6))
 def test_judging_together_is_judging_alone(given_bodies: list[tuple[bytes, str]]) -> None:
     small = [small_body(body, media_type, RELATION) for body, media_type in given_bodies]
-    together = judge_together([body for body in small if body is not None], RELATION, NOW_MS)
+    together = validate_together([body for body in small if body is not None], RELATION, NOW_MS)
     assert len(together) == len(given_bodies)
     for (body, media_type), judged in zip(given_bodies, together, strict=True):
-        alone = judge(body, media_type, RELATION, NOW_MS)
+        alone = validate_body(body, media_type, RELATION, NOW_MS)
         assert_frame_equal(judged.accepted.drop("_offset"), alone.accepted.drop("_offset"))
         assert_frame_equal(judged.rejects, alone.rejects)
 
@@ -62,13 +62,13 @@ def test_a_malformed_body_fails_alone_and_early(body: bytes) -> None:
 def test_a_body_that_is_not_utf_8_or_not_json_fails_whatever_its_size(body: bytes) -> None:
     for size in (0, SMALL_BYTES):
         with pytest.raises(BodyMalformed):
-            judge(body + b" " * size, JSON, RELATION, NOW_MS) if size else small_body(body, JSON, RELATION)
+            validate_body(body + b" " * size, JSON, RELATION, NOW_MS) if size else small_body(body, JSON, RELATION)
 
 
 def test_a_byte_order_mark_before_a_small_body_does_not_count() -> None:
     body = small_body(b"\xef\xbb\xbf" + b'[{"k": "a"}]', JSON, RELATION)
     assert body is not None
-    assert judge_together([body, body], RELATION, NOW_MS)[1].accepted["k"].to_list() == ["a"]
+    assert validate_together([body, body], RELATION, NOW_MS)[1].accepted["k"].to_list() == ["a"]
 
 
 def test_a_body_that_is_nested_deeper_than_the_stack_reaches_fails_alone() -> None:
@@ -83,7 +83,7 @@ def test_a_body_that_is_nested_deeper_than_the_stack_reaches_fails_alone() -> No
         except BodyMalformed:
             break
         assert body is not None
-        first, second = judge_together([good, body], RELATION, NOW_MS)
+        first, second = validate_together([good, body], RELATION, NOW_MS)
         assert (first.accepted["k"].to_list(), second.rejects.height) == (["a"], 1)
     assert levels > 800
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
-from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
 from app.catalog.drivers.suspects import LOST, SUSPECT_AFTER, group_of, has_turn, is_alone, next_turns
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
@@ -27,7 +27,7 @@ def snapshot(
     outcome: str | None = None,
     is_lease_mine: bool = True,
     is_draining: bool = False,
-    wish: Wish | None = None,
+    wish: DesiredState | None = None,
     **fields: object,
 ) -> Snapshot:
     status = Status(
@@ -39,7 +39,7 @@ def snapshot(
         state_since_ms=NOW,
     )
     return Snapshot(
-        wish=wish or Wish(Desired(wants), generation=2, nonce=1),
+        wish=wish or DesiredState(Desired(wants), generation=2, nonce=1),
         status=replace(status, **fields),  # type: ignore[arg-type]
         handle=handle,
         is_lease_mine=is_lease_mine,
@@ -82,7 +82,7 @@ def test_02_a_query_wanted_paused_is_paused_without_a_launch() -> None:
 
 
 def test_03_a_deleted_query_is_purged_once_stopped() -> None:
-    gone = Wish(Desired.RUNNING, generation=2, nonce=1, is_deleted=True)
+    gone = DesiredState(Desired.RUNNING, generation=2, nonce=1, is_deleted=True)
     assert decided(State.STOPPED, wish=gone).effect is Effect.PURGE
     assert entered(decided(State.RUNNING, handle=RUNS, wish=gone)) == ("stopping", "stopped")
 
@@ -106,13 +106,13 @@ def test_06_an_error_that_a_retry_cannot_help_leads_to_failed(state: State) -> N
     assert action.status.error == FATAL
 
 
-@pytest.mark.parametrize("changed", [Wish(Desired.RUNNING, 3, 1), Wish(Desired.RUNNING, 2, 2)])
-def test_05_a_new_generation_or_nonce_restarts(changed: Wish) -> None:
+@pytest.mark.parametrize("changed", [DesiredState(Desired.RUNNING, 3, 1), DesiredState(Desired.RUNNING, 2, 2)])
+def test_05_a_new_generation_or_nonce_restarts(changed: DesiredState) -> None:
     assert entered(decided(State.RUNNING, handle=RUNS, wish=changed)) == ("stopping", "restart")
 
 
 def test_05_a_paused_query_observes_a_new_generation_and_stays_paused() -> None:
-    action = decided(State.PAUSED, wish=Wish(Desired.PAUSED, 3, 1))
+    action = decided(State.PAUSED, wish=DesiredState(Desired.PAUSED, 3, 1))
     assert entered(action) == ("paused", None)
     assert action.status is not None
     assert action.status.observed_generation == 3
@@ -163,7 +163,7 @@ def test_07a_a_query_with_nothing_under_way_starts_at_once_and_pays_nothing_for_
     assert then.status is not None
     assert (then.status.attempt, then.status.losses, then.status.error) == (1, SUSPECT_AFTER, LOST)
     # What the user changes meanwhile begins with a clean slate.
-    edited = replace(snapshot(State.STOPPING, wish=Wish(Desired.RUNNING, generation=3, nonce=1)), status=lost.status)
+    edited = replace(snapshot(State.STOPPING, wish=DesiredState(Desired.RUNNING, generation=3, nonce=1)), status=lost.status)
     assert (anew := decide(edited, LIMITS).status) is not None
     assert (anew.attempt, anew.losses, anew.error) == (0, 0, None)
 
@@ -323,7 +323,7 @@ def test_15_a_query_in_the_midst_of_a_round_is_stopped_at_once_and_its_lease_and
     action = decided(State.STOPPING, wants="stopped", outcome="stopped", handle=LEAVING)
     assert entered(action) == ("stopped", None)
     assert not action.is_lease_released
-    gone = Wish(Desired.STOPPED, generation=2, nonce=1, is_deleted=True)
+    gone = DesiredState(Desired.STOPPED, generation=2, nonce=1, is_deleted=True)
     assert decided(State.STOPPED, wants="stopped", handle=LEAVING) is WAIT
     assert decided(State.STOPPED, wish=gone, handle=LEAVING) is WAIT
     assert decided(State.STOPPED, wants="stopped").effect is Effect.RELEASE
@@ -382,7 +382,7 @@ def test_20_a_query_in_backoff_can_be_paused_and_a_failed_one_stays_failed() -> 
 
 @pytest.mark.parametrize("state", [State.BACKOFF, State.FAILED])
 def test_21_an_edit_or_a_restart_is_honoured_at_once(state: State) -> None:
-    action = decided(state, attempt=3, error=RETRYABLE, next_attempt_ms=NOW + 9, wish=Wish(Desired.RUNNING, 2, 2))
+    action = decided(state, attempt=3, error=RETRYABLE, next_attempt_ms=NOW + 9, wish=DesiredState(Desired.RUNNING, 2, 2))
     assert entered(action) == ("starting", None)
     assert action.status is not None
     assert (action.status.attempt, action.status.error, action.status.observed_nonce) == (0, None, 2)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.status.open_transactions import PATIENCE, HeldBack, wait_for_transaction
+from app.status.open_transactions import PATIENCE, BlockedPartition, wait_for_transaction
 
 NOW = datetime(2026, 3, 1, 8, tzinfo=UTC)
 
 
-def held(partition: int, age: timedelta, feed: str = "kafka:broker/orders") -> HeldBack:
-    return HeldBack(feed, partition, 5, NOW - age, age)
+def held(partition: int, age: timedelta, feed: str = "kafka:broker/orders") -> BlockedPartition:
+    return BlockedPartition(feed, partition, 5, NOW - age, age)
 
 
 def test_what_ends_in_time_is_no_reason() -> None:

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from app.http.answers.opened import OpenedResponse
+from app.http.answers.opened import ClosingResponse
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
 
@@ -19,7 +19,7 @@ class Opened:
 
     def __init__(self, write_timeout_s: float = 60.0) -> None:
         self.closed: list[str] = []
-        self.response = OpenedResponse(self._parts(), self._close, write_timeout_s, "text/plain")
+        self.response = ClosingResponse(self._parts(), self._close, write_timeout_s, "text/plain")
 
     async def _parts(self) -> AsyncGenerator[bytes]:
         try:

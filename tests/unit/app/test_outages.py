@@ -10,7 +10,7 @@ import pytest
 
 from app.catalog.drivers.lifecycle import Effect, Limits, Snapshot, decide
 from app.catalog.drivers.outages import is_outage
-from app.catalog.drivers.states import Desired, ErrorReport, HandleKind, HandleReport, State, Status, Wish
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, State, Status
 from app.driver.launches.faults import report_of
 from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import (
@@ -78,7 +78,7 @@ class Life:
     launched_at: list[int] = field(default_factory=list)
 
     def _decided(self, handle: HandleReport, *, has_progressed: bool = False) -> Effect:
-        wish = Wish(Desired.RUNNING, generation=1, nonce=0)
+        wish = DesiredState(Desired.RUNNING, generation=1, nonce=0)
         snapshot = Snapshot(
             wish, self.status, handle, True, False, self.now_ms, jitter=0.999, was_busy=False, has_progressed=has_progressed
         )

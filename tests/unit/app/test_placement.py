@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalog.drivers.placement import DriverLoad, Fleet, fair_share
+from app.catalog.drivers.placement import DriverLoad, ReadyDrivers, fair_share
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason
 
 FLEETS = st.builds(
-    lambda loads, unplaced: Fleet(
+    lambda loads, unplaced: ReadyDrivers(
         tuple(DriverLoad(UUID(int=n), cap, min(held, cap)) for n, (cap, held) in enumerate(loads)), unplaced
     ),
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=4),
@@ -21,8 +21,8 @@ FLEETS = st.builds(
 )
 
 
-def fleet(*loads: tuple[int, int], unplaced: int = 0) -> Fleet:
-    return Fleet(tuple(DriverLoad(UUID(int=n), cap, held) for n, (cap, held) in enumerate(loads)), unplaced)
+def fleet(*loads: tuple[int, int], unplaced: int = 0) -> ReadyDrivers:
+    return ReadyDrivers(tuple(DriverLoad(UUID(int=n), cap, held) for n, (cap, held) in enumerate(loads)), unplaced)
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=5), st.integers(0, 60))
@@ -33,14 +33,14 @@ def test_the_share_is_the_least_with_which_everything_that_fits_is_held(caps: li
 
 
 @given(FLEETS)
-def test_what_waits_finds_room_as_long_as_there_is_any(given_fleet: Fleet) -> None:
+def test_what_waits_finds_room_as_long_as_there_is_any(given_fleet: ReadyDrivers) -> None:
     room = sum(max(0, given_fleet.room(load.driver_id)) for load in given_fleet.drivers)
     free = sum(load.max_queries - load.held for load in given_fleet.drivers)
     assert room >= min(given_fleet.unplaced, free)
 
 
 @given(FLEETS)
-def test_handing_over_comes_to_an_end_and_leaves_no_two_drivers_far_apart(start: Fleet) -> None:
+def test_handing_over_comes_to_an_end_and_leaves_no_two_drivers_far_apart(start: ReadyDrivers) -> None:
     now = fleet(*((load.max_queries, load.held) for load in start.drivers))
     for _ in range(64):
         giver = next((load for load in now.drivers if now.surplus(load.driver_id)), None)
@@ -61,7 +61,7 @@ def test_handing_over_comes_to_an_end_and_leaves_no_two_drivers_far_apart(start:
         assert all(load.held <= other.held + 1 or other.held >= other.max_queries for other in now.drivers)
 
 
-def waits(fleet: Fleet, starting: int = 0, root: UUID | None = None, *, has_results: bool = False) -> Reason | None:
+def waits(fleet: ReadyDrivers, starting: int = 0, root: UUID | None = None, *, has_results: bool = False) -> Reason | None:
     return reason_for_waiting(fleet, starting, "orders", root, has_results=has_results)
 
 

@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from app.db.bell import Bell
+from app.db.bell import Notifications
 from app.errors.app_errors import Unavailable
-from app.following.change_log import Stretch
-from app.following.tails.change_news import News
-from app.following.tails.lookout import Lookout
+from app.following.change_log import LogRange
+from app.following.tails.change_news import NewEntries
+from app.following.tails.lookout import LogPoller
 from app.following.tails.tail import KEPT_CHARS, KEPT_ITEMS, Tail
 from app.following.tails.tails import Tails
 
@@ -48,12 +48,12 @@ class Log:
         return [source.heads() for source in sources]
 
     @staticmethod
-    async def news_of(
+    async def new_entries_of(
         connection: Any, sources: Sequence[Log], ends: Sequence[Sequence[int]], *, from_oldest: bool = False
-    ) -> list[News]:
-        return [News(source.heads(), source.little(*end)) for source, end in zip(sources, ends, strict=True)]
+    ) -> list[NewEntries]:
+        return [NewEntries(source.heads(), source.little(*end)) for source, end in zip(sources, ends, strict=True)]
 
-    def little(self, end: int) -> Callable[[], Stretch] | None:
+    def little(self, end: int) -> Callable[[], LogRange] | None:
         if self.is_long or self.is_gone or end == len(self.texts):
             return None
         return lambda: self._stretch(end, len(self.texts))
@@ -64,21 +64,21 @@ class Log:
             raise self.fault
         return [] if self.is_gone else [(0, len(self.texts))]
 
-    async def stretch(self, connection: Any, partition: int, start: int, end: int) -> Stretch:
+    async def read_range(self, connection: Any, partition: int, start: int, end: int) -> LogRange:
         return self._stretch(start, end)
 
-    def _stretch(self, start: int, end: int) -> Stretch:
+    def _stretch(self, start: int, end: int) -> LogRange:
         if self.unreadable is not None:
             raise self.unreadable
         end = end if self.most is None else min(end, start + self.most)
         self.read.append(self.texts[start])
-        return Stretch(range(start, end), self.texts[start:end], end)
+        return LogRange(range(start, end), self.texts[start:end], end)
 
 
 @asynccontextmanager
 async def running(*logs: Log) -> AsyncIterator[list[Tail]]:
     tails = [Tail(log, [len(log.texts)]) for log in logs]
-    lookout = Lookout(logs[0], logs[0], Bell(""))  # type: ignore[arg-type]
+    lookout = LogPoller(logs[0], logs[0], Notifications(""))  # type: ignore[arg-type]
     for tail in tails:
         lookout.add(tail)
     task = asyncio.create_task(lookout.run())
@@ -87,7 +87,7 @@ async def running(*logs: Log) -> AsyncIterator[list[Tail]]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def taken_from(tail: Tail, offset: int, limit: int = 100_000) -> Stretch:
+async def taken_from(tail: Tail, offset: int, limit: int = 100_000) -> LogRange:
     while (stretch := tail.take(0, offset, limit)) is not None and not stretch.texts:
         await tail.wait(5)
     assert stretch is not None
@@ -136,8 +136,8 @@ async def test_a_log_that_is_gone_before_it_is_followed_is_not_looked_for(monkey
     """One statement looks for all logs: one without an end to look from would end the followers of all others."""
     log, looked_for = Log(), list[Tail]()
     log.is_gone = True
-    monkeypatch.setattr(Lookout, "add", lambda _, tail: looked_for.append(tail))
-    async with Tails("", Bell(""), 1_000).following(log, News(log.heads())) as tail:
+    monkeypatch.setattr(LogPoller, "add", lambda _, tail: looked_for.append(tail))
+    async with Tails("", Notifications(""), 1_000).following(log, NewEntries(log.heads())) as tail:
         assert tail.is_gone
         assert tail.take(0, 1, 9) is None
     assert not looked_for
@@ -164,15 +164,15 @@ async def test_all_logs_that_are_due_are_looked_at_together() -> None:
 
 
 async def test_between_two_looks_is_a_pause_however_often_the_bell_rings() -> None:
-    log, bell = Log(is_long=False), Bell("")
-    log.rings = uuid4()
-    lookout = Lookout(log, log, bell, pause_s=600.0)  # type: ignore[arg-type]
+    log, bell = Log(is_long=False), Notifications("")
+    log.notifying_query = uuid4()
+    lookout = LogPoller(log, log, bell, pause_s=600.0)  # type: ignore[arg-type]
     lookout.add(Tail(log, [0]))
     task = asyncio.create_task(lookout.run())
     while not log.looks:
         await asyncio.sleep(0)
     for _ in range(50):
-        bell.ring(str(log.rings))
+        bell.notify(str(log.notifying_query))
         await asyncio.sleep(0)
     assert log.looks == 1
     task.cancel()

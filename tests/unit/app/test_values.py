@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from app.http.values import instant, parse_held, parse_instant_ms, parse_value
+from app.http.values import instant, parse_instant_ms, parse_stored, parse_value
 from engine.expressions.types.types import parse_type
 
 
@@ -47,7 +47,7 @@ def test_a_nested_value_is_the_json_that_tables_hold() -> None:
     kind = parse_type("struct<at:timestamp,n:array<bigint>>")
     assert parse_value('{"n": [1, null]}', kind) == '{"at":null,"n":[1,null]}'
     assert parse_value('{"at": "2013-01-01T01:00:00+01:00"}', kind) == '{"at":"2013-01-01T00:00:00Z","n":null}'
-    assert parse_held('["a"]', parse_type("array<string>")) == ["a"]
+    assert parse_stored('["a"]', parse_type("array<string>")) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", '["1"]', '{"m": 1}', '{"n": ["x"]}'])
@@ -70,9 +70,9 @@ def test_a_text_that_is_no_nested_value_is_refused(text: str) -> None:
 def test_a_value_is_parsed_as_its_column_holds_it(text: str, kind: str, held: str | None) -> None:
     if held is None:
         with pytest.raises(ValueError, match="is not"):
-            parse_held(text, parse_type(kind))
+            parse_stored(text, parse_type(kind))
         return
-    value = parse_held(text, parse_type(kind))
+    value = parse_stored(text, parse_type(kind))
     assert str(value) == held
     assert pl.Series([value], dtype=parse_type(kind).polars).to_list() == [value]
 

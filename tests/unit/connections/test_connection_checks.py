@@ -23,16 +23,16 @@ from engine.connections.checking import Outcome, check
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
 from engine.connections.stored import sealed
-from engine.connections.surroundings import Surroundings
+from engine.connections.surroundings import SecretSources
 from engine.definition.connections.hosts import HostBounds
 from tests.unit.connections.certificates import Issued, issue
 
 KEYS = SecretKeys("k" * 32)
 SECRET = "pw-Zx81MARKERq7"
-AROUND = Surroundings(KEYS)
+AROUND = SecretSources(KEYS)
 
 
-def tried(body: dict[str, Any], around: Surroundings = AROUND, most_s: float = 3.0) -> Outcome:
+def tried(body: dict[str, Any], around: SecretSources = AROUND, most_s: float = 3.0) -> Outcome:
     outcome = check(sealed("x", read_connection(body), KEYS), around, most_s)
     assert SECRET not in outcome.detail
     return outcome
@@ -172,14 +172,14 @@ def test_each_kind_says_why_nothing_is_reached(host: str, reason: Reason) -> Non
 
 def test_every_node_is_held_against_the_setting_before_any_is_asked() -> None:
     with answering(500) as (port, _):
-        around = Surroundings(KEYS, hosts=HostBounds.of("127.0.0.1/32,127.0.0.2/32"))
+        around = SecretSources(KEYS, hosts=HostBounds.of("127.0.0.1/32,127.0.0.2/32"))
         urls = [f"http://127.0.0.1:{port}", f"http://{socket.gethostname()}.invalid:{port}", "http://127.1.0.1.:1"]
         assert tried({"type": "registry", "urls": urls}, around).reason == "host_not_allowed"
 
 
 def test_a_name_is_held_against_the_setting_by_where_it_leads() -> None:
     with answering(200) as (port, _):
-        around = Surroundings(KEYS, hosts=HostBounds.of("10.0.0.0/8"))
+        around = SecretSources(KEYS, hosts=HostBounds.of("10.0.0.0/8"))
         assert tried(registry(f"http://localhost:{port}"), around).reason == "host_not_allowed"
 
 
@@ -321,6 +321,6 @@ def test_a_secret_that_is_not_there_is_said_and_nothing_is_asked() -> None:
         url = f"http://127.0.0.1:{port}"
         assert tried(registry(url, token="env:SLACKWATER_SECRET_NONE")).reason == "secret_unavailable"
         assert tried(registry(url, token="file:none")).reason == "secret_unavailable"
-        assert tried(registry(url, token=SECRET), Surroundings(SecretKeys("o" * 32))).reason == "secret_unavailable"
-        assert tried(registry(url, token=SECRET), Surroundings()).reason == "secret_unavailable"
+        assert tried(registry(url, token=SECRET), SecretSources(SecretKeys("o" * 32))).reason == "secret_unavailable"
+        assert tried(registry(url, token=SECRET), SecretSources()).reason == "secret_unavailable"
         assert seen == []

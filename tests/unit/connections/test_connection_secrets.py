@@ -22,7 +22,7 @@ from engine.connections.postgres import PostgresConnection, psycopg_options
 from engine.connections.registry import RegistryConnection, httpx_options
 from engine.connections.s3 import S3Connection, obstore_options
 from engine.connections.stored import Resolved, Stored, resolved, sealed
-from engine.connections.surroundings import SecretMissing, SecretReader, Surroundings
+from engine.connections.surroundings import SecretMissing, SecretReader, SecretSources
 from engine.definition.connections.hosts import HostBounds
 from engine.definition.connections.secret import MOST_CHARS
 from engine.errors import SourceUnavailable
@@ -53,7 +53,7 @@ def stored(body: dict[str, Any], setting: str = NEW) -> Stored:
 
 
 def used(body: dict[str, Any], **variables: str) -> Resolved:
-    return resolved(stored(body), Surroundings.of({"SLACKWATER_SECRET_KEY": NEW, **variables}))
+    return resolved(stored(body), SecretSources.of({"SLACKWATER_SECRET_KEY": NEW, **variables}))
 
 
 def test_a_secret_is_encrypted_anew_each_time_and_decrypted_by_its_key() -> None:
@@ -122,7 +122,7 @@ def test_references_are_read_when_they_are_used(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     (tmp_path / "kafka" / "password").write_text(f"{SECRET}\r\n")
     (tmp_path / "linked").symlink_to("kafka/password")  # as Kubernetes mounts secrets
-    reader = SecretReader(Surroundings.of({"SLACKWATER_SECRET_A": "env:B", "SLACKWATER_SECRETS_DIR": str(tmp_path)}))
+    reader = SecretReader(SecretSources.of({"SLACKWATER_SECRET_A": "env:B", "SLACKWATER_SECRETS_DIR": str(tmp_path)}))
     assert reader.text(SecretStr("env:SLACKWATER_SECRET_A")) == "env:B", "what a variable holds is no reference again"
     for path in ("kafka/password", "linked", str(tmp_path / "kafka" / "password")):
         assert reader.text(SecretStr(f"file:{path}")) == SECRET
@@ -141,7 +141,7 @@ def test_a_reference_reads_nothing_outside_of_its_directory(tmp_path: Path) -> N
     (root / "empty").write_text("\n")
     (root / "bytes").write_bytes(b"\xff\xfe" + SECRET.encode())
     os.mkfifo(root / "pipe")
-    reader = SecretReader(Surroundings(directory=root))
+    reader = SecretReader(SecretSources(directory=root))
     for path, says in (
         ("link", "not below"),
         (str(outside), "not below"),
@@ -158,13 +158,13 @@ def test_a_reference_reads_nothing_outside_of_its_directory(tmp_path: Path) -> N
             reader.text(SecretStr(f"file:{path}"))
         assert SECRET not in str(refused.value)
     with pytest.raises(SecretMissing, match="SLACKWATER_SECRETS_DIR"):
-        SecretReader(Surroundings()).text(SecretStr("file:x"))
+        SecretReader(SecretSources()).text(SecretStr("file:x"))
     with pytest.raises(SecretMissing, match="SLACKWATER_SECRET_NONE is not set"):
         reader.text(SecretStr("env:SLACKWATER_SECRET_NONE"))
 
 
 def test_a_reader_takes_out_what_it_has_read_in_every_usual_form() -> None:
-    reader = SecretReader(Surroundings())
+    reader = SecretReader(SecretSources())
     reader.text(SecretStr(SECRET))
     said = f"auth {SECRET!r} url https://u:pw-Zx81%2F%2B%20MARK%27er@h base64 cHctWng4MS8rIE1BUksnZXI="
     told = reader.without_secrets(said)
@@ -293,12 +293,12 @@ def test_what_is_used_may_reach_only_hosts_of_the_setting() -> None:
 
 def test_a_key_of_another_service_is_said_at_use() -> None:
     with pytest.raises(SourceUnavailable, match=r"connection 'orders': /sasl/password is encrypted with a key") as refused:
-        resolved(stored(SCRAM), Surroundings.of({"SLACKWATER_SECRET_KEY": OLD}))
+        resolved(stored(SCRAM), SecretSources.of({"SLACKWATER_SECRET_KEY": OLD}))
     assert SECRET not in str(refused.value)
 
 
 def test_what_surrounds_a_process_shows_nothing_and_travels_nowhere() -> None:
-    around = Surroundings.of({"SLACKWATER_SECRET_KEY": NEW, "SLACKWATER_SECRET_X": SECRET})
+    around = SecretSources.of({"SLACKWATER_SECRET_KEY": NEW, "SLACKWATER_SECRET_X": SECRET})
     assert SECRET not in repr(around)
     assert NEW not in repr(around) + repr(around.keys)
     with pytest.raises(TypeError):

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import polars as pl
 
-from engine.connections.surroundings import Surroundings
-from engine.deliveries.deliveries import DeliverySite, Result
+from engine.connections.surroundings import SecretSources
+from engine.deliveries.deliveries import DeliveryContext, Result
 from engine.expressions.types.types import ColumnType, Schema
 
 COLUMNS = Schema((("item", ColumnType("string")), ("price", ColumnType("bigint"))))
@@ -33,5 +33,5 @@ def rows(start: int, upto: int, deleted: tuple[int, ...] = ()) -> pl.DataFrame:
     )
 
 
-def site(root: Path | None) -> DeliverySite:
-    return DeliverySite("", root, Surroundings())
+def site(root: Path | None) -> DeliveryContext:
+    return DeliveryContext("", root, SecretSources())

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from app.access.keys.routes import ApiKeyBody
-from app.catalog.stored.definitions import opened
+from app.catalog.stored.definitions import read_definition
 from app.lateness.record_models import ReplayBody
 from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
@@ -77,7 +77,7 @@ def test_faults_that_are_far_too_many_are_counted_and_not_made_one_by_one() -> N
 
 def test_what_is_stored_is_valid_whatever_the_bounds_are() -> None:
     given = {**QUERY, "select": {f"a{n}": "1" for n in range(1_600)}, "where": "k" * 10_001}
-    assert len(opened(QueryDefinition, given).select or {}) == 1_600
+    assert len(read_definition(QueryDefinition, given).select or {}) == 1_600
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from engine.formats.json.byte_words import ByteWords
-from engine.formats.json.json_layout import Layout, read_alike
+from engine.formats.json.json_layout import Layout, read_layout
 from engine.formats.json.json_records import FEW_ALIKE, line_bounds, parse_lines
 from tests.unit.records.relations import relation
 
@@ -24,7 +24,7 @@ PLAIN = [
 
 def read(lines: list[bytes], columns: dict[str, str], unknown: str = "ignore") -> pl.DataFrame | None:
     chunk = b"\n".join(lines)
-    return read_alike(chunk, *line_bounds(chunk), relation(columns), unknown)  # type: ignore[arg-type]
+    return read_layout(chunk, *line_bounds(chunk), relation(columns), unknown)  # type: ignore[arg-type]
 
 
 def test_plain_values_of_all_kinds_are_read() -> None:

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from engine.connections.postgres import PostgresConnection
 from engine.connections.registry import RegistryConnection
 from engine.connections.stored import ConnectionOfAnotherType, Resolved
-from engine.connections.surroundings import SecretReader, Surroundings
+from engine.connections.surroundings import SecretReader, SecretSources
 from engine.formats.port import RegistryRefused, RegistryUnavailable
 from engine.formats.registry.client import Registry
 from engine.formats.registry.connected import settings_of
@@ -100,7 +100,7 @@ def test_what_is_compressed_is_refused_and_not_expanded() -> None:
 
 def connected(url: str) -> RegistrySettings:
     definition = RegistryConnection(type="registry", urls=[url], username="u", password=SecretStr(SECRET))
-    return settings_of(Resolved("schemas", definition, SecretReader(Surroundings())), PATIENCE_S, 0.2)
+    return settings_of(Resolved("schemas", definition, SecretReader(SecretSources())), PATIENCE_S, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_a_connection_of_another_kind_is_refused() -> None:
         type="postgres", host="db", database="d", username="u", password=SecretStr("env:SLACKWATER_SECRET_X")
     )
     with pytest.raises(ConnectionOfAnotherType, match="type postgres"):
-        settings_of(Resolved("shop", other, SecretReader(Surroundings())), 1, 1)
+        settings_of(Resolved("shop", other, SecretReader(SecretSources())), 1, 1)

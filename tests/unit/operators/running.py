@@ -53,7 +53,7 @@ def run(sources: Sources, definitions: Sequence[Mapping[str, Any]], records: Seq
     bench = bench_of(sources, *definitions)
     for first in range(0, len(records), step):
         append(bench, records[first : first + step])
-        bench.settle(now_ms=0)
+        bench.run_until_idle(now_ms=0)
     changes = bench.outcome(bench.queries[-1]).changes
     return pl.concat(changes) if changes else pl.DataFrame()
 

@@ -49,7 +49,7 @@ def result(function: str, values: list[Any], type_: ColumnType) -> Any:
     for divisor in (2, len(values)):
         group = pl.int_range(pl.len()) // divisor
         merged = partials.group_by(group.alias("group"), maintain_order=True).agg(aggregates.merge(partials.columns))
-        partials = aggregates.settle(merged.drop("group"))
+        partials = aggregates.run_until_idle(merged.drop("group"))
     columns, _ = aggregates.results(partials)
     assert columns[0].dtype == aggregates.schema[0][1].polars
     return columns[0].to_list()[0]
@@ -206,6 +206,6 @@ def test_the_minimum_shows_zero_as_positive_whichever_came_first() -> None:
 def test_partials_near_the_limit_are_carried_and_keep_their_sum() -> None:
     aggregates = Aggregates([AggregateColumn("out", "sum", "x")], Schema((("x", BIGINT),)))
     partials = pl.DataFrame({"a0.n": [1], "a0.l0": [2**62 + 5], "a0.l1": [-(2**30)]})
-    settled = aggregates.settle(partials)
+    settled = aggregates.run_until_idle(partials)
     assert settled.select(pl.col("^a0.l.*$").abs().max()).max_horizontal().item() < 2**32
     assert aggregates.results(settled)[0][0].to_list() == [5]

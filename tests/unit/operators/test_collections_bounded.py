@@ -33,7 +33,7 @@ def made(function: str, values: list[Any], type_: ColumnType) -> tuple[Aggregate
 
 def merged(aggregates: Aggregates, partials: pl.DataFrame, owners: Any) -> pl.DataFrame:
     grouped = partials.group_by(pl.Series("owner", owners), maintain_order=True)
-    return aggregates.settle(grouped.agg(aggregates.merge(partials.columns)).drop("owner"))
+    return aggregates.run_until_idle(grouped.agg(aggregates.merge(partials.columns)).drop("owner"))
 
 
 def merged_in_every_way(aggregates: Aggregates, partials: pl.DataFrame) -> list[tuple[Any, list[str]]]:

@@ -26,7 +26,7 @@ def changes(*definitions: dict[str, Any], step: int = 1) -> list[tuple[Any, ...]
 def bench_with(definition: dict[str, Any]) -> Workbench:
     bench = bench_of(SOURCES, definition)
     append(bench, RECORDS)
-    bench.settle(0)
+    bench.run_until_idle(0)
     return bench
 
 

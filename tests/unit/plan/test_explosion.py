@@ -74,7 +74,7 @@ def test_the_rows_of_all_combinations_of_an_array() -> None:
 def test_a_record_without_a_value_gives_no_row_and_is_counted() -> None:
     bench = bench_of(SOURCES, query(**FROM, select={"id": "id", "item": "explode(items)"}))
     append(bench, [("baskets", 1, {"id": "a", "items": ["x"], "$op": "delete"})])
-    bench.settle(0)
+    bench.run_until_idle(0)
     assert bench.outcome("q").counters == {("select", "null_value"): 1}
     assert not any(frame.height for frame in bench.outcome("q").changes)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.appends.judging import judge, judge_together, small_body
+from app.appends.judging import small_body, validate_body, validate_together
 from engine.formats.delimited.csv_records import parse_csv
 from engine.formats.json.json_records import parse_lines
 from engine.frames.arrow_frames import decode_frame
@@ -45,12 +45,12 @@ def judged(raw: pl.DataFrame, malformed: pl.DataFrame, declared: RelationSchema,
 
 
 def of_array(values: Sequence[str], declared: RelationSchema) -> Fates:
-    found = judge(("[" + ",".join(f'{{"v":{value}}}' for value in values) + "]").encode(), JSON, declared, NOW_MS)
+    found = validate_body(("[" + ",".join(f'{{"v":{value}}}' for value in values) + "]").encode(), JSON, declared, NOW_MS)
     return fates(found.accepted, found.rejects)
 
 
 def of_lines(values: Sequence[str], declared: RelationSchema) -> Fates:
-    found = judge("\n".join(f'{{"v":{value}}}' for value in values).encode(), LINES, declared, NOW_MS)
+    found = validate_body("\n".join(f'{{"v":{value}}}' for value in values).encode(), LINES, declared, NOW_MS)
     return fates(found.accepted, found.rejects)
 
 
@@ -61,7 +61,7 @@ def of_file(values: Sequence[str], declared: RelationSchema) -> Fates:
 
 def of_bodies(values: Sequence[str], declared: RelationSchema) -> Fates:
     small = [small_body(f'{{"v":{value}}}'.encode(), JSON, declared) for value in values]
-    parts = judge_together([body for body in small if body is not None], declared, NOW_MS)
+    parts = validate_together([body for body in small if body is not None], declared, NOW_MS)
     assert len(parts) == len(values)
     return {place: fates(part.accepted.with_columns(_offset=0), part.rejects)[0] for place, part in enumerate(parts)}
 
@@ -78,7 +78,7 @@ def of_stream(values: pa.Array, declared: RelationSchema) -> Fates:
     table = pa.table({"v": values})
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    found = judge(sink.getvalue().to_pybytes(), ARROW, declared, NOW_MS)
+    found = validate_body(sink.getvalue().to_pybytes(), ARROW, declared, NOW_MS)
     return fates(found.accepted, found.rejects)
 
 
@@ -93,7 +93,7 @@ def of_log(values: Sequence[str], declared: RelationSchema, posted: str) -> Fate
     """Read by one relation what another, whose column has another type, shares the feed with. Each value is an append of its own."""
     payloads = {}
     for value in set(values):
-        accepted = judge(f'{{"v":{value}}}'.encode(), LINES, relation({"v": posted}), NOW_MS).accepted
+        accepted = validate_body(f'{{"v":{value}}}'.encode(), LINES, relation({"v": posted}), NOW_MS).accepted
         payloads[value] = encode_batch(accepted, NOW_MS).payload
     frames = [decode_frame(payloads[value]).with_columns(_offset=pl.lit(place, pl.Int64)) for place, value in enumerate(values)]
     raw, malformed = _for_relation(frames, declared, None)

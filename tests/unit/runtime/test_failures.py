@@ -17,7 +17,7 @@ from engine.errors import (
     SourceUnavailable,
     StateCorrupt,
 )
-from engine.runtime.failures import WorkerLost, decoded, marked, told_to_spark
+from engine.runtime.failures import WorkerLost, decoded, marked, spark_failure
 from tests.effort import cpu_seconds_below
 
 SPARK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -137,11 +137,11 @@ def test_a_hostile_text_is_decoded_in_a_moment(text: str) -> None:
 
 def test_spark_hears_of_an_interruption_as_it_wants_to() -> None:
     text = f"An error occurred while calling o1.getResult.\n: {LONG}\nCaused by: java.lang.InterruptedException\n\tat x"
-    told = traceback.format_exception(told_to_spark(RuntimeError(text)))
+    told = traceback.format_exception(spark_failure(RuntimeError(text)))
     assert "py4j.protocol.Py4JJavaError: An error occurred while calling it: java.lang.InterruptedException" in told[-1]
 
 
 def test_spark_hears_of_any_other_failure_what_it_is_and_no_more() -> None:
     lost = f"An error occurred while calling o1.getResult.\n: Python worker exited unexpectedly (crashed)\n{LONG}"
-    assert str(told_to_spark(RuntimeError(lost))) == "a worker process died in the middle of a batch"
-    assert len(str(told_to_spark(ValueError(LONG)))) <= 2_000
+    assert str(spark_failure(RuntimeError(lost))) == "a worker process died in the middle of a batch"
+    assert len(str(spark_failure(ValueError(LONG)))) <= 2_000

@@ -8,26 +8,26 @@ from uuid import UUID, uuid4
 import pytest
 
 from engine.runtime import kept_tasks
-from engine.runtime.kept_tasks import Built, Kept, KeptTasks, TaskPlace
+from engine.runtime.kept_tasks import Built, CachedTask, TaskCache, TaskPlace
 
 QUERY = uuid4()
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> KeptTasks:
+def tasks(monkeypatch: pytest.MonkeyPatch) -> TaskCache:
     monkeypatch.setattr(kept_tasks, "FORGET_S", 1e9)
-    return KeptTasks()
+    return TaskCache()
 
 
 def place(task: int, epoch: int = 1, query: UUID = QUERY) -> TaskPlace:
     return TaskPlace(query, epoch, 0, task)
 
 
-def kept(token: str, memory_bytes: int = 1) -> Kept:
-    return Kept(token, "", cast("Built", None), memory_bytes)
+def kept(token: str, memory_bytes: int = 1) -> CachedTask:
+    return CachedTask(token, "", cast("Built", None), memory_bytes)
 
 
-def there(tasks: KeptTasks, *places: TaskPlace) -> list[str | None]:
+def there(tasks: TaskCache, *places: TaskPlace) -> list[str | None]:
     """Return the tokens of tasks, which are kept as they were."""
     found = []
     for each in places:
@@ -37,13 +37,13 @@ def there(tasks: KeptTasks, *places: TaskPlace) -> list[str | None]:
     return found
 
 
-def test_a_task_that_is_taken_is_kept_no_longer(tasks: KeptTasks) -> None:
+def test_a_task_that_is_taken_is_kept_no_longer(tasks: TaskCache) -> None:
     tasks.put(place(0), kept("a"))
     assert tasks.take(place(0)) == kept("a")
     assert tasks.take(place(0)) is None
 
 
-def test_the_oldest_go_beyond_the_bound_in_number(tasks: KeptTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go_beyond_the_bound_in_number(tasks: TaskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_tasks, "KEPT_TASKS", 3)
     for task in range(3):
         tasks.put(place(task), kept(f"{task}"))
@@ -52,7 +52,7 @@ def test_the_oldest_go_beyond_the_bound_in_number(tasks: KeptTasks, monkeypatch:
     assert there(tasks, *map(place, range(4))) == ["again", None, "2", "3"]
 
 
-def test_the_oldest_go_beyond_the_bound_in_memory_but_for_one(tasks: KeptTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go_beyond_the_bound_in_memory_but_for_one(tasks: TaskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_tasks, "KEPT_BYTES", 100)
     tasks.put(place(0), kept("0", 60))
     tasks.put(place(0), kept("0", 60))
@@ -65,7 +65,7 @@ def test_the_oldest_go_beyond_the_bound_in_memory_but_for_one(tasks: KeptTasks, 
     assert there(tasks, place(1), place(2), place(3)) == [None, None, "3"]
 
 
-def test_a_new_launch_forgets_the_tasks_of_those_before(tasks: KeptTasks) -> None:
+def test_a_new_launch_forgets_the_tasks_of_those_before(tasks: TaskCache) -> None:
     other = uuid4()
     tasks.put(place(0), kept("old"))
     tasks.put(place(0, query=other), kept("other"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.surroundings import Surroundings, WorkersUnfit, code_fingerprint
+from engine.runtime.surroundings import WorkerRequirements, WorkersUnfit, code_fingerprint
 from engine.spark.cluster import AUTHENTICATED, ClusterSettings, cluster_conf, code_archive
 
 IMPORT = """
@@ -22,26 +22,26 @@ print(engine.runtime.stages.__file__, code_fingerprint())
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> Surroundings:
-    return Surroundings.of_driver(tmp_path)
+def surroundings(tmp_path: Path) -> WorkerRequirements:
+    return WorkerRequirements.of_driver(tmp_path)
 
 
-def test_a_worker_that_is_as_the_driver_is_passes(surroundings: Surroundings) -> None:
+def test_a_worker_that_is_as_the_driver_is_passes(surroundings: WorkerRequirements) -> None:
     surroundings.require()
 
 
-def test_other_code_is_noticed(surroundings: Surroundings) -> None:
+def test_other_code_is_noticed(surroundings: WorkerRequirements) -> None:
     with pytest.raises(WorkersUnfit, match="other code of Slackwater than the driver"):
         replace(surroundings, code="0" * 16).require()
 
 
-def test_packages_of_other_versions_are_named(surroundings: Surroundings) -> None:
+def test_packages_of_other_versions_are_named(surroundings: WorkerRequirements) -> None:
     packages = tuple((name, "0.1" if name == "polars" else version) for name, version in surroundings.packages)
     with pytest.raises(WorkersUnfit, match=r"has polars \S+ instead of 0\.1\."):
         replace(surroundings, packages=packages).require()
 
 
-def test_a_directory_that_is_not_mounted_is_noticed_and_not_made(surroundings: Surroundings, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_mounted_is_noticed_and_not_made(surroundings: WorkerRequirements, tmp_path: Path) -> None:
     with pytest.raises(WorkersUnfit, match="SLACKWATER_CHECKPOINT_URL"):
         replace(surroundings, directory=tmp_path / "elsewhere").require()
     assert not (tmp_path / "elsewhere").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched, Wanted
+from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched, RecordFields
 
 
 def fetched(headers: list[list[dict[str, str | bytes | None]]] | None) -> Fetched:
@@ -20,4 +20,4 @@ def test_the_size_of_records_counts_their_headers() -> None:
     assert fetched([[], [], []]).size_bytes == 6
     long = {"key": "ä", "value": b"x" * 1_000}
     assert fetched([[long], [], [long, {"key": "n", "value": None}]]).size_bytes == 6 + 2 * 1_002 + 1
-    assert Fetched.nothing(Wanted(has_headers=True)).size_bytes == 0
+    assert Fetched.nothing(RecordFields(has_headers=True)).size_bytes == 0

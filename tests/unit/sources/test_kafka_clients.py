@@ -20,13 +20,13 @@ from engine.errors import SourceUnavailable
 from engine.sources.kafka.brokers import client as kafka_client
 from engine.sources.kafka.brokers import topic_client
 from engine.sources.kafka.brokers.away import BrokersAway
-from engine.sources.kafka.brokers.client import asking, taking
+from engine.sources.kafka.brokers.client import asking, consumer_loop
 from engine.sources.kafka.brokers.fetching.library import library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
-from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Polled, Wanted
-from engine.sources.kafka.brokers.taking import RESTING_S, Taker
+from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Polled, RecordFields
+from engine.sources.kafka.brokers.taking import RESTING_S, ConsumerLoop
 from engine.sources.kafka.brokers.topic_client import TopicClient
-from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, TopicDenied, Troubles
+from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, BrokerErrors, TopicDenied
 
 DSN = "postgresql://nobody"
 AWAY_DSN = "postgresql://away"
@@ -99,12 +99,12 @@ def test_a_fetcher_in_use_while_its_connection_changes_is_closed_and_else_kept(*
     at = place(f"changes {is_changed}")
     clients = kafka_client._clients(DSN, at)
     assert clients.reached_by(b"before") == []
-    with taking(DSN, at, Wanted(), 0, 0) as taker:
+    with consumer_loop(DSN, at, RecordFields(), 0, 0) as taker:
         taker._fetcher.close()  # librdkafka's own; the next one tells what becomes of it
         taker._fetcher = fetcher = Answers()
         assert clients.reached_by(b"after" if is_changed else b"before") == []
     assert fetcher.is_closed == is_changed
-    assert clients.fetching.get(Wanted(), []) == ([] if is_changed else [taker])
+    assert clients.fetching.get(RecordFields(), []) == ([] if is_changed else [taker])
 
 
 def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
@@ -112,14 +112,16 @@ def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
     assert found is not None
     before = {*THREADS.iterdir()}
     with pytest.raises(SourceUnavailable, match="cannot be read: Local: Invalid argument"):
-        NativeFetcher(found, {"bootstrap.servers": "127.0.0.1:1"}, "t" * 600, Wanted(), lambda _: None)
+        NativeFetcher(found, {"bootstrap.servers": "127.0.0.1:1"}, "t" * 600, RecordFields(), lambda _: None)
     assert {*THREADS.iterdir()} <= before
 
 
 class Admin:
     """A broker, as a client that asks sees it: what it answers to one question after the other."""
 
-    def __init__(self, troubles: Troubles, *answers: KafkaError, noted: KafkaError | None = None, answer_s: float = 0.0) -> None:
+    def __init__(
+        self, troubles: BrokerErrors, *answers: KafkaError, noted: KafkaError | None = None, answer_s: float = 0.0
+    ) -> None:
         self._troubles, self._answers, self._noted, self._answer_s = troubles, [*answers], noted, answer_s
         self.asked = 0
         self.waited_s: list[float] = []
@@ -214,18 +216,18 @@ class Answers:
         self.is_closed = True
 
 
-NOTHING = Polled(Fetched.nothing(Wanted()))
+NOTHING = Polled(Fetched.nothing(RecordFields()))
 
 
 @pytest.mark.parametrize("code", sorted(BEING_ELECTED))
 def test_reading_goes_on_where_a_partition_has_got_another_leader(code: int) -> None:
     records = Fetched(pl.Series([b"k"]), pl.Series([b"v"]), np.array([5]), np.array([0]))
-    answers = Answers(Polled(Fetched.nothing(Wanted()), (Fault(KafkaError(code), 5),)), NOTHING, Polled(records))
-    assert Taker(answers, Troubles("t"), 1).take(0, 5, 6, 10).position == 6
+    answers = Answers(Polled(Fetched.nothing(RecordFields()), (Fault(KafkaError(code), 5),)), NOTHING, Polled(records))
+    assert ConsumerLoop(answers, BrokerErrors("t"), 1).take(0, 5, 6, 10).position == 6
 
 
 def test_reading_from_a_broker_that_refuses_who_asks_ends_at_once() -> None:
-    troubles = Troubles("t")
+    troubles = BrokerErrors("t")
 
     class Refused(Answers):
         def poll(self, partition: int, most: int, wait_s: float) -> Polled:
@@ -233,4 +235,4 @@ def test_reading_from_a_broker_that_refuses_who_asks_ends_at_once() -> None:
             return super().poll(partition, most, wait_s)
 
     with pytest.raises(TopicDenied, match="invalid credentials"):
-        Taker(Refused(NOTHING), troubles, 1).take(0, 5, 6, 10)
+        ConsumerLoop(Refused(NOTHING), troubles, 1).take(0, 5, 6, 10)

@@ -19,8 +19,8 @@ from app.driver.launches.faults import report_of
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.planning.source_spec import SourceSpec
-from engine.spark.streams.carrier import Carrier
-from engine.spark.streams.fleet import LEAST_OWN, TRIALS, Fleet
+from engine.spark.streams.carrier import Slot
+from engine.spark.streams.fleet import LEAST_OWN, TRIALS, SlotManager
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class Riding:
         self.boards()
         return SourceSpec("", (), 1, new_cursor({}, 0, 0), BatchLimit(1, 1), 0)
 
-    def ride_alone(self, *_more: Any, **_named: Any) -> None:
+    def use_own_slot(self, *_more: Any, **_named: Any) -> None:
         self.rode += 1
 
     def is_light(self) -> bool:
@@ -62,8 +62,8 @@ def spark(tmp_path: Path) -> Any:
     return SimpleNamespace(conf=SimpleNamespace(get=lambda _name: str(tmp_path)), sparkContext=context)
 
 
-def a_carrier(spark: Any) -> Carrier:
-    return Carrier(spark, "", "shared 0", pool=0, on_end=lambda _carrier, _error: None)
+def a_carrier(spark: Any) -> Slot:
+    return Slot(spark, "", "shared 0", pool=0, on_end=lambda _carrier, _error: None)
 
 
 def test_who_is_stopped_while_it_boards_anew_is_carried_no_longer(spark: Any) -> None:
@@ -87,7 +87,7 @@ def test_a_round_is_waited_for_as_long_as_one_says_and_the_end_of_the_stream_end
 
 
 def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark: Any) -> None:
-    fleet, left, other = Fleet(spark, "", lambda: True), a_carrier(spark), a_carrier(spark)
+    fleet, left, other = SlotManager(spark, "", lambda: True), a_carrier(spark), a_carrier(spark)
     member: Any = Riding(carrier=other)
     fleet._part(member, left)
     fleet._try_alone(member)
@@ -98,7 +98,7 @@ def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark
 
 
 def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None:
-    fleet, shared = Fleet(spark, "", lambda: True), a_carrier(spark)
+    fleet, shared = SlotManager(spark, "", lambda: True), a_carrier(spark)
     members: list[Any] = [Riding(name=f"q{number}@1", carrier=shared) for number in range(LEAST_OWN + 1)]
     assert all(shared.join(member) for member in members)
     *first, last = members
@@ -113,7 +113,7 @@ def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None
 
 
 def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> None:
-    fleet = Fleet(spark, "", lambda: True)
+    fleet = SlotManager(spark, "", lambda: True)
     member: Any = Riding(is_under_way=True)
 
     def stop(_timeout: float) -> bool:
@@ -130,7 +130,7 @@ def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> N
 
 
 def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_nothing_for_it(spark: Any) -> None:
-    fleet, failed = Fleet(spark, "", lambda: True), list[Exception]()
+    fleet, failed = SlotManager(spark, "", lambda: True), list[Exception]()
     member: Any = Riding()
     member.fail = failed.append
     member.carrier = SimpleNamespace(is_shared=False, stop=lambda _timeout: False)
@@ -142,11 +142,11 @@ def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_noth
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.streams.fleet.TRIAL_S", 0.01)
     monkeypatch.setattr("engine.spark.streams.fleet.LOOK_S", 0.01)
-    fleet, most = Fleet(spark, "", lambda: True), LEAST_OWN + TRIALS
+    fleet, most = SlotManager(spark, "", lambda: True), LEAST_OWN + TRIALS
     begun: queue.SimpleQueue[Riding] = queue.SimpleQueue()
 
     class Endless(Riding):
-        def ride_alone(self, *_more: Any, **_named: Any) -> None:
+        def use_own_slot(self, *_more: Any, **_named: Any) -> None:
             self.carrier = SimpleNamespace(is_shared=False)
             begun.put(self)
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.errors import ExternalError
 from engine.spark.streams import fleet as fleets
-from engine.spark.streams.fleet import FEW, MOST_BARREN, Fleet
+from engine.spark.streams.fleet import FEW, MOST_BARREN, SlotManager
 from engine.spark.streams.runner import RunningQuery
 
 DEADLINE_S = 60.0
@@ -43,16 +43,16 @@ class Carrier:
 
 
 @pytest.fixture
-def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+def fleet(monkeypatch: pytest.MonkeyPatch) -> SlotManager:
     monkeypatch.setattr(Carrier, "made", [], raising=False)
     monkeypatch.setattr(Carrier, "may_start", threading.Event(), raising=False)
     monkeypatch.setattr(fleets, "Carrier", Carrier)
     monkeypatch.setattr(RunningQuery, "opened", lambda *_: SimpleNamespace(carrier=None))
     Carrier.may_start.set()
-    return Fleet(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), "", lambda: True)  # type: ignore[arg-type]
+    return SlotManager(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), "", lambda: True)  # type: ignore[arg-type]
 
 
-def launch(fleet: Fleet, number: int = 1) -> list[Any]:
+def launch(fleet: SlotManager, number: int = 1) -> list[Any]:
     any_plan: Any = None
     return [fleet.launch(any_plan, SimpleNamespace(query_id=uuid4()), any_plan) for _ in range(number)]  # type: ignore[arg-type]
 
@@ -64,7 +64,7 @@ def until_there_are(number: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_fleet_that_is_ready_has_a_carrier_for_its_first_query(fleet: Fleet) -> None:
+def test_a_fleet_that_is_ready_has_a_carrier_for_its_first_query(fleet: SlotManager) -> None:
     fleet.make_ready()
     fleet.make_ready()
     Carrier.may_start.clear()
@@ -72,7 +72,7 @@ def test_a_fleet_that_is_ready_has_a_carrier_for_its_first_query(fleet: Fleet) -
     assert (len(Carrier.made), first.carrier) == (1, Carrier.made[0])
 
 
-def test_who_launches_does_not_wait_for_another_carrier_and_rides_in_it_once_it_runs(fleet: Fleet) -> None:
+def test_who_launches_does_not_wait_for_another_carrier_and_rides_in_it_once_it_runs(fleet: SlotManager) -> None:
     launch(fleet, FEW - 1)
     assert len(Carrier.made) == 1
     Carrier.may_start.clear()
@@ -91,14 +91,14 @@ def test_who_launches_does_not_wait_for_another_carrier_and_rides_in_it_once_it_
     assert abs(len(Carrier.made[0].members) - len(Carrier.made[1].members)) <= 1
 
 
-def test_of_a_carrier_that_has_ended_nobody_becomes_a_member(fleet: Fleet) -> None:
+def test_of_a_carrier_that_has_ended_nobody_becomes_a_member(fleet: SlotManager) -> None:
     launch(fleet)
     Carrier.made[0].is_over = True
     (next_one,) = launch(fleet)
     assert (len(Carrier.made), next_one.carrier) == (2, Carrier.made[1])
 
 
-def test_a_launch_is_told_where_carriers_end_as_soon_as_they_begin(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_is_told_where_carriers_end_as_soon_as_they_begin(fleet: SlotManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Carrier, "dies", True)
     with pytest.raises(ExternalError, match=r"driver\.log has the reason"):
         launch(fleet)

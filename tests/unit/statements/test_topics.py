@@ -15,7 +15,7 @@ from engine.definition.sources.connector import ChangeRules
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import feed_of, relation_schema, source_entry
-from engine.plan.fingerprint import fits_kept_state
+from engine.plan.fingerprint import fits_stored_state
 
 CHANGES = {"format": "debezium"}
 REGISTRY = {"registry": "r"}
@@ -125,7 +125,7 @@ def test_which_changes_are_taken_may_be_said_later_of_a_table_that_is_being_read
     assert feed_of("t", plain) == feed_of("t", with_rules)
     query = QueryDefinition.model_validate({"name": "q", "from": {"table": "t"}, "into": {"table": "out"}})
     before, after = (build_plan(query, {"t": source_entry("t", each)}) for each in (plain, with_rules))
-    assert fits_kept_state(before, after)
+    assert fits_stored_state(before, after)
     assert "absent" not in plain.model_dump(mode="json")["connector"]["value"]
 
 
@@ -141,7 +141,7 @@ def test_what_happens_to_lost_records_may_be_said_later_of_a_relation_that_is_be
     assert [relation_schema("s", each).lost_records for each in (stops, skips)] == ["stop", "skip"]
     query = QueryDefinition.model_validate({"name": "q", "from": {"stream": "s"}, "into": {"stream": "out"}})
     before, after = (build_plan(query, {"s": source_entry("s", each)}) for each in (stops, skips))
-    assert fits_kept_state(before, after)
+    assert fits_stored_state(before, after)
 
 
 def test_a_column_that_changes_may_lack_is_one_of_the_tables() -> None:

@@ -10,7 +10,7 @@ import typer
 from slackwater.blocking.client import Client
 from slackwater.cli.options.contexts import Context, checked_key, checked_url, shown
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import Command, Opened, context_file, opened
+from slackwater.cli.options.opened import Command, Invocation, context_file, invocation_of
 from slackwater.cli.options.pairs import exclude
 from slackwater.errors import SlackwaterError
 
@@ -37,7 +37,7 @@ def add(
 
     The key is --key, or SLACKWATER_API_KEY, or asked for without being shown. The file is readable by you alone, and no command shows the key.
     """
-    here = opened(context)
+    here = invocation_of(context)
     url = here.given.get("url")
     if url is None:
         raise Misused("say where the service is", f"slackwater context add {name} --url https://…")
@@ -82,7 +82,7 @@ def use(context: typer.Context, name: Name) -> None:
 @contexts.command("list", cls=Command)
 def list_command(context: typer.Context) -> None:
     """List the contexts, without their keys, and say which service commands speak to now."""
-    here = opened(context)
+    here = invocation_of(context)
     found = context_file().read()
     service = here.service
     listed = [shown(name, each, is_current=name == found.current) for name, each in sorted(found.by_name.items())]
@@ -107,13 +107,13 @@ def remove(context: typer.Context, name: Name) -> None:
         here.output.json({"removed": name})
 
 
-def _of_file_alone(context: typer.Context) -> Opened:
+def _of_file_alone(context: typer.Context) -> Invocation:
     """Return what the options come to, of a command that asks no service.
 
     Raises:
         Misused: they name one.
     """
-    here = opened(context)
+    here = invocation_of(context)
     given = {f"--{option}": here.given.get(option) for option in ("url", "context", "key")}
     exclude(f"context {context.info_name}", given, "it asks no service")
     return here

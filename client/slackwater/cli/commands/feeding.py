@@ -15,7 +15,7 @@ from slackwater.blocking.relations import Relation
 from slackwater.cli.options import completing
 from slackwater.cli.options.failing import FAILED, Misused
 from slackwater.cli.options.naming import relation_of
-from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.errors import RecordsRejected
 from slackwater.transport.batching import Appended
 
@@ -50,7 +50,7 @@ def append(
 
     A delete from a table is '{"$op": "delete", …}' with the key. They are durable when the command ends.
     """
-    here = opened(context)
+    here = invocation_of(context)
     relation = relation_of(here.client, name)
     if records:
         source: Any = [record for text in records for record in _parsed(text)]
@@ -95,7 +95,7 @@ def load(
     idempotency_key: IdempotencyKey = None,
 ) -> None:
     """Append the records of files, one after the other. CSV and Parquet need pip install 'slackwater-client[arrow]'."""
-    here = opened(context)
+    here = invocation_of(context)
     relation = relation_of(here.client, name)
     missing = [str(each) for each in files if not each.is_file()]
     if missing:
@@ -108,7 +108,7 @@ def load(
             raise Misused(f"{file}: {error}", exit_code=FAILED) from error
 
 
-def _append(here: Opened, relation: Relation, source: Any, batch_rows: int | None, key: str | None, named: str = "") -> None:
+def _append(here: Invocation, relation: Relation, source: Any, batch_rows: int | None, key: str | None, named: str = "") -> None:
     """Append, and say what became of it; refused records end the command with 1."""
     begun = time.monotonic()
     try:
@@ -140,7 +140,7 @@ def progress(so_far: Appended, name: str, seconds: float) -> str:
     return f"{so_far.count:,} appended to {name}{refused}; {sent / max(seconds, 0.001):,.0f} records/s …"
 
 
-def _say(here: Opened, name: str, done: Appended, named: str) -> None:
+def _say(here: Invocation, name: str, done: Appended, named: str) -> None:
     here.output.say(f"{named}{done.count:,} appended to {name}")
     for warning in done.warnings:
         here.output.note(f"{warning['code']}: {warning['detail']}; {warning['cure']}", "yellow")

@@ -14,7 +14,7 @@ from rich.text import Text
 from slackwater.blocking.relations import Relation
 from slackwater.cli.options import completing
 from slackwater.cli.options.naming import relation_of
-from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.cli.options.output import event_time, shown
 from slackwater.cli.options.pairs import exclude
 from slackwater.transport.event_streams import Change
@@ -51,7 +51,7 @@ def tail(
 
     With --json each is a line, with the cursor to go on behind it.
     """
-    here = opened(context)
+    here = invocation_of(context)
     if cursor is not None:
         exclude("--cursor", {"--from": begin}, "it says itself where to begin")
     relation = relation_of(here.client, name)
@@ -68,7 +68,7 @@ def _changes(relation: Relation, begin: From, cursor: str | None, *, follow: boo
         yield from page
 
 
-def _show(here: Opened, change: Change) -> None:
+def _show(here: Invocation, change: Change) -> None:
     if here.output.as_json:
         here.output.line({**change.data, "kind": change.kind, "cursor": change.cursor})
         return

@@ -13,7 +13,7 @@ from slackwater.blocking.queries import LateRecords
 from slackwater.cli.commands.looking import key_of
 from slackwater.cli.options import completing
 from slackwater.cli.options.asking import confirmed
-from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.cli.options.output import event_time, length, shown
 from slackwater.cli.options.pairs import exclude
 from slackwater.parameters import json_text
@@ -64,7 +64,7 @@ class _Chosen:
         }
         exclude(option, {**chosen, **more}, why)
 
-    def records(self, here: Opened, order: Any = None) -> LateRecords:
+    def records(self, here: Invocation, order: Any = None) -> LateRecords:
         """Return them."""
         key = key_of(self.key) if self.key else None
         return here.client.query(self.query).late_records(
@@ -89,7 +89,7 @@ def late(
     ] = False,
 ) -> None:
     """Show what came too late for a query, or with --graces how a grace would have to be."""
-    here = opened(context)
+    here = invocation_of(context)
     chosen = _Chosen(query, reason, at, begin, end, key)
     if graces:
         chosen.refuse_beside("--graces", "it is about all records so far, late or not", **{"--limit": limit})
@@ -115,7 +115,7 @@ def _behind(event_time_ms: int, stream_time_ms: int | None) -> str:
     return "-" if stream_time_ms is None else length(max(0, stream_time_ms - event_time_ms))
 
 
-def _show_graces(here: Opened, query: str) -> None:
+def _show_graces(here: Invocation, query: str) -> None:
     found = here.client.query(query).lateness()
     if here.output.as_json:
         here.output.json(found)
@@ -142,7 +142,7 @@ def _advice(setting: SettingAdvice) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _question(here: Opened, chosen: _Chosen, ids: list[int] | None, *, again: bool) -> str:
+def _question(here: Invocation, chosen: _Chosen, ids: list[int] | None, *, again: bool) -> str:
     """Return what somebody is asked, with how many records are meant; ends the command where there are none."""
     fitting = (each for each in chosen.records(here) if again or each.replayed_at is None)
     count = len(ids) if ids else sum(1 for _ in islice(fitting, COUNTED + 1))
@@ -166,7 +166,7 @@ def replay(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Let late records go through the query again: each is joined now, as of its own event time."""
-    here = opened(context)
+    here = invocation_of(context)
     chosen = _Chosen(query, reason, at, begin, end, key)
     if ids:
         chosen.refuse_beside("--id", "it names the records one by one")

@@ -16,7 +16,7 @@ from slackwater.blocking.client import Client
 from slackwater.cli.options import completing
 from slackwater.cli.options.failing import Misused
 from slackwater.cli.options.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
-from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.cli.options.output import age, event_time, shown
 from slackwater.cli.options.pairs import need
 from slackwater.errors import NotFound
@@ -39,7 +39,7 @@ def get(
     name: Annotated[str | None, typer.Argument(help="One of them.", show_default=False)] = None,
 ) -> None:
     """List queries, streams and tables, or one of them."""
-    here = opened(context)
+    here = invocation_of(context)
     wanted = None if kind is None else kind_of(kind, f"slackwater describe {kind} shows what has that name")
     found: dict[str, list[Any]] = {}
     if wanted in (None, "query"):
@@ -105,7 +105,7 @@ def describe(
     ],
 ) -> None:
     """Show all there is to know of a query, a stream or a table: definition, columns, who writes and reads it, where its log ends."""
-    here = opened(context)
+    here = invocation_of(context)
     found = named(here.client, name)
     if here.output.as_json:
         parts = {"query": found.query, "relation": found.relation}
@@ -119,7 +119,7 @@ def describe(
         _show_relation(here, found.relation)
 
 
-def _show_query(here: Opened, query: OneQueryAnswer) -> None:
+def _show_query(here: Invocation, query: OneQueryAnswer) -> None:
     current = here.client.query(query.name).status()
     here.output.facts([
         ("Query", query.name),
@@ -133,7 +133,7 @@ def _show_query(here: Opened, query: OneQueryAnswer) -> None:
     ])  # fmt: skip
 
 
-def _show_relation(here: Opened, relation: RelationAnswer) -> None:
+def _show_relation(here: Invocation, relation: RelationAnswer) -> None:
     definition: Mapping[str, Any] = relation.definition or {}
     versioned = definition.get("versioned") or {}
     partitions = [f"{each.partition}: {each.start_offset:,} to {each.next_offset:,}" for each in relation.partitions or ()]
@@ -158,7 +158,7 @@ def _aligned(columns: Mapping[str, str]) -> Iterator[str]:
     return (f"{column.ljust(width)}  {kind}" for column, kind in columns.items())
 
 
-class Wanted(StrEnum):
+class WaitTarget(StrEnum):
     """What ``status --wait`` waits for."""
 
     RUNNING = "running"
@@ -173,14 +173,14 @@ def status(
         list[str] | None,
         typer.Argument(help="Queries; without any all of them.", show_default=False, autocompletion=completing.queries),
     ] = None,
-    wait: Annotated[Wanted | None, typer.Option(help="Wait until they have this state, or have read all there is.")] = None,
+    wait: Annotated[WaitTarget | None, typer.Option(help="Wait until they have this state, or have read all there is.")] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0, help=f"With --wait: seconds to wait at most; without it {WAIT_S:g}.")
     ] = None,
     tasks: Annotated[bool, typer.Option("--tasks", help="Show each task's clock and what waits in it.")] = False,
 ) -> None:
     """Show how queries are: state, how far behind, what waits, what was late; of a single one also why, and what to do about it."""
-    here = opened(context)
+    here = invocation_of(context)
     listed = [each.removeprefix("query/") for each in names or ()]
     if wait is not None and not listed:
         raise Misused("say which queries to wait for", "slackwater status NAME --wait running")
@@ -247,7 +247,7 @@ def _status_facts(found: Status) -> Iterator[tuple[str, Any]]:
         yield "Delivery", f"{found.delivery.type}: {found.delivery.state}, {found.delivery.lag_rows:,} rows to go"
 
 
-def _show_tasks(here: Opened, found: Sequence[StatusAnswer]) -> None:
+def _show_tasks(here: Invocation, found: Sequence[StatusAnswer]) -> None:
     """Show the tasks of statuses that were asked for with them; of several queries with the name of each."""
     if not any(status.tasks is not None for status in found):
         return
@@ -287,7 +287,7 @@ def explain(
     offset: Annotated[int | None, typer.Option(help="See --partition.")] = None,
 ) -> None:
     """Say why there is no row yet for a key and an event time, or why this one."""
-    here = opened(context)
+    here = invocation_of(context)
     asked = None if not key else key_of(key)
     found = here.client.query(query).explain(asked, at, partition=partition, offset=offset)
     if here.output.as_json:
@@ -307,7 +307,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
 ) -> None:
     """Show what happened to a query: launches, edits, failures, wishes."""
-    here = opened(context)
+    here = invocation_of(context)
     wanted = here.client.query(query)
     found: Any = wanted.follow_events() if follow else wanted.events()
     with closing(found):
@@ -315,7 +315,7 @@ def events(
             _show_event(here, event)
 
 
-def _show_event(here: Opened, event: Event) -> None:
+def _show_event(here: Invocation, event: Event) -> None:
     if here.output.as_json:
         here.output.line(event)
         return

@@ -12,7 +12,7 @@ from slackwater.cli.options import completing
 from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import Misused
 from slackwater.cli.options.naming import Named, named, nothing, path_relation, result_of
-from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.errors import NotFound
 
 _PANEL = "Steering queries"
@@ -29,25 +29,25 @@ def add_to(cli: typer.Typer) -> None:
 
 def pause(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Pause queries: they read no further, and their state stays at hand."""
-    _wish(opened(context), names, "pause", "paused", seconds_to_wait(timeout, wait=wait))
+    _set_state(invocation_of(context), names, "pause", "paused", seconds_to_wait(timeout, wait=wait))
 
 
 def resume(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Let queries run."""
-    _wish(opened(context), names, "resume", "running", seconds_to_wait(timeout, wait=wait))
+    _set_state(invocation_of(context), names, "resume", "running", seconds_to_wait(timeout, wait=wait))
 
 
 def stop(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Stop queries: what they use is released; position and results stay."""
-    _wish(opened(context), names, "stop", "stopped", seconds_to_wait(timeout, wait=wait))
+    _set_state(invocation_of(context), names, "stop", "stopped", seconds_to_wait(timeout, wait=wait))
 
 
 def restart(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
     """Launch queries anew, with the state that they have; one that failed is tried again."""
-    _wish(opened(context), names, "restart", "running", seconds_to_wait(timeout, wait=wait))
+    _set_state(invocation_of(context), names, "restart", "running", seconds_to_wait(timeout, wait=wait))
 
 
-def _wish(here: Opened, names: list[str], method: str, state: Any, timeout: float | None) -> None:
+def _set_state(here: Invocation, names: list[str], method: str, state: Any, timeout: float | None) -> None:
     answers: list[Any] = []
     for name in names:
         query = here.client.query(name.removeprefix("query/"))
@@ -82,7 +82,7 @@ def fork(
     paused: Annotated[bool, typer.Option("--paused", help="Do not let it run yet.")] = False,
 ) -> None:
     """Make a second query that goes on from what this one has committed."""
-    here = opened(context)
+    here = invocation_of(context)
     made = here.client.query(query).fork(name, into=into, desired_state="paused" if paused else None)
     if here.output.as_json:
         here.output.json(made)
@@ -106,7 +106,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete queries with their state and result, or sources with their records. Says what goes, and asks."""
-    here = opened(context)
+    here = invocation_of(context)
     found = [(name, named(here.client, name)) for name in names]
     if keep_result:
         sources = [name for name, each in found if each.query is None]

@@ -14,7 +14,7 @@ from slackwater.cli.definitions.plan import Plan, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
 from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import DIFFERENT, FAILED, Misused
-from slackwater.cli.options.opened import Command, Opened, opened
+from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.cli.options.pairs import need
 
 _PANEL = "Definitions in git"
@@ -35,7 +35,7 @@ def add_to(cli: typer.Typer) -> None:
 
 def diff(context: typer.Context, root: Root, prune: Prune = False, match: Match = None, every: ShowAll = False) -> None:
     """Show what apply would do. Exits with 0 where nothing changes, 3 where something does, 1 where something is refused."""
-    here = opened(context)
+    here = invocation_of(context)
     _refuse_match_alone(match, prune=prune)
     plan = plan_of(here.client, read_files(root), prune=prune, patterns=match or ())
     _show(here, plan, every=every)
@@ -61,7 +61,7 @@ def apply(
     Nothing is done where something of the plan is refused, or needs new state and --discard-state is not given (exit code 3). Applied again,
     it changes nothing.
     """
-    here = opened(context)
+    here = invocation_of(context)
     _refuse_match_alone(match, prune=prune)
     wanted = read_files(root)
     plan = plan_of(here.client, wanted, prune=prune, patterns=match or ())
@@ -98,7 +98,7 @@ def _refuse_match_alone(match: list[str] | None, *, prune: bool) -> None:
         need("--prune", {"--match": match})
 
 
-def _do(here: Opened, plan: Plan) -> None:
+def _do(here: Invocation, plan: Plan) -> None:
     done: list[str] = []
     try:
         for step in carry_out(here.client, plan):
@@ -112,12 +112,12 @@ def _do(here: Opened, plan: Plan) -> None:
     here.output.say(f"Done: {len(done)} step{'' if len(done) == 1 else 's'}.", "bold")
 
 
-def _report(here: Opened, plan: Plan, done: list[str]) -> None:
+def _report(here: Invocation, plan: Plan, done: list[str]) -> None:
     if here.output.as_json:
         here.output.json({**plan.json(), "done": done})
 
 
-def _show(here: Opened, plan: Plan, *, every: bool) -> None:
+def _show(here: Invocation, plan: Plan, *, every: bool) -> None:
     if here.output.as_json:
         here.output.json(plan.json())
     else:
@@ -135,7 +135,7 @@ def export(
 
     What a file of another name defines already is left out, and said (exit code 3).
     """
-    here = opened(context)
+    here = invocation_of(context)
     found = exported(here.client, patterns=match or (), as_sql=sql)
     if not found:
         raise Misused("there is nothing to export", "slackwater get lists what there is", FAILED)

@@ -13,7 +13,7 @@ import yaml
 
 from slackwater.answers.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
-from slackwater.cli.definitions.files import Wanted
+from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.definitions.plan import compared
 from slackwater.cli.options.failing import FAILED, Misused
 from slackwater.cli.options.naming import result_of
@@ -58,7 +58,7 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Exported:
     kind: str
     name: str
     definition: dict[str, Any]
@@ -106,7 +106,7 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
     return files
 
 
-def defined_in(client: Client, wanted: Sequence[Wanted]) -> dict[str, str]:
+def defined_in(client: Client, wanted: Sequence[FileDefinition]) -> dict[str, str]:
     """Return what definitions of files define: the name of a relation, or ``query/NAME`` → where it stands.
 
     The service is asked, for a statement does not say what the query is called that it makes.
@@ -123,7 +123,7 @@ def _unchanged(client: Client, wanted: Sequence[Mapping[str, Any]]) -> set[int]:
     return {item.index for item in compared(client, wanted) if item.action == "no_op"}
 
 
-def _statements(client: Client, found: Sequence[_Found]) -> dict[str, str]:
+def _statements(client: Client, found: Sequence[_Exported]) -> dict[str, str]:
     """Return queries as statements: of those that mean the same to the letter, and run, for SQL does not say that they shall not."""
     texts = {
         each.name: client.query(each.name).info()
@@ -137,11 +137,11 @@ def _statements(client: Client, found: Sequence[_Found]) -> dict[str, str]:
     return {name: text for place, (name, text) in enumerate(written.items()) if place in places}
 
 
-def _everything(client: Client) -> Iterator[_Found]:
+def _everything(client: Client) -> Iterator[_Exported]:
     relations: list[RelationAnswer] = [*client.streams(), *client.tables()]
     for relation in relations:
         if relation.origin == "source":
-            yield _Found(relation.kind, relation.name, dict(relation.definition))
+            yield _Exported(relation.kind, relation.name, dict(relation.definition))
     queries: list[QueryAnswer] = [each for each in client.queries.list() if not each.internal]
     for query in queries:
         body = {name: value for name, value in query.definition.items() if name != "name"}
@@ -149,7 +149,7 @@ def _everything(client: Client) -> Iterator[_Found]:
             body.get("desired_state") == "running"
         ):  # the usual wish: a file that leaves it open lets whoever pauses a query pause it
             del body["desired_state"]
-        yield _Found("query", query.name, body)
+        yield _Exported("query", query.name, body)
 
 
 def _short(value: Any) -> Any:

@@ -26,7 +26,7 @@ MAX_VALUES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FileDefinition:
     """One definition that is wanted.
 
     Attributes:
@@ -61,7 +61,7 @@ class Wanted:
         return {"kind": self.kind, "name": self.name, "definition": self.definition}
 
 
-def read_files(root: Path) -> list[Wanted]:
+def read_files(root: Path) -> list[FileDefinition]:
     """Read every definition below a directory, or of one file; in an order in which they can be carried out.
 
     Raises:
@@ -70,7 +70,7 @@ def read_files(root: Path) -> list[Wanted]:
     if not root.exists():
         raise Misused(f"there is no {root}", "name a directory of .sql, .yaml or .json files, or one such file")
     paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if _counts(path, root))
-    wanted: list[Wanted] = []
+    wanted: list[FileDefinition] = []
     faults: list[str] = []
     for path in paths:
         try:
@@ -90,7 +90,7 @@ def read_files(root: Path) -> list[Wanted]:
     return in_order(wanted)
 
 
-def read_others(root: Path, besides: Collection[Path]) -> list[Wanted]:
+def read_others(root: Path, besides: Collection[Path]) -> list[FileDefinition]:
     """Read the definitions of a directory, which may be missing, but for those of some files.
 
     Args:
@@ -109,7 +109,7 @@ def _counts(path: Path, root: Path) -> bool:
     return path.is_file() and path.suffix.lower() in SUFFIXES and not is_hidden
 
 
-def _read(path: Path, shown: Path) -> Iterator[Wanted]:
+def _read(path: Path, shown: Path) -> Iterator[FileDefinition]:
     text = path.read_text(encoding="utf-8")
     if path.suffix.lower() == ".sql":
         yield from _statements(text, shown)
@@ -123,10 +123,10 @@ def _read(path: Path, shown: Path) -> Iterator[Wanted]:
     else:
         documents = list(_documents(text, shown))
     for line, document in documents:
-        yield _wanted(document, shown, line)
+        yield _read_document(document, shown, line)
 
 
-def _statements(text: str, shown: Path) -> Iterator[Wanted]:
+def _statements(text: str, shown: Path) -> Iterator[FileDefinition]:
     before: list[str] = []
     for statement in statements_of(text):
         if statement.is_setting:
@@ -135,10 +135,10 @@ def _statements(text: str, shown: Path) -> Iterator[Wanted]:
         sql = "".join(f"{each};\n" for each in (*before, statement.text))
         created = statement.created
         provides = frozenset() if created is None else frozenset({created})
-        yield Wanted(shown, statement.line, "sql", created, None, sql, statement, provides, statement.names - provides)
+        yield FileDefinition(shown, statement.line, "sql", created, None, sql, statement, provides, statement.names - provides)
 
 
-def _wanted(document: Any, shown: Path, line: int) -> Wanted:
+def _read_document(document: Any, shown: Path, line: int) -> FileDefinition:
     """Read one document.
 
     Raises:
@@ -157,19 +157,19 @@ def _wanted(document: Any, shown: Path, line: int) -> Wanted:
     if kind != "query":
         feed = (body.get("connector") or {}).get("feed") if isinstance(body.get("connector"), dict) else None
         mentions = frozenset() if feed is None else frozenset({str(feed)})
-        return Wanted(shown, line, kind, name, body, provides=frozenset({name}), mentions=mentions)  # type: ignore[arg-type]  # one of KINDS
+        return FileDefinition(shown, line, kind, name, body, provides=frozenset({name}), mentions=mentions)  # type: ignore[arg-type]  # one of KINDS
     given = body.get("into")
     into: dict[str, Any] = given if isinstance(given, dict) else {}
     if not into.get("stream") and not into.get("table"):
         raise Misused(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
     provides = frozenset(str(into[each]) for each in ("stream", "table") if into.get(each))
     mentions = frozenset({*inputs_of(body), *([str(into["append_to"])] if into.get("append_to") else [])})
-    return Wanted(shown, line, "query", name, {**body, "name": name}, provides=provides, mentions=mentions - provides)
+    return FileDefinition(shown, line, "query", name, {**body, "name": name}, provides=provides, mentions=mentions - provides)
 
 
-def _doubles(wanted: list[Wanted]) -> Iterator[str]:
+def _doubles(wanted: list[FileDefinition]) -> Iterator[str]:
     """Yield what is defined twice."""
-    seen: dict[tuple[str, str], Wanted] = {}
+    seen: dict[tuple[str, str], FileDefinition] = {}
     for each in wanted:
         if each.name is None:
             continue
@@ -180,13 +180,13 @@ def _doubles(wanted: list[Wanted]) -> Iterator[str]:
             seen.setdefault(key, each)
 
 
-def in_order(wanted: list[Wanted]) -> list[Wanted]:
+def in_order(wanted: list[FileDefinition]) -> list[FileDefinition]:
     """Put what is depended on first; else the order of the files stays. A circle is left as it is: the service says so."""
     makers = {name: each for each in wanted for name in each.provides}
-    done: dict[int, Wanted] = {}
+    done: dict[int, FileDefinition] = {}
     under_way: set[int] = set()
 
-    def take(each: Wanted) -> None:
+    def take(each: FileDefinition) -> None:
         if id(each) in done or id(each) in under_way:
             return
         under_way.add(id(each))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
-from slackwater.cli.definitions.files import Wanted
+from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.options.failing import FAILED, Misused
 from slackwater.cli.options.naming import inputs_of, result_of
 from slackwater.errors import NotFound
@@ -32,7 +32,7 @@ class Step:
     action: Action
     kind: str
     name: str
-    wanted: Wanted | None = None
+    wanted: FileDefinition | None = None
     item: ComparedItem | None = None
     before: Mapping[str, Any] | None = None
     problems: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Plan:
         return {"steps": [step.json() for step in self.steps], "counts": counts}
 
 
-def plan_of(client: Client, wanted: Sequence[Wanted], *, prune: bool = False, patterns: Sequence[str] = ()) -> Plan:
+def plan_of(client: Client, wanted: Sequence[FileDefinition], *, prune: bool = False, patterns: Sequence[str] = ()) -> Plan:
     """Ask the service what carrying the files out would do.
 
     Args:
@@ -123,7 +123,7 @@ def compared(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[Compa
         raise Misused(f"the service ({version}) compares no definitions yet", cure, FAILED) from error
 
 
-def _step(client: Client, wanted: Wanted, item: ComparedItem) -> Step:
+def _step(client: Client, wanted: FileDefinition, item: ComparedItem) -> Step:
     problems = tuple(
         f"{each.detail} ({each.code})" if each.pointer in ("", "/sql") else f"{each.pointer}: {each.detail} ({each.code})"
         for each in item.problems

@@ -9,7 +9,7 @@ import typer
 
 from slackwater.blocking.client import Client
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import opened
+from slackwater.cli.options.opened import invocation_of
 from slackwater.errors import SlackwaterError
 from slackwater.transport.requests import Retries
 
@@ -17,9 +17,9 @@ PATIENCE_S: Final = 2.0
 """Somebody has pressed Tab and waits."""
 
 
-def _asked(context: typer.Context, kinds: Iterable[str], incomplete: str) -> list[str]:
+def _completions(context: typer.Context, kinds: Iterable[str], incomplete: str) -> list[str]:
     try:
-        service = opened(context).service
+        service = invocation_of(context).service
         with Client(service.url, api_key=service.key or "", timeout=PATIENCE_S, retries=Retries(attempts=1)) as client:
             return [name for name in _names(client, kinds) if name.startswith(incomplete)]
     except (SlackwaterError, Misused):
@@ -41,14 +41,14 @@ def _names(client: Client, kinds: Iterable[str]) -> Iterator[str]:
 
 def queries(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a query."""
-    return _asked(ctx, ("query",), incomplete)
+    return _completions(ctx, ("query",), incomplete)
 
 
 def relations(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a stream or a table."""
-    return _asked(ctx, ("stream", "table"), incomplete)
+    return _completions(ctx, ("stream", "table"), incomplete)
 
 
 def everything(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a query, a stream or a table."""
-    return _asked(ctx, ("query", "stream", "table"), incomplete)
+    return _completions(ctx, ("query", "stream", "table"), incomplete)

@@ -122,7 +122,7 @@ class ContextFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServiceOptions:
     """What the options of a command say of the service; None: nothing."""
 
     url: str | None = None
@@ -143,7 +143,7 @@ class Service:
     origin: str
 
 
-def chosen(asked: Asked, environment: Mapping[str, str], file: ContextFile) -> Service:
+def chosen(asked: ServiceOptions, environment: Mapping[str, str], file: ContextFile) -> Service:
     """Decide which service is meant.
 
     An option counts before the environment, and that before the context in use. The key of a context goes to the context's own URL alone:

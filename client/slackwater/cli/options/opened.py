@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from slackwater.blocking.client import Client
-from slackwater.cli.options.contexts import Asked, ContextFile, Service, chosen
+from slackwater.cli.options.contexts import ContextFile, Service, ServiceOptions, chosen
 from slackwater.cli.options.failing import FAILED, INTERRUPTED, CommandFailed, Failure, Misused, failure_of, show
 from slackwater.cli.options.output import Output
 from slackwater.errors import SlackwaterError
@@ -28,7 +28,7 @@ _RETRIES: Final = Retries(attempts=3)
 
 
 @dataclass(slots=True)
-class Opened:
+class Invocation:
     """What the options of the command line come to. One for each run of a command.
 
     Attributes:
@@ -46,7 +46,7 @@ class Opened:
     @property
     def service(self) -> Service:
         """The service that is meant."""
-        asked = Asked(self.given.get("url"), self.given.get("key"), self.given.get("context"))
+        asked = ServiceOptions(self.given.get("url"), self.given.get("key"), self.given.get("context"))
         return chosen(asked, os.environ, context_file())
 
     @property
@@ -70,18 +70,18 @@ def context_file() -> ContextFile:
     return ContextFile(Path(typer.get_app_dir("slackwater")) / "contexts.json")
 
 
-def opened(context: typer.Context) -> Opened:
+def invocation_of(context: typer.Context) -> Invocation:
     """Return what the options come to."""
     root = context.find_root()
-    if not isinstance(root.obj, Opened):
-        root.obj = Opened()
+    if not isinstance(root.obj, Invocation):
+        root.obj = Invocation()
         root.call_on_close(root.obj.close)
     return root.obj
 
 
 def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
     if value not in (None, False):
-        opened(context).given[str(parameter.name)] = value
+        invocation_of(context).given[str(parameter.name)] = value
     return value
 
 
@@ -134,7 +134,7 @@ def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
     return tuple(made.params)
 
 
-class ToldGroup(TyperGroup):
+class ReportingGroup(TyperGroup):
     """A program whose command line, where it cannot be read, is refused as commands are: in JSON where that is asked for."""
 
     def main(
@@ -178,7 +178,7 @@ def _refuse_unread(error: Any) -> int:
     return failure.exit_code
 
 
-class Told(TyperCommand):
+class ReportingCommand(TyperCommand):
     """A command whose errors are told."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -191,14 +191,14 @@ class Told(TyperCommand):
             raise typer.Exit(INTERRUPTED) from error
 
 
-class Command(Told):
+class Command(ReportingCommand):
     """A command that speaks to the service: it has the common options."""
 
     def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
         super().__init__(*args, params=[*(params or []), *common_options()], **options)
 
 
-class MachineCommand(Told):
+class MachineCommand(ReportingCommand):
     """A command that works on the machine where it runs, such as those of the service: of the common options it has ``--json`` alone."""
 
     def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
@@ -207,7 +207,7 @@ class MachineCommand(Told):
 
 def tell(context: typer.Context, error: SlackwaterError | CommandFailed) -> int:
     """Say what went wrong; return the exit code."""
-    here = opened(context)
+    here = invocation_of(context)
     try:
         url = here.service.url
     except Misused:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import Command, context_file, opened
+from slackwater.cli.options.opened import Command, context_file, invocation_of
 from slackwater.cli.options.pairs import exclude
 from slackwater.cli.shell.results import Format, Printer
 from slackwater.cli.shell.session import Session
@@ -45,7 +45,7 @@ def sql(
     Interactively a statement ends with a semicolon, Tab completes names, and `\?` lists shortcuts. A SELECT with EMIT shows rows as they come,
     until Ctrl-C.
     """
-    here = opened(context)
+    here = invocation_of(context)
     if here.output.as_json and form is not Format.JSON:
         exclude("--json", {"--output": form}, "it says how rows are written, too")
     printer = Printer(here.output, form or (Format.JSON if here.output.as_json else Format.TABLE))

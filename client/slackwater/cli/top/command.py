@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import Command, opened
+from slackwater.cli.options.opened import Command, invocation_of
 from slackwater.cli.top.reading import Snapshot, read
 from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
 
@@ -28,7 +28,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Look twice, print, and end; so it is in a pipe and with --json.")] = False,
 ) -> None:
     """Watch all queries live: rates, how far behind, what waits and was late; what needs attention first."""
-    here = opened(context)
+    here = invocation_of(context)
     if by not in ORDERS:
         raise Misused(f"{by!r} is no order", f"there are {', '.join(ORDERS)}")
     view = View(here.service.url, order=by)

@@ -57,7 +57,7 @@ def quickly_extracted(steps: Sequence[str]) -> Quick | None:
     return quick
 
 
-def quickly_judged(given: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+def quickly_validated(given: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     """Return where texts are JSON, as far as Polars knows."""
     is_json = given.to_series(0).str.json_path_match("$").is_not_null()
     return is_json, is_json

@@ -14,7 +14,7 @@ from engine.expressions.library.arguments import of_values, texts_of
 from engine.expressions.library.by_value import Unfit, by_value
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.library.json import json_values
-from engine.expressions.library.json.json_paths import quickly_extracted, quickly_judged
+from engine.expressions.library.json.json_paths import quickly_extracted, quickly_validated
 from engine.expressions.library.json.json_writing import is_written_by_polars, written_as_json
 from engine.expressions.library.texts.more_texts import TEXT_LIST, TEXT_MAP, entries
 from engine.expressions.limits import MAX_TEXT_BYTES
@@ -189,7 +189,7 @@ JSON_TEXTS: Sequence[Function] = (
     ),
     Function(
         "is_json_string", "json: string", "boolean", "Whether the text is JSON; false for NULL.", (Example("is_json_string('[1, 2')", False),),
-        lambda arguments: by_value(_is_json, texts_of("is_json_string", arguments), BOOLEAN, takes_null=True, quick=quickly_judged),
+        lambda arguments: by_value(_is_json, texts_of("is_json_string", arguments), BOOLEAN, takes_null=True, quick=quickly_validated),
         ksqldb=("IS_JSON_STRING",),
     ),
     _entry("json_array_length", "int", "How many values the array of a JSON text has.", Example("json_array_length('[1, [2, 3]]')", 2),

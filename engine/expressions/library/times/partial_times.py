@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from engine.expressions.library.times.time_parsing import Found, Reading, reading_of
+from engine.expressions.library.times.time_parsing import ParsedFields, Reading, reading_of
 from engine.expressions.library.times.time_patterns import Letters, parts_of
 from engine.expressions.library.times.time_zones import UTC
 from engine.expressions.types.types import DATE, STRING
@@ -30,7 +30,7 @@ def time_of(text: pl.Expr) -> pl.Expr:
     """Return the time of the day to the millisecond, NULL where the text is none."""
 
     def time(groups: pl.Expr) -> pl.Expr:
-        found = Found(_TIME, groups)
+        found = ParsedFields(_TIME, groups)
         return pl.when(found.is_read).then(found.nanos() // 1_000_000 * 1_000_000).cast(pl.Time)
 
     return once(time, _TIME.groups(text))
@@ -39,7 +39,7 @@ def time_of(text: pl.Expr) -> pl.Expr:
 def timestamp_of(text: pl.Expr) -> pl.Expr:
     """Return the instant, NULL where the text is none."""
     reading = reading_of(parts_of(_TIMESTAMP))
-    return once(lambda groups: Found(reading, groups).instant(UTC), reading.groups(once(_whole_timestamp, text)))
+    return once(lambda groups: ParsedFields(reading, groups).instant(UTC), reading.groups(once(_whole_timestamp, text)))
 
 
 def _whole_date(text: pl.Expr) -> pl.Expr:

@@ -113,7 +113,7 @@ def _of_zone(letter: str, count: int) -> str:
     return f"Z|{number}" if letter == "X" else number
 
 
-class Found:
+class ParsedFields:
     """The fields of texts.
 
     Args:

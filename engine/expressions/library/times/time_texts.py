@@ -12,7 +12,7 @@ from engine.expressions.documented import Example
 from engine.expressions.library.arguments import texts_of, whole
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.library.times.time_formatting import Moment, formatted
-from engine.expressions.library.times.time_parsing import Found, reading_of
+from engine.expressions.library.times.time_parsing import ParsedFields, reading_of
 from engine.expressions.library.times.time_patterns import parts_of
 from engine.expressions.library.times.time_zones import UTC, Zone, zone_of
 from engine.expressions.library.times.times import instant_of_ms
@@ -87,7 +87,7 @@ def _read_date(text: pl.Expr, pattern: str, _: Zone, *, is_lenient: bool = False
         raise ExpressionInvalid("type_mismatch", f"the pattern {pattern[:60]!r} has no year")
 
     def date(groups: pl.Expr) -> pl.Expr:
-        found = Found(reading, groups)
+        found = ParsedFields(reading, groups)
         return pl.when(found.is_read & (found.nanos() == 0)).then(found.date())
 
     return once(date, reading.groups(text))
@@ -99,7 +99,7 @@ def _read_time(text: pl.Expr, pattern: str, _: Zone) -> pl.Expr:
         raise ExpressionInvalid("type_mismatch", f"the pattern {pattern[:60]!r} of a time has a {strange[0]}")
 
     def time(groups: pl.Expr) -> pl.Expr:
-        found = Found(reading, groups)
+        found = ParsedFields(reading, groups)
         return pl.when(found.is_read).then(found.nanos() // 1_000_000 * 1_000_000).cast(pl.Time)
 
     return once(time, reading.groups(text))
@@ -107,7 +107,7 @@ def _read_time(text: pl.Expr, pattern: str, _: Zone) -> pl.Expr:
 
 def _read_timestamp(text: pl.Expr, pattern: str, zone: Zone) -> pl.Expr:
     reading = reading_of(parts_of(pattern))
-    return once(lambda groups: Found(reading, groups).instant(zone), reading.groups(text))
+    return once(lambda groups: ParsedFields(reading, groups).instant(zone), reading.groups(text))
 
 
 def _read_milliseconds(text: pl.Expr, pattern: str, zone: Zone) -> pl.Expr:

@@ -41,11 +41,11 @@ class Zone:
         if self.offset_s is not None:
             return (local - pl.duration(seconds=self.offset_s)).dt.replace_time_zone("UTC")
         day_before = local - _DAY
-        offset = day_before - self._found(day_before).dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        offset = day_before - self._offset_at(day_before).dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         skipped = (local - offset).dt.replace_time_zone("UTC")
-        return self._found(local).dt.convert_time_zone("UTC").fill_null(skipped)
+        return self._offset_at(local).dt.convert_time_zone("UTC").fill_null(skipped)
 
-    def _found(self, local: pl.Expr) -> pl.Expr:
+    def _offset_at(self, local: pl.Expr) -> pl.Expr:
         return local.dt.replace_time_zone(self.name, ambiguous="earliest", non_existent="null")
 
     def short_name(self, instant: pl.Expr) -> pl.Expr:

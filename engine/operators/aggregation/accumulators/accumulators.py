@@ -102,7 +102,7 @@ class Accumulator(ABC):
     def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
         """Output values after each row, where the rows of a group stand in arrival order."""
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Bring merged partials into a form that can be merged again."""
         return partials
 

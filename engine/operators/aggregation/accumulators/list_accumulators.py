@@ -1,6 +1,6 @@
 """Aggregates whose partials grow with their group: distinct values, collections, frequencies, texts.
 
-Partials are list columns (see ``list_columns``). Merging joins lists; ``settle`` brings the joined ones into shape, and so do
+Partials are list columns (see ``list_columns``). Merging joins lists; ``run_until_idle`` brings the joined ones into shape, and so do
 ``results``, so both take partials in any state. Lists are cut where their room ends (P12, ``room``). As in ``accumulators``; collections of
 nothing are null, counts 0.
 """
@@ -47,7 +47,7 @@ class DistinctCount(ListAccumulator):
     def merge(self, column: pl.Expr) -> pl.Expr:
         return super().merge(column).unique(maintain_order=True)
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         lists = partials[self._name]
         if self._room.is_ample(lengths(lists)):
             return partials
@@ -107,7 +107,7 @@ class Frequencies(ListAccumulator):
         counts = lists_of(pl.Series(counted[counted != 0]), (counted != 0).astype(np.int64))
         return [singletons(records.values).alias(self._values), counts.alias(self._counts)]
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         values, counts, rows = self.condensed(partials)
         if self._shown is not None and not self._with_undo:
             is_kept = self._shown.kept(values, rows)
@@ -283,7 +283,7 @@ class Collection(ListAccumulator):
         places = records.positions.set(records.values.is_null(), None) if records.values.null_count() else records.positions
         return [singletons(places).alias(self._positions), singletons(records.values).alias(self._values)]
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         positions, (values, rows) = self._in_order(partials)
         columns = [lists_by_row(each, rows, partials.height) for each in (positions, values)]
         return partials.with_columns(columns[0].alias(self._positions), columns[1].alias(self._values))

@@ -28,7 +28,7 @@ class LimbAccumulator(Accumulator):
     def merge(self, column: pl.Expr) -> pl.Expr:
         return column.sum()
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         for family in self.families:
             limbs = self.limbs(partials, family)
             if any(len(limb) and max(int(limb.max()), -int(limb.min())) >= _CARRY_AT for limb in limbs.values()):

@@ -26,7 +26,7 @@ class Top(ListAccumulator):
     def lift(self, records: Records) -> list[pl.Series]:
         return [singletons(records.values).alias(self._name)]
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         return partials.with_columns(self._greatest(partials).alias(self._name))
 
     def results(self, partials: pl.DataFrame) -> Results:

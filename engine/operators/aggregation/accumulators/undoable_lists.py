@@ -33,7 +33,7 @@ class UndoableCollection(ListAccumulator):
         columns = ((records.positions, self._positions), (records.values, self._values), (pl.Series(signs), self._signs))
         return [lists_of(each.filter(pl.Series(is_value)), is_value.astype(np.int64)).alias(name) for each, name in columns]
 
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+    def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         names = (self._positions, self._values, self._signs)
         columns, rows = self._left(partials)
         own = [lists_by_row(each, rows, partials.height).alias(name) for each, name in zip(columns, names, strict=True)]

@@ -100,7 +100,7 @@ class SessionFold:
         kept = [pl.col(HASH, *self.group).first()]
         numbered = self._in_order_of_folding(parts, sessions).with_columns(pl.Series(_SESSION, sessions).set_sorted())
         merged = numbered.group_by(_SESSION, maintain_order=True).agg(*kept, *own, *self.aggregates.merge(parts.columns))
-        return self.aggregates.settle(merged.drop(_SESSION))
+        return self.aggregates.run_until_idle(merged.drop(_SESSION))
 
     def finals(self, sessions: pl.DataFrame) -> tuple[pl.DataFrame, Marks]:
         """Read closed sessions: the columns of ``Changes.frame`` without ``RECORD`` and ``FIRST``, and what is to be counted.

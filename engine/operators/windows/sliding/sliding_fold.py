@@ -105,7 +105,7 @@ class RangeFold:
             merged.append(pl.Series(name, sums if is_single else np.add.reduceat(sums, firsts)))
         if self._others.width:
             merged += self._tree(ranges).get_columns()
-        return self._aggregates.settle(pl.DataFrame(merged))
+        return self._aggregates.run_until_idle(pl.DataFrame(merged))
 
     def _tree(self, ranges: Ranges) -> pl.DataFrame:
         """Merge the partials that cannot be subtracted."""
@@ -126,7 +126,7 @@ class RangeFold:
             below = self._levels[-1]
             numbered = below.with_columns(pl.Series(_PLACE, np.arange(below.height) >> 1))
             merged = numbered.group_by(_PLACE, maintain_order=True).agg(self._aggregates.merge(below.columns)).drop(_PLACE)
-            merged = self._aggregates.settle(merged)
+            merged = self._aggregates.run_until_idle(merged)
             self._offsets.append(self._offsets[-1] + below.height)
             self._levels.append(merged)
 

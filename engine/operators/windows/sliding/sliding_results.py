@@ -195,7 +195,7 @@ class SlidingResults:
         numbered = chains.partials.with_columns(pl.Series(_WINDOW, chains.groups.ids).set_sorted())
         merge = self.aggregates.merge(chains.partials.columns)
         merged = numbered.group_by(_WINDOW, maintain_order=True).agg(merge)
-        values, marks = self.aggregates.results(self.aggregates.settle(merged))
+        values, marks = self.aggregates.results(self.aggregates.run_until_idle(merged))
         windows = last[_WINDOW]
         return last.with_columns(each.gather(windows) for each in values), marks.among(windows.to_numpy())
 

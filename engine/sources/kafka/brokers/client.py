@@ -19,7 +19,7 @@ import psycopg
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.kafka import KafkaConnection, librdkafka_options
 from engine.connections.stored import Resolved, Stored, WrongConnection, load, resolved
-from engine.connections.surroundings import SecretMissing, Surroundings
+from engine.connections.surroundings import SecretMissing, SecretSources
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
 from engine.postgres.postgres import shared_connection
@@ -28,10 +28,10 @@ from engine.sources.kafka.brokers.fetch_size import MOST_BYTES, FetchSize
 from engine.sources.kafka.brokers.fetching.library import library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.plain import PlainFetcher
-from engine.sources.kafka.brokers.fetching.port import Fetcher, Wanted
-from engine.sources.kafka.brokers.taking import RESTING_S, Taker
+from engine.sources.kafka.brokers.fetching.port import Fetcher, RecordFields
+from engine.sources.kafka.brokers.taking import RESTING_S, ConsumerLoop
 from engine.sources.kafka.brokers.topic_client import TopicClient, shared_options
-from engine.sources.kafka.brokers.troubles import Troubles
+from engine.sources.kafka.brokers.troubles import BrokerErrors
 
 KEPT_S: Final = 600.0
 """A client is made anew after this time: what a broker says of itself may have changed."""
@@ -59,9 +59,9 @@ class _Clients:
     options: bytes | None = None
     looked_at: float = float("-inf")
     fetch_size: FetchSize = field(default_factory=FetchSize)
-    fetching: dict[Wanted, list[Taker]] = field(default_factory=dict)
+    fetching: dict[RecordFields, list[ConsumerLoop]] = field(default_factory=dict)
 
-    def resting(self) -> list[Taker]:
+    def resting(self) -> list[ConsumerLoop]:
         """Give up the clients that nobody has used for a while: they are of queries that are paused, or gone, or of definitions that were tried.
 
         Returns:
@@ -74,13 +74,13 @@ class _Clients:
             idle[:] = [taker for taker in idle if taker not in found]
         return found
 
-    def reached_by(self, options: bytes) -> list[Taker]:
+    def reached_by(self, options: bytes) -> list[ConsumerLoop]:
         """Note how brokers are reached now, and give up the clients that reach them otherwise.
 
         Returns:
-            Those that fetch and that nobody has now, to be closed; ``taking`` closes those that somebody has.
+            Those that fetch and that nobody has now, to be closed; ``consumer_loop`` closes those that somebody has.
         """
-        unused: list[Taker] = []
+        unused: list[ConsumerLoop] = []
         if self.options not in (None, options):
             self.asking = None
             unused = [taker for idle in self.fetching.values() for taker in idle]
@@ -107,7 +107,7 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
     with _AWAY.asking((os.getpid(), dsn, place.connection or place.bootstrap or "", clients.options)):
         client = clients.asking
         if client is None or time.monotonic() - client.made_at > KEPT_S:
-            client = clients.asking = opened(connection_of(dsn, place), place.topic)
+            client = clients.asking = topic_client(connection_of(dsn, place), place.topic)
         client.used_at = time.monotonic()
         try:
             yield client
@@ -118,7 +118,7 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
 
 
 @contextmanager
-def taking(dsn: str, place: KafkaPlace, wanted: Wanted, partition: int, start: int) -> Iterator[Taker]:
+def consumer_loop(dsn: str, place: KafkaPlace, wanted: RecordFields, partition: int, start: int) -> Iterator[ConsumerLoop]:
     """Lend a client of this process's that fetches, to one thread: best the one that has fetched what lies at ``start`` already.
 
     Raises:
@@ -135,7 +135,7 @@ def taking(dsn: str, place: KafkaPlace, wanted: Wanted, partition: int, start: i
     if fitting is not None and (time.monotonic() - fitting.made_at > KEPT_S or fitting.fetch_bytes < fetch_bytes):
         fitting.close()
         fitting = None
-    taker = fitting or _taker(connection_of(dsn, place), place.topic, wanted, fetch_bytes)
+    taker = fitting or _consumer_of(connection_of(dsn, place), place.topic, wanted, fetch_bytes)
     try:
         yield taker
     except BaseException as error:
@@ -152,7 +152,7 @@ def taking(dsn: str, place: KafkaPlace, wanted: Wanted, partition: int, start: i
         taker.close()
 
 
-def opened(connection: Resolved, topic: str) -> TopicClient:
+def topic_client(connection: Resolved, topic: str) -> TopicClient:
     """Return a client that asks about a topic.
 
     Raises:
@@ -162,7 +162,7 @@ def opened(connection: Resolved, topic: str) -> TopicClient:
 
 
 def fetcher_of(
-    options: Mapping[str, str], topic: str, wanted: Wanted, troubles: Troubles, fetch_bytes: int = MOST_BYTES
+    options: Mapping[str, str], topic: str, wanted: RecordFields, troubles: BrokerErrors, fetch_bytes: int = MOST_BYTES
 ) -> Fetcher:
     """Return what fetches a topic's records: librdkafka itself where it can be called.
 
@@ -187,7 +187,7 @@ def consumer_options(connection: Resolved) -> dict[str, Any]:
     """Return what a consumer is told that looks at single records; with secrets.
 
     Raises:
-        SourceUnavailable: see ``opened``.
+        SourceUnavailable: see ``topic_client``.
     """
     return {**shared_options(_options(connection)), **_CONSUMER}
 
@@ -198,7 +198,7 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
     Raises:
         SourceUnavailable: it does not say, or a host may not be reached.
     """
-    surroundings = Surroundings.of()
+    surroundings = SecretSources.of()
     if place.connection is None:
         return resolved(Stored("bootstrap", "kafka", {"type": "kafka", "bootstrap": place.bootstrap}, {}), surroundings)
     try:
@@ -210,13 +210,13 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
         raise SourceUnavailable(f"the connection '{place.connection}' cannot be looked up: {error}") from error
 
 
-def _taker(connection: Resolved, topic: str, wanted: Wanted, fetch_bytes: int) -> Taker:
-    troubles = Troubles(topic, connection.reader.without_secrets)
-    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), troubles, fetch_bytes)
+def _consumer_of(connection: Resolved, topic: str, wanted: RecordFields, fetch_bytes: int) -> ConsumerLoop:
+    troubles = BrokerErrors(topic, connection.reader.without_secrets)
+    return ConsumerLoop(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), troubles, fetch_bytes)
 
 
 def _clients(dsn: str, place: KafkaPlace) -> _Clients:
-    unused: list[Taker] = []
+    unused: list[ConsumerLoop] = []
     with _LOCK:
         own = os.getpid()
         for (process, _, _), each in _KEPT.items():

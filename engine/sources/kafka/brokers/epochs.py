@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from engine.connections.kafka import silent_logger
 from engine.definition.sources.kafka import KafkaPlace
 from engine.sources.kafka.brokers.client import connection_of, consumer_options
-from engine.sources.kafka.brokers.troubles import BEING_ELECTED, OUT_OF_RANGE, Troubles
+from engine.sources.kafka.brokers.troubles import BEING_ELECTED, OUT_OF_RANGE, BrokerErrors
 
 FURTHER: Final = 16
 """Markers of transactions and what compaction took are no records: so many times further back is looked each time that none is found."""
@@ -40,7 +40,7 @@ def epoch_before(dsn: str, place: KafkaPlace, partition: int, low: int, position
         TopicMissing, TopicDenied: see there.
     """
     connection = connection_of(dsn, place)
-    troubles = Troubles(place.topic, connection.reader.without_secrets)
+    troubles = BrokerErrors(place.topic, connection.reader.without_secrets)
     options = {**consumer_options(connection), "isolation.level": "read_uncommitted", "error_cb": troubles.note}
     consumer = Consumer(options, logger=silent_logger())
     try:

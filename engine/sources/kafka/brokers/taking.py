@@ -10,7 +10,7 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Fetcher
-from engine.sources.kafka.brokers.troubles import BEING_ELECTED, OUT_OF_RANGE, UNIMPORTANT, OffsetOutOfRange, Troubles
+from engine.sources.kafka.brokers.troubles import BEING_ELECTED, OUT_OF_RANGE, UNIMPORTANT, BrokerErrors, OffsetOutOfRange
 
 SILENT_S: Final = 20.0
 """Without a record or a word of the broker's while records are known to be there, reading is given up: the connection may be half open."""
@@ -49,7 +49,7 @@ class _Fetching:
     used_at: float
 
 
-class Taker:
+class ConsumerLoop:
     """Takes records from partitions, in turns. For one thread at a time.
 
     Args:
@@ -58,7 +58,7 @@ class Taker:
         fetch_bytes: of one answer of a broker, as the fetcher asks for it.
     """
 
-    def __init__(self, fetcher: Fetcher, troubles: Troubles, fetch_bytes: int) -> None:
+    def __init__(self, fetcher: Fetcher, troubles: BrokerErrors, fetch_bytes: int) -> None:
         self._fetcher, self._troubles, self.fetch_bytes = fetcher, troubles, fetch_bytes
         self._lanes: dict[int, _Fetching] = {}
         self.made_at = self._used_at = time.monotonic()
@@ -107,7 +107,7 @@ class Taker:
                 polled = self._fetcher.poll(partition, max(1, min(most, end - start)), STEP_S)
                 records, faults = polled.records, polled.faults
             position = int(records.offsets[-1]) + 1 if len(records) else start
-            has_stopped, ended = self._judged(faults, partition, start, has_records=len(records) > 0)
+            has_stopped, ended = self._after_faults(faults, partition, start, has_records=len(records) > 0)
             position = max(position, ended)
             if len(records) and records.offsets[-1] >= end:
                 # What lies behind the end belongs to the next call, which goes on there.
@@ -118,7 +118,7 @@ class Taker:
             if self._troubles.is_denied or time.monotonic() > silent_at:
                 raise self._troubles.silent(f"partition {partition}: no record comes from the broker")
 
-    def _judged(self, faults: tuple[Fault, ...], partition: int, start: int, *, has_records: bool) -> tuple[bool, int]:
+    def _after_faults(self, faults: tuple[Fault, ...], partition: int, start: int, *, has_records: bool) -> tuple[bool, int]:
         """Return whether nothing more comes until it is begun anew, and the end of the partition where it was reported, else 0."""
         has_stopped, ended = False, 0
         for fault in faults:

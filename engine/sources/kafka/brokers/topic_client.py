@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # the package 
 from engine.connections.kafka import silent_logger
 from engine.errors import SourceUnavailable
 from engine.sources.kafka.brokers.away import BrokersAway
-from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, Troubles
+from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, BrokerErrors
 
 ANSWER_S: Final = 10.0
 """Of one question to the brokers; a broker that starts again is away longer, and is asked again by the next attempt."""
@@ -54,7 +54,7 @@ class TopicClient:
 
     def __init__(self, options: Mapping[str, str], topic: str, without_secrets: Callable[[str], str] = str) -> None:
         self._topic = topic
-        self._troubles = Troubles(topic, without_secrets)
+        self._troubles = BrokerErrors(topic, without_secrets)
         self.made_at = self.used_at = time.monotonic()
         given: dict[str, Any] = {**shared_options(options), "error_cb": self._troubles.note}
         try:

@@ -41,7 +41,7 @@ class OffsetOutOfRange(Exception):
     """The broker has not what lies at an offset: it was removed, or never was."""
 
 
-class Troubles:
+class BrokerErrors:
     """What goes wrong with a topic's brokers. Secrets are taken out of every text.
 
     Args:

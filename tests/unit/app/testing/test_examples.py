@@ -12,7 +12,7 @@ import app.testing
 from app.testing.case import Case, Expect, read_case
 from app.testing.comparing.rows import ExpectedRows, Row
 from app.testing.documents import find_files, read_documents
-from app.testing.expectations import Wanted
+from app.testing.expectations import Expectation
 from app.testing.machines.engine_machine import EngineMachine
 from app.testing.running import run_case
 from app.testing.slicing import Slicing
@@ -47,7 +47,7 @@ def test_every_example_fails_when_it_expects_something_else(case: Case) -> None:
     assert len(failures) >= len(parts)
 
 
-def altered(wanted: Wanted) -> Wanted:
+def altered(wanted: Expectation) -> Expectation:
     """Expect one row less where one is expected, and one more where none is."""
 
     def other(rows: ExpectedRows | None) -> ExpectedRows | None:

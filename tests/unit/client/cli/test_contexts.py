@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from slackwater.cli.options.contexts import Asked, Context, ContextFile, Contexts, chosen
+from slackwater.cli.options.contexts import Context, ContextFile, Contexts, ServiceOptions, chosen
 from slackwater.cli.options.failing import Misused
 
 URL = "http://svc:1"
@@ -68,22 +68,26 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "environment", "expected"),
     [
-        (Asked(), {}, ("http://dev:1", None, "context dev")),
-        (Asked(context="prod"), {}, ("https://prod", "sw_secret", "context prod")),
-        (Asked(context="prod"), {"SLACKWATER_URL": URL}, ("https://prod", "sw_secret", "context prod")),
-        (Asked(), {"SLACKWATER_CONTEXT": "prod"}, ("https://prod", "sw_secret", "context prod")),
-        (Asked(), {"SLACKWATER_CONTEXT": "prod", "SLACKWATER_API_KEY": "sw_env"}, ("https://prod", "sw_env", "context prod")),
-        (Asked(context="prod"), {"SLACKWATER_API_KEY": "sw_env"}, ("https://prod", "sw_secret", "context prod")),
-        (Asked(context="dev"), {"SLACKWATER_API_KEY": "sw_env"}, ("http://dev:1", "sw_env", "context dev")),
-        (Asked(context="prod", key="sw_opt"), {}, ("https://prod", "sw_opt", "context prod")),
-        (Asked(key="sw_opt"), {"SLACKWATER_API_KEY": "sw_env"}, ("http://dev:1", "sw_opt", "context dev")),
-        (Asked(), {"SLACKWATER_URL": URL, "SLACKWATER_CONTEXT": "prod"}, (URL, None, "SLACKWATER_URL")),
-        (Asked(url=f"{URL}/"), {"SLACKWATER_URL": "http://other"}, (URL, None, "--url")),
-        (Asked(url=URL), {"SLACKWATER_API_KEY": "sw_env"}, (URL, "sw_env", "--url")),
+        (ServiceOptions(), {}, ("http://dev:1", None, "context dev")),
+        (ServiceOptions(context="prod"), {}, ("https://prod", "sw_secret", "context prod")),
+        (ServiceOptions(context="prod"), {"SLACKWATER_URL": URL}, ("https://prod", "sw_secret", "context prod")),
+        (ServiceOptions(), {"SLACKWATER_CONTEXT": "prod"}, ("https://prod", "sw_secret", "context prod")),
+        (
+            ServiceOptions(),
+            {"SLACKWATER_CONTEXT": "prod", "SLACKWATER_API_KEY": "sw_env"},
+            ("https://prod", "sw_env", "context prod"),
+        ),
+        (ServiceOptions(context="prod"), {"SLACKWATER_API_KEY": "sw_env"}, ("https://prod", "sw_secret", "context prod")),
+        (ServiceOptions(context="dev"), {"SLACKWATER_API_KEY": "sw_env"}, ("http://dev:1", "sw_env", "context dev")),
+        (ServiceOptions(context="prod", key="sw_opt"), {}, ("https://prod", "sw_opt", "context prod")),
+        (ServiceOptions(key="sw_opt"), {"SLACKWATER_API_KEY": "sw_env"}, ("http://dev:1", "sw_opt", "context dev")),
+        (ServiceOptions(), {"SLACKWATER_URL": URL, "SLACKWATER_CONTEXT": "prod"}, (URL, None, "SLACKWATER_URL")),
+        (ServiceOptions(url=f"{URL}/"), {"SLACKWATER_URL": "http://other"}, (URL, None, "--url")),
+        (ServiceOptions(url=URL), {"SLACKWATER_API_KEY": "sw_env"}, (URL, "sw_env", "--url")),
     ],
 )
 def test_options_count_before_the_environment_and_that_before_a_context(
-    file: ContextFile, asked: Asked, environment: dict[str, str], expected: tuple[str, str | None, str]
+    file: ContextFile, asked: ServiceOptions, environment: dict[str, str], expected: tuple[str, str | None, str]
 ) -> None:
     found = chosen(asked, environment, file)
     assert (found.url, found.key, found.origin) == expected
@@ -91,15 +95,15 @@ def test_options_count_before_the_environment_and_that_before_a_context(
 
 
 def test_without_any_context_the_service_of_this_machine_is_meant(tmp_path: Path) -> None:
-    assert chosen(Asked(), {}, ContextFile(tmp_path / "none.json")).url == "http://127.0.0.1:8080"
+    assert chosen(ServiceOptions(), {}, ContextFile(tmp_path / "none.json")).url == "http://127.0.0.1:8080"
 
 
 @pytest.mark.parametrize("url", ["svc:8080", "ftp://svc", "http://", "https:///x"])
 def test_what_is_no_url_is_refused(file: ContextFile, url: str) -> None:
     with pytest.raises(Misused, match="no URL of a service"):
-        chosen(Asked(url=url), {}, file)
+        chosen(ServiceOptions(url=url), {}, file)
 
 
 def test_two_ways_to_name_a_service_are_one_too_many(file: ContextFile) -> None:
     with pytest.raises(Misused, match="both name a service"):
-        chosen(Asked(url=URL, context="dev"), {}, file)
+        chosen(ServiceOptions(url=URL, context="dev"), {}, file)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slackwater.cli.definitions.files import Wanted, read_files
+from slackwater.cli.definitions.files import FileDefinition, read_files
 from slackwater.cli.options.failing import Misused
 
 
@@ -18,7 +18,7 @@ def write(root: Path, **files: str) -> Path:
     return root
 
 
-def names(found: list[Wanted]) -> list[str | None]:
+def names(found: list[FileDefinition]) -> list[str | None]:
     return [each.name for each in found]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAnswer
-from slackwater.cli.definitions.files import Wanted
+from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.definitions.plan import Plan, Step, compared, deletions
 from slackwater.cli.definitions.showing import show, summary, value_at
 from slackwater.cli.options.failing import Misused
@@ -38,7 +38,7 @@ def item(name: str, action: str | None, kind: str = "query", **more: Any) -> Com
 
 
 def step(name: str, action: Any = "no_op", kind: str = "query", **more: Any) -> Step:
-    return Step(action, kind, name, Wanted(Path("a.yaml"), 1, "query", name), item(name, action, kind, **more))
+    return Step(action, kind, name, FileDefinition(Path("a.yaml"), 1, "query", name), item(name, action, kind, **more))
 
 
 def told(plan: Plan, **options: Any) -> str:

@@ -17,7 +17,7 @@ import pytest
 import slackwater.cli
 import typer
 from slackwater.cli.options.failing import INTERRUPTED
-from slackwater.cli.options.opened import Told
+from slackwater.cli.options.opened import ReportingCommand
 from slackwater.cli.program import Program, cli
 from typer.cli import get_docs_for_click
 from typer.core import TyperGroup
@@ -138,7 +138,7 @@ def test_every_command_and_every_option_says_what_it_does_and_all_have_json() ->
     for name, command in commands(clients):
         assert {"as_json", "url", "key", "context"} <= {param.name for param in command.params}, name
     assert {name for name, command in commands(services) if "as_json" not in {param.name for param in command.params}} == GOES_ON
-    assert all(isinstance(command, Told) for _, command in (*commands(clients), *commands(services)))
+    assert all(isinstance(command, ReportingCommand) for _, command in (*commands(clients), *commands(services)))
 
 
 def test_what_goes_on_for_ever_refuses_json_and_says_what_is_json() -> None:

@@ -20,7 +20,7 @@ from engine.errors import SourceUnavailable
 from engine.frames.clocks import I64
 from engine.sources.kafka.brokers.fetching.gathering import U64, gathered, structures
 from engine.sources.kafka.brokers.fetching.library import CONSUMER, EVENT_ERROR, MESSAGE, NO_CONSUMER_CLOSE, Library
-from engine.sources.kafka.brokers.fetching.port import HEADERS, NO_TIMESTAMP_MS, Fault, Fetched, Polled, Wanted
+from engine.sources.kafka.brokers.fetching.port import HEADERS, NO_TIMESTAMP_MS, Fault, Fetched, Polled, RecordFields
 
 MOST_AT_ONCE: Final = 65_536
 _TEXT_BYTES: Final = 512
@@ -38,7 +38,7 @@ class NativeFetcher:
     """
 
     def __init__(
-        self, library: Library, options: Mapping[str, str], topic: str, wanted: Wanted, note: Callable[[KafkaError], None]
+        self, library: Library, options: Mapping[str, str], topic: str, wanted: RecordFields, note: Callable[[KafkaError], None]
     ) -> None:
         self._library, self._wanted, self._note = library, wanted, note
         self._client = self._made(options)

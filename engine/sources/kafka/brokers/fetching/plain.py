@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from engine.connections.kafka import silent_logger
 from engine.errors import SourceUnavailable
-from engine.sources.kafka.brokers.fetching.port import HEADERS, NO_TIMESTAMP_MS, Fault, Fetched, Polled, Wanted
+from engine.sources.kafka.brokers.fetching.port import HEADERS, NO_TIMESTAMP_MS, Fault, Fetched, Polled, RecordFields
 
 MOST_AT_ONCE: Final = 50_000
 
@@ -24,7 +24,7 @@ MOST_AT_ONCE: Final = 50_000
 class PlainFetcher:
     """A ``Fetcher``; for the arguments see ``NativeFetcher``."""
 
-    def __init__(self, options: Mapping[str, str], topic: str, wanted: Wanted, note: Callable[[KafkaError], None]) -> None:
+    def __init__(self, options: Mapping[str, str], topic: str, wanted: RecordFields, note: Callable[[KafkaError], None]) -> None:
         self._topic, self._wanted = topic, wanted
         self._assigned: int | None = None
         given: dict[str, Any] = {**options, "error_cb": note}
@@ -68,7 +68,7 @@ class PlainFetcher:
         self._consumer.close()
 
 
-def columns_of(messages: list[Message], wanted: Wanted) -> Fetched:
+def columns_of(messages: list[Message], wanted: RecordFields) -> Fetched:
     """Make columns of messages."""
     count = len(messages)
     values = map(Message.value, messages)

@@ -20,7 +20,7 @@ HEADERS: Final = pl.List(pl.Struct({"key": pl.String, "value": pl.Binary}))
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFields:
     """What of records somebody reads. Each of the last two costs a call per record.
 
     Attributes:
@@ -93,7 +93,7 @@ class Fetched:
         )
 
     @classmethod
-    def nothing(cls, wanted: Wanted) -> Fetched:
+    def nothing(cls, wanted: RecordFields) -> Fetched:
         """Return no records."""
         empty = np.empty(0, np.int64)
         headers = pl.Series("headers", [], HEADERS) if wanted.has_headers else None
