@@ -22,7 +22,7 @@ from app.access.scopes_sql import find_names_beside, find_names_sharing
 from app.access.tokens.verifying import Authenticator
 from app.errors.app_errors import Fault, Forbidden, Unauthorized
 from app.http.answers.documented import problems
-from app.http.guards.edge import KEY_NAME
+from app.http.guards.request_middleware import KEY_NAME
 from app.http.parameters import is_name
 
 SCHEME = "ApiKey"

@@ -120,7 +120,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "DELETE /v1/queries/{name}": Rule(WRITE, Reach.QUERY),
         "PUT /v1/queries/{name}/desired-state": Rule(WRITE, Reach.QUERY),
         "POST /v1/queries/{name}/fork": Rule(WRITE, Reach.QUERY),
-        "GET /v1/queries/{name}/commits": Rule(READ, Reach.QUERY),
+        "GET /v1/queries/{name}/restore-points": Rule(READ, Reach.QUERY),
         "POST /v1/queries/{name}/rewind": Rule(WRITE, Reach.QUERY),
         "POST /v1/queries/{name}/restart": Rule(WRITE, Reach.QUERY),
         "GET /v1/queries/{name}/status": Rule(READ, Reach.QUERY),

@@ -23,7 +23,8 @@ from polars.exceptions import PanicException
 from app.access.idempotency.rules import digest_of
 from app.appends.append_targets import Target, TargetCache
 from app.appends.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
-from app.appends.judging import (
+from app.appends.shared_appends import SharedAppends
+from app.appends.validation import (
     SMALL_BYTES,
     SmallBody,
     ValidatedBody,
@@ -32,14 +33,13 @@ from app.appends.judging import (
     validate_format_body,
     validate_together,
 )
-from app.appends.shared_appends import SharedAppends
+from app.db.admission import MOST_REGISTRY_LOOKUPS
 from app.db.database import AWAY
-from app.db.gates import MOST_REGISTRY_LOOKUPS
 from app.db.gathering import Gathering
 from app.errors.app_errors import Unavailable
 from app.telemetry.setup import Metrics
 from engine.errors import InvariantBroken
-from engine.formats.bodies.posted import BodyOptions
+from engine.formats.bodies.body_formats import BodyOptions
 from engine.formats.port import NO_REGISTRY
 from engine.formats.registry.client import Registry
 

@@ -15,7 +15,7 @@ from app.errors.app_errors import Unprocessable, UnsupportedMediaType
 from app.http.parameters import MAX_NAME_LENGTH, Services, bad_parameter, is_name
 from app.http.requests.bodies import media_type_of
 from engine.formats.bodies.bodies import MEDIA_TYPES
-from engine.formats.bodies.posted import POSTED, BodyOptions, check_options
+from engine.formats.bodies.body_formats import POSTED, BodyOptions, check_options
 from engine.formats.port import FormatInvalid, RegistryRefused
 
 _FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)

@@ -21,7 +21,7 @@ from uuid import UUID
 import polars as pl
 import psycopg
 
-from engine.formats.bodies.posted import IS_NAMED
+from engine.formats.bodies.body_formats import IS_NAMED
 from engine.formats.debezium.absent import ABSENT
 from engine.formats.debezium.positions import TABLE, without_older
 from engine.frames.position_columns import COMMITTED, ORIGIN, POSITION

@@ -11,7 +11,7 @@ from app.appends.append_transaction import Appended
 from app.appends.appender import Appender
 from app.appends.body_formats import AskedFormat, with_registry
 from app.catalog.warned import shown_warnings
-from app.db.gates import Passing
+from app.db.admission import Passing
 from app.errors.app_errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.answers.negotiation import JSON_TYPE
@@ -22,7 +22,7 @@ from app.http.requests.bodies import media_type_of, refuse_encoding
 from app.http.requests.conditions import IdempotencyKey
 from app.http.schemas import AppendAnswer, AppendedRange, RejectedRecord
 from engine.formats.bodies.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
-from engine.formats.bodies.posted import BodyOptions
+from engine.formats.bodies.body_formats import BodyOptions
 from engine.formats.json.json_records import BodyMalformed
 
 

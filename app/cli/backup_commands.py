@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import psycopg
 import typer
 from slackwater.cli.options.failing import CommandFailed
-from slackwater.cli.options.opened import invocation_of
+from slackwater.cli.options.invocation import invocation_of
 
 from app.catalog.stored.state_places import state_store_of
 from app.cli.keys import as_command

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 from slackwater.cli.options.failing import FAILED, Misused
-from slackwater.cli.options.opened import MachineCommand, ReportingCommand, ReportingGroup, invocation_of
+from slackwater.cli.options.invocation import MachineCommand, ReportingCommand, ReportingGroup, invocation_of
 
 from app import __version__
 from app.cli.backup_commands import backup, restore

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import typer
 from rich.console import Console
 from slackwater.cli.options.failing import CommandFailed
-from slackwater.cli.options.opened import MachineCommand, invocation_of
+from slackwater.cli.options.invocation import MachineCommand, invocation_of
 
 from app.access.keys.routes import ApiKeyAnswer, NewApiKeyAnswer, shown_key
 from app.access.keys.sql import ApiKeyRow, create_key, has_keys, list_keys, revoke_key

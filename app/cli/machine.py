@@ -71,7 +71,7 @@ def user_finding(uid: int) -> Finding:
 
 def _memory(settings: Settings) -> Finding:
     """Whether the heap of the driver's JVM fits at all; how much queries need beside it depends on them."""
-    from engine.runtime.limits.watch import machine_memory
+    from engine.runtime.limits.watchdog import machine_memory
 
     heap = settings.spark.driver_memory
     total, needed = machine_memory(), (int(heap[:-1]) << _SHIFTS[heap[-1].lower()]) + BESIDE_THE_HEAP_BYTES

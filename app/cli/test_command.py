@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 from slackwater import ServiceError, Unreachable
 from slackwater.cli.options.failing import FAILED, USAGE, CommandFailed
-from slackwater.cli.options.opened import invocation_of
+from slackwater.cli.options.invocation import invocation_of
 
 from app.testing.case import Case
 from app.testing.comparing.difference import Line

@@ -32,13 +32,13 @@ from app.catalog.drivers.transitions import LeasedQuery
 from app.catalog.stored.state_places import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.schema_version import look_at_schema
-from app.driver.bell import WISHES, listen_forever
 from app.driver.collecting import Collecting
 from app.driver.deliveries import Delivering
 from app.driver.launches.host import QueryHost
 from app.driver.launches.launching import FencedLauncher, discard_query
 from app.driver.launches.ports import Runner
 from app.driver.leases import Leases
+from app.driver.notifications import WISHES, listen_forever
 from app.driver.reconciler import Reconciler
 from app.driver.schema_fit import await_schema, has_parent
 from app.driver.state_root import StateRoot

@@ -126,7 +126,7 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         ),
         "commit_not_retained": (
             "The query cannot go back to this commit: it was never retained, or is not any more.",
-            "`GET /v1/queries/{name}/commits` lists those there are.",
+            "`GET /v1/queries/{name}/restore-points` lists those there are.",
         ),
         "fork_not_possible": ("The query cannot be forked, or cannot take over this fork, as it is now.", "See the detail."),
         "fork_too_large": (

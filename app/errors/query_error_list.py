@@ -38,7 +38,7 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "emission_too_large": ("A batch emitted too much at once.", "Nothing: it is tried again with less input.", True),
     "engine_error": ("The engine ended.", "See the detail.", False),
     "epoch_fenced": ("A newer launch has the query.", "Nothing: the newer one runs.", False),
-    "exhausts_its_worker": ("Alone in a worker process, it took more memory than that may.", "See the detail.", True),
+    "worker_out_of_memory": ("Alone in a worker process, it took more memory than that may.", "See the detail.", True),
     "connection_missing": ("There is no connection of the name that a connector has.", "Make it: `PUT /v1/connections/{name}`.", False),
     "external_error": ("Something outside failed.", "It is tried again; see the detail.", True),
     "file_changed": (
@@ -54,7 +54,7 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     ),
     "invariant_broken": ("What cannot happen did.", "Report it with the detail.", False),
     "java_missing": ("There is no Java that Spark can use.", "`slackwater doctor` says how to get one.", False),
-    "kills_its_worker": ("It was alone in a worker process that died.", "Look at its expressions and largest records; see driver.log.", True),
+    "worker_crashed": ("It was alone in a worker process that died.", "Look at its expressions and largest records; see driver.log.", True),
     "no_driver": ("No driver is alive.", "`slackwater serve` starts one; `slackwater doctor` looks for the cause.", True),
     "offset_out_of_range": (
         "Retention removed records of a partition that the query had begun to read.",
@@ -75,7 +75,7 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "result_locked": ("Somebody holds a lock on what belongs to its result.", "End who holds it; see the detail.", True),
     "sink_unavailable": ("The result cannot be written now.", "It is tried again.", True),
     "source_unavailable": ("A source cannot be read now.", "It is tried again.", True),
-    "stalls_its_worker": ("Alone in a worker process, it did not come to an end.", "See the detail.", True),
+    "worker_stalled": ("Alone in a worker process, it did not come to an end.", "See the detail.", True),
     "state_corrupt": ("The kept state is damaged, or gone.", "Bring back a copy, or `PUT …?state=discard`.", False),
     "state_newer": ("The kept state is of a newer version, or ahead of the database.", "See the detail.", False),
     "state_unavailable": ("The object store with the state is away, or refuses.", "It is tried again; see `slackwater doctor`.", True),

@@ -26,8 +26,8 @@ from app.following.followed import Followed
 from app.following.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
 from app.following.push_events import PushEvent
 from app.following.snapshots import hold, read_rows, up_to
-from app.following.tails import change_news
-from app.following.tails.change_news import NewEntries
+from app.following.tails import new_entries as change_news
+from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import Tail, taken
 from app.following.tails.tails import Tails
 from engine.plan.model import Output

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-CARRIER: dict[str, Any] = {
-    "kind": "shared",
+EXECUTION: dict[str, Any] = {
+    "mode": "shared",
     "is_waiting": False,
     "moves": 0,
     "cpu_share": 0.021,
     "largest_batch": 412,
     "max_rows": None,
-    "put_off": 0,
+    "deferred": 0,
 }
 
 _AT = "2025-11-21T08:00:00Z"
@@ -253,7 +253,7 @@ STATUS: dict[str, Any] = {
         {
             "feed": "log:departures",
             "relations": ["departures"],
-            "is_looked_at": True,
+            "is_discovered": True,
             "partitions": [
                 {
                     "partition": 0,
@@ -281,9 +281,9 @@ STATUS: dict[str, Any] = {
         }
     ],
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
-    "carrier": CARRIER,
+    "execution": EXECUTION,
     "limited_by": "input",
-    "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
+    "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "other_queries": 0.12, "busiest_task": 0.27},
     "functions": [],
     "delivery": {
         "id": "0b6f6f0e-6f8f-4b62-9d0e-0f6f0b1c2d3e",
@@ -367,7 +367,7 @@ EDIT: dict[str, Any] = {
                 "pointer": "/window/grace",
                 "kind": "in_place",
                 "reason": "what has closed stays closed and is never shown again; what is closed under the new value closes with the next "
-                "record, or at once with ?release=now",
+                "record, or at once with ?flush=now",
             }
         ],
         "effects": [

@@ -18,15 +18,15 @@ from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
 
-from app.db.bell import Notifications
+from app.db.admission import AdmissionLimits
 from app.db.database import Database
-from app.db.gates import AdmissionLimits
+from app.db.notifications import Notifications
 from app.errors.app_errors import BadRequest, Fault, Unavailable
 from app.http.leaving import cancelled_when_left
 from app.settings.settings import Settings
 from app.telemetry.setup import Metrics
 from engine.errors import DefinitionInvalid, Problem
-from engine.expressions.patience import cpu_deadline
+from engine.expressions.cpu_deadline import cpu_deadline
 
 Found = TypeVar("Found")
 Feature = TypeVar("Feature")

@@ -16,7 +16,7 @@ import polars as pl
 from engine.expressions.types.types import ColumnType
 from engine.formats.json.json_values import conform_values
 from engine.formats.json.nested_json import json_texts
-from engine.records.leaves import scalar_faults
+from engine.records.scalars import scalar_faults
 
 MAX_INSTANT_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, as for event times (T8)."""

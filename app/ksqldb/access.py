@@ -13,7 +13,7 @@ from app.access.guard import RECHECK
 from app.access.rules import PRINCIPAL, Role, refuse_below
 from app.access.tokens.verifying import Authenticator
 from app.errors.app_errors import Unauthorized
-from app.http.guards.edge import KEY_NAME
+from app.http.guards.request_middleware import KEY_NAME
 
 
 def key_guard(door: Authenticator, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:

@@ -15,7 +15,7 @@ from app.errors.app_errors import AppError
 from app.following.changes import ChangeSource
 from app.following.followed import Followables
 from app.following.tails.tails import Tails
-from app.http.answers.opened import ClosingResponse
+from app.http.answers.closing_response import ClosingResponse
 from app.http.answers.record_json import encode_keyed
 from app.http.parameters import Services
 from app.ksqldb.errors import error_body

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.access.guard import recheck_of
 from app.errors.app_errors import AppError, BadRequest, Fault
-from app.http.answers.opened import ClosingResponse
+from app.http.answers.closing_response import ClosingResponse
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_request
 from app.ksqldb.errors import Refused, error_body
@@ -24,8 +24,8 @@ from app.ksqldb.requests import StatementRequest, body_of, statement_request
 from app.ksqldb.types import schema_text, type_text
 from app.ksqldb.values import rows_of
 from app.sql.pushes import Push, PushedRows, pushing
+from app.sql.reads.current import wait_until_current
 from app.sql.reads.pulls import pull
-from app.sql.reads.settling import wait_until_current
 from app.sql.scripts import ScriptRunner
 from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed

@@ -17,9 +17,9 @@ from app.access.keys.sql import KeyCache
 from app.access.tokens.verifying import Authenticator, TokenReader
 from app.appends.appender import Appender
 from app.catalog.connections.registries import Registries
-from app.db.bell import Notifications
+from app.db.admission import AdmissionLimits
 from app.db.database import Database
-from app.db.gates import AdmissionLimits
+from app.db.notifications import Notifications
 from app.db.write_probe import WriteProbe
 from app.driver.supervisor.supervisor import Supervisor
 from app.following.followed import Followables

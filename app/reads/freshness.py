@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.access.rules import is_visible_feed, visible_position_text
 from app.catalog.stored.feeds_read import feeds_read, log_ends
-from app.db.bell import wait_for_notification
+from app.db.notifications import wait_for_notification
 from app.errors.app_errors import Fault, NotInTime, TooManyRequests, Unavailable, Unprocessable
 from app.http.parameters import Services, bad_parameter
 from app.http.values import parse_position

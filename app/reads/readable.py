@@ -20,8 +20,8 @@ from app.catalog.relations.materialisations import materialisation_of, materiali
 from app.catalog.stored.catalog import output_of
 from app.catalog.stored.relations import RelationRow, of_kind
 from app.catalog.stored.targets import find_relation_async
+from app.db.admission import AdmissionLimits
 from app.db.database import Database
-from app.db.gates import AdmissionLimits
 from app.db.shared_reads import SharedReads
 from app.db.tables import query
 from app.errors.app_errors import AppError, Conflict, Fault, Unavailable, Unprocessable

@@ -19,7 +19,7 @@ from app.settings.oidc_settings import OidcSettings, is_loopback
 from app.settings.spark_settings import SparkSettings
 from app.settings.sql_settings import SqlSettings
 from engine.connections.keys import SecretKeys
-from engine.connections.surroundings import SecretSources
+from engine.connections.secret_sources import SecretSources
 from engine.definition.connections.hosts import HostBounds
 from engine.expressions.durations import parse_duration
 from engine.postgres.schemas import OPTION, BadPrefix, Schemas
@@ -56,7 +56,7 @@ class DriverSettings(BaseModel):
         max_attempts: launches that fail in a row before the query is failed for good. Systems outside that are away do not count.
         healthy_after_ms: a query that has run for so long starts counting its attempts anew.
         max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
-            processes and connections; heavy ones need about 100 MB and three connections each (`carrier` in their status).
+            processes and connections; heavy ones need about 100 MB and three connections each (`slot` in their status).
         rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
         spare: keep a process (250 MB) that takes over when the driver dies: it has imported everything, so queries run again sooner.
         spare_after_ms: a driver has been ready for so long when its spare is started.

@@ -24,8 +24,8 @@ class SparkSettings(BaseModel):
         driver_memory: heap of the driver's JVM.
         shuffle_partitions: how many tasks work at once, over the whole cluster.
         worker_memory: of its own memory, how much each Python worker may have; the query at work in one that has more is tried alone, and failed
-            where it ends that worker, too (``exhausts_its_worker``). None: half of the machine's memory for all cores together, at least 1g.
-        stall_timeout_ms: how long a query may be at work in a worker without progress (``stalls_its_worker``); ten times as long where it has a
+            where it ends that worker, too (``worker_out_of_memory``). None: half of the machine's memory for all cores together, at least 1g.
+        stall_timeout_ms: how long a query may be at work in a worker without progress (``worker_stalled``); ten times as long where it has a
             streaming query of its own.
         class_archive: keep Spark's classes (180 MB), so that later starts take half the CPU.
         class_archive_dir: where they are kept; None: in the data directory. Services of one user may share it; nobody else may write there.

@@ -8,7 +8,7 @@ The rule, first match counts:
 3. Nothing was measured in the last ten seconds though it has committed nothing yet, or leaves records unread: ``unmeasured``. It is at
    work at its first batch, or at a long one.
 4. It waits for input for a fifth of the last ten seconds or more: ``input``. It keeps up.
-5. Else the greatest of the shares: ``reading``, ``tasks``, ``commit`` or ``round``.
+5. Else the greatest of the shares: ``reading``, ``tasks``, ``commit`` or ``other_queries``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Final, Literal
 
 from app.catalog.reasons import Reason
 
-Limit = Literal["input", "reading", "tasks", "commit", "round", "upstream", "unmeasured", "paused", "not_running"]
+Limit = Literal["input", "reading", "tasks", "commit", "other_queries", "upstream", "unmeasured", "paused", "not_running"]
 
-PARTS: Final[tuple[Limit, ...]] = ("reading", "tasks", "commit", "round")
+PARTS: Final[tuple[Limit, ...]] = ("reading", "tasks", "commit", "other_queries")
 
 SLOW_FUNCTION: Final = "slow_function"
 
@@ -41,7 +41,7 @@ class Facts:
         is_waiting: it waits for a producer (``waits_for_producer``).
         is_merging: it reads a derived feed beside another one.
         unread: records of its log feeds that it has not read.
-        measured: shares of the time before its last commit (``engine.runtime.limits.effort``); None: there are none.
+        measured: shares of the time before its last commit (``engine.runtime.limits.time_breakdown``); None: there are none.
         age_s: how long ago that was; None: it has committed nothing.
     """
 

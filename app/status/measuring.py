@@ -135,7 +135,7 @@ def _of_detail(name: str, detail: Json) -> Iterator[Sample]:
         yield metrics.READ, (name, feed), rows
     for phase, ms in detail.get("phases_ms", {}).items():
         yield metrics.PHASE, (name, phase), ms / 1000
-    shares = detail.get("carrier", {}).get("shares", {})
+    shares = detail.get("execution", {}).get("shares", {})
     yield from ((metrics.BUSY, (name, part), shares[part]) for part in PARTS if part in shares)
     yield from ((metrics.FUNCTION, (name, function), share) for function, share in shares.get("functions", {}).items())
     for metric, part in ((metrics.BUFFERED, "buffered"), (metrics.BUFFERED_BYTES, "buffered_bytes")):

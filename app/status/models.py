@@ -38,7 +38,7 @@ class FeedProgress(Answer):
 
     feed: str = Field(description="Where the records are, as positions call it.")
     relations: list[str] = Field(description="The query's relations that read it.")
-    is_looked_at: bool = Field(
+    is_discovered: bool = Field(
         description="Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until"
         " then nothing counts as unread."
     )
@@ -54,19 +54,19 @@ class Reason(Answer):
     detail: str = Field(description="What is in the way, and what to do about it.")
 
 
-class Carrier(Answer):
-    """The streaming query of Spark that carries a query's batches."""
+class Execution(Answer):
+    """The execution slot that runs a query's batches."""
 
-    kind: Literal["shared", "own", "trial"] = Field(
-        description="`shared`: light queries share one. `own`: the query's work is large (a batch of 10,000 records, one that left records"
-        " unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `trial`: it was"
-        " at work when a worker died, and does its next batch alone."
+    mode: Literal["shared", "dedicated", "isolated"] = Field(
+        description="`shared`: queries with low load share a slot. `dedicated`: the query's load is high (a batch of 10,000 records, one that"
+        " left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch."
+        " `isolated`: it was at work when a worker died, and does its next batch alone."
     )
     is_waiting: bool = Field(
-        description="Its work is large, and it shares all the same: as many queries as the driver takes ride alone (eight, or two for each of"
-        " its cores). It is next when one of these comes back; meanwhile it works in shares of the rounds."
+        description="Its load is high, and it shares a slot all the same: the driver has as many dedicated slots as it takes (eight, or two"
+        " for each of its cores). It gets the next one that becomes free; meanwhile it gets a part of each scheduling cycle."
     )
-    moves: int = Field(description="How often it has changed carriers since its launch.")
+    moves: int = Field(description="How often it has changed slots since its launch.")
     cpu_share: float | None = Field(
         description="What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %.",
         examples=[0.021],
@@ -75,9 +75,9 @@ class Carrier(Answer):
     max_rows: int | None = Field(
         description="Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."
     )
-    put_off: int = Field(
-        description="How many of its batches since its launch were put off to the next round of its carrier, since those before them had emitted"
-        " as much as a round may together (64 MiB). Many: what shares with it emits much."
+    deferred: int = Field(
+        description="How many of its batches since its launch were deferred to the next scheduling cycle of its slot, since earlier batches"
+        " had emitted as much as a cycle may (64 MiB). A large number means that queries which share its slot emit much."
     )
 
 
@@ -87,8 +87,8 @@ class Shares(Answer):
     reading: float = Field(description="Its records were read, judged and shared out among its tasks.")
     tasks: float = Field(description="Its tasks worked.")
     commit: float = Field(description="Its results were written.")
-    round: float = Field(
-        description="Its carrier did something else before the query's next batch could begin: others' batches, and what each costs."
+    other_queries: float = Field(
+        description="Its slot did something else before the query's next batch could begin: others' batches, and what each costs."
     )
     busiest_task: float | None = Field(
         description="Share of the busiest task in the work of all: with `tasks` of 4, 0.25 is even and 0.9 means that few keys have most"
@@ -202,7 +202,7 @@ class StatusAnswer(Answer):
         description="The same for each task, as of the last commit; null unless `tasks=true` asks for it."
     )
     counters: list[Counter] = Field(description="What was counted at its inputs and operators, by reason.")
-    carrier: Carrier | None = Field(description="What carried its last batch, and why; null before the first.")
+    execution: Execution | None = Field(description="Which kind of slot ran its last batch, and why; null before the first.")
     limited_by: Limit = Field(
         description="What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it"
         " leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it has"

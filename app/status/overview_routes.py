@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from app.access.internal_queries import is_internal
 from app.access.rules import visible
 from app.catalog.deliveries.rules import DeliveryFacts
-from app.catalog.drivers.fleet import find_drivers
+from app.catalog.drivers.ready_drivers import find_drivers
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason
 from app.http.answers.documented import answered, problems

@@ -13,12 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState, delivery_state
 from app.catalog.deliveries.status import delivery_of
-from app.catalog.drivers.fleet import find_drivers
+from app.catalog.drivers.ready_drivers import find_drivers
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason as Waiting
 from app.catalog.stored.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.catalog.stored.queries import query_not_found
-from app.db.bell import wait_for_notification
+from app.db.notifications import wait_for_notification
 from app.errors.app_errors import AppError
 from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
@@ -26,9 +26,9 @@ from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.schemas import Counter, QueryState
 from app.status.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 from app.status.models import (
-    Carrier,
     Delivery,
     DeliveryTrouble,
+    Execution,
     FeedProgress,
     FunctionShare,
     PartitionProgress,
@@ -113,7 +113,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         is_waiting=WAITS_FOR_PRODUCER in conditions_of(status, waits),
         is_merging=len(feeds) > 1 and any(feed.is_derived for feed in feeds),
         unread=sum(partition.lag or 0 for feed in progress for partition in feed.partitions),
-        measured=(detail.get("carrier") or {}).get("shares"),
+        measured=(detail.get("execution") or {}).get("shares"),
         age_s=status.commit_age_s,
     )
     if waits is None and status.state == "running" and not status.is_unreachable:
@@ -143,7 +143,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         tasks=_tasks(detail) if has_tasks else None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
-        carrier=carrier_of(detail.get("carrier"), status.commit_age_s),
+        execution=execution_of(detail.get("execution"), status.commit_age_s),
         limited_by=limit_of(facts),
         shares=_shares(facts),
         functions=[FunctionShare(name=name, share=share) for name, share in functions_of(facts).items()],
@@ -152,8 +152,8 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
     )
 
 
-def carrier_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Carrier | None:
-    """Return what a commit noted of the query's carrier, as answers show it.
+def execution_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Execution | None:
+    """Return what a commit recorded of the slot that ran the query's batch, as answers show it.
 
     Args:
         noted: None: nothing was committed.
@@ -161,14 +161,14 @@ def carrier_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Carrier 
     """
     if noted is None:
         return None
-    return Carrier(
-        kind="shared" if noted["is_shared"] else "trial" if noted.get("is_trial") else "own",
+    return Execution(
+        mode="shared" if noted["is_shared"] else "isolated" if noted.get("is_trial") else "dedicated",
         is_waiting=noted.get("is_waiting", False) and age_s is not None and age_s < WINDOW_S,
         moves=noted["moves"],
         cpu_share=noted.get("cpu_share"),
         largest_batch=noted.get("largest_batch"),
         max_rows=noted.get("max_rows"),
-        put_off=noted.get("put_off", 0),
+        deferred=noted.get("deferred", 0),
     )
 
 
@@ -267,7 +267,7 @@ def _progress(feed: Feed, relations: list[str], status: Status, ends: Mapping[in
         for partition in sorted({*read, *ends})
     ]
     return FeedProgress(
-        feed=feed.name, relations=relations, is_looked_at=bool(partitions) or feed.is_derived, partitions=partitions
+        feed=feed.name, relations=relations, is_discovered=bool(partitions) or feed.is_derived, partitions=partitions
     )
 
 

@@ -63,7 +63,7 @@ PHASE = Metric(
 BUSY = Metric(
     "slackwater_query_busy_ratio",
     "gauge",
-    "Share of the ten seconds before the last commit that went into: reading, tasks, commit, round (what else its carrier did)",
+    "Share of the ten seconds before the last commit that went into: reading, tasks, commit, other_queries (what else its slot did)",
     ("query", "part"),
 )
 FUNCTION = Metric(
@@ -82,7 +82,7 @@ LAG_SECONDS = Metric(
     ("query", "feed"),
 )
 HELD_BACK_SECONDS = Metric(
-    "slackwater_query_held_back_seconds",
+    "slackwater_query_blocked_by_producer_seconds",
     "gauge",
     "Time for which the end of a topic has stood still behind a transaction that has not ended; 0: for none",
     ("query", "feed"),

@@ -17,10 +17,10 @@ from app.access.audit.sql import TRIM_SQL
 from app.access.idempotency.sql import FORGET_EXPIRED_SQL
 from app.appends.change_positions import forget_positions
 from app.catalog.relations.change_retention import trim_changes, trim_replays, trim_streams
-from app.catalog.stored.forgetting import sweep_late_records
+from app.catalog.stored.purging import sweep_late_records
 from app.telemetry.setup import Metrics
 from app.upkeep.old_versions import forget_versions
-from engine.commit.kept_rejects import REJECTS_KEPT, trim_rejects
+from engine.commit.stored_rejects import REJECTS_KEPT, trim_rejects
 from engine.log.dropped_feeds import sweep_dropped_feeds
 from engine.log.storage import trim
 from engine.postgres.incarnation import notice

@@ -134,7 +134,7 @@ ROWS = (
             Panel("Unread", "Records of a feed that the query has not read yet.",
                   {"{{query}} {{feed}}": f'max by (query, feed) ({once("slackwater_query_lag_records")})'}),
             Panel("Held back", "How long a topic has stood still behind a transaction that has not ended. 0: behind none.",
-                  {"{{query}} {{feed}}": f'max by (query, feed) ({once("slackwater_query_held_back_seconds")})'}, unit="s"),
+                  {"{{query}} {{feed}}": f'max by (query, feed) ({once("slackwater_query_blocked_by_producer_seconds")})'}, unit="s"),
             Panel("Busy", "Share of the last ten seconds that a query works. Near 1 it has nothing to spare.",
                   {"{{query}} {{part}}": f'max by (query, part) ({once("slackwater_query_busy_ratio")})'}, unit="percentunit", is_stacked=True),
             Panel("Last batch", "How long the last batch took: process (the operators), sink (the commit), and Spark's own phases.",

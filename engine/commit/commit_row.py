@@ -29,7 +29,7 @@ class CommitRow:
     (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
     ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
     for Spark reports on a batch only after its commit: ``engine.spark.streams.reports.SPARK_PHASES``, absent after the first of a launch),
-    ``carrier`` (what carried the batch, what decided that, and what the query's time goes into, see ``Sink.carrier``).
+    ``execution`` (which slot ran the batch, what decided that, and what the query's time goes into, see ``Sink.execution``).
     """
 
     position: dict[str, dict[str, int]]

@@ -19,10 +19,10 @@ import psycopg
 
 from engine.commit.commit_row import CommitRow
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
-from engine.commit.kept_rejects import keep_rejects
 from engine.commit.late_log import LateLog
 from engine.commit.outputs import form_of
 from engine.commit.sink_batch import Batch, Committed, Moment, counters_of, read_of
+from engine.commit.stored_rejects import keep_rejects
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import Written
@@ -170,7 +170,7 @@ class Sink:
 
     Attributes:
         link: over which it commits.
-        carrier: what is noted of the query's carrier with each commit (``engine.spark.streams.carrier``); None: nothing.
+        execution: what is noted of the query's slot with each commit (``engine.spark.streams.slot``); None: nothing.
         retaining: which commits are retained, so that one can go back to them.
 
     Args:
@@ -193,7 +193,7 @@ class Sink:
         self._names = ReportedNames(plan)
         self._late = LateLog(query_id, plan.late_records)
         self.link = link or SinkLink(dsn)
-        self.carrier: Json | None = None
+        self.execution: Json | None = None
         self.retaining = NOTHING_RETAINED
         self._retained_at_s: float | None = None
 
@@ -322,8 +322,8 @@ class Sink:
             written.count(self._query_id, name, reason, count)
         own_ms = {"process": batch.process_ms(), "sink": draft.spent.wall_ns // 1_000_000}
         after.detail["phases_ms"] = own_ms | dict(batch.earlier_ms)
-        if self.carrier is not None:
-            after.detail["carrier"] = self.carrier
+        if self.execution is not None:
+            after.detail["execution"] = self.execution
         written.commit(self._query_id, draft.batch_id, (after.position, stream_time_ms, after.detail, batch.cursor))
         for place, state in batch.states.items():
             written.state(self._query_id, place, state)

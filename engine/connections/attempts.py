@@ -24,7 +24,7 @@ from engine.connections.kinds import AnyConnection
 from engine.connections.postgres import PostgresConnection, psycopg_options
 from engine.connections.registry import RegistryConnection, httpx_options
 from engine.connections.s3 import S3Connection, obstore_options
-from engine.connections.surroundings import SecretReader
+from engine.connections.secret_sources import SecretReader
 
 Reason: TypeAlias = Literal[
     "name_not_resolved", "refused", "unreachable", "timeout", "tls", "authentication", "not_allowed", "not_found",

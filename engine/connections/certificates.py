@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from engine.connections.surroundings import SecretReader
+from engine.connections.secret_sources import SecretReader
 from engine.definition.connections.definition import Tls
 
 

@@ -11,8 +11,8 @@ from typing import Final, Literal
 from engine.connections.attempts import Failed, Reason, attempt
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.keys import SecretUnreadable
+from engine.connections.secret_sources import SecretMissing, SecretReader, SecretSources
 from engine.connections.stored import Stored
-from engine.connections.surroundings import SecretMissing, SecretReader, SecretSources
 from engine.definition.connections.hosts import Endpoint, HostRefused, addresses_of
 
 MOST_S: Final = 5.0

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from engine.connections.surroundings import SecretReader
+from engine.connections.secret_sources import SecretReader
 from engine.definition.connections.definition import Connection, Matching, Strict, Tls, Url, User, endpoint_of, endpoint_of_url
 from engine.definition.connections.hosts import Endpoint
 from engine.definition.connections.secret import Secret

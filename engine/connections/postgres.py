@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from engine.connections.certificates import as_files
-from engine.connections.surroundings import SecretReader
+from engine.connections.secret_sources import SecretReader
 from engine.definition.connections.definition import Connection, Host, Matching, Tls, User
 from engine.definition.connections.hosts import Endpoint
 from engine.definition.connections.secret import Secret

@@ -12,7 +12,7 @@ import httpx
 from pydantic import Field, model_validator
 
 from engine.connections.certificates import tls_context
-from engine.connections.surroundings import SecretMissing, SecretReader
+from engine.connections.secret_sources import SecretMissing, SecretReader
 from engine.definition.connections.definition import Connection, Tls, Url, User, endpoint_of_url, refuse_both
 from engine.definition.connections.hosts import Endpoint
 from engine.definition.connections.secret import Secret

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from obstore.store import S3Store
 from pydantic import Field, model_validator
 
-from engine.connections.surroundings import SecretReader
+from engine.connections.secret_sources import SecretReader
 from engine.definition.connections.definition import Connection, Matching, Url, User, endpoint_of_url
 from engine.definition.connections.hosts import Endpoint
 from engine.definition.connections.secret import Secret

@@ -15,7 +15,7 @@ import psycopg
 
 from engine.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
 from engine.connections.kinds import KINDS, AnyConnection
-from engine.connections.surroundings import SecretReader, SecretSources
+from engine.connections.secret_sources import SecretReader, SecretSources
 from engine.definition.connections.hosts import HostRefused
 from engine.definition.connections.secret import put_back, taken_out
 from engine.errors import SourceUnavailable, UserError

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import polars as pl
 
-from engine.connections.surroundings import SecretSources
+from engine.connections.secret_sources import SecretSources
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.errors import ExternalError, InvariantBroken
 from engine.expressions.types.types import Schema

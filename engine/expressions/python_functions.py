@@ -21,7 +21,7 @@ from engine.expressions.durations import Duration
 from engine.expressions.model import Model
 from engine.expressions.types.type_texts import TypeText
 from engine.expressions.types.types import ColumnType, parse_type
-from engine.expressions.values.gaps import Gaps
+from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce
 from engine.processes.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call, function_time
 from engine.sql.tree import Call, Identifier, Node, Text
@@ -38,8 +38,8 @@ MAX_ENDED: Final = 100
 
 MOST_LOST_S: Final = 40.0
 """How long the calls of a batch may take that end a function's process, together, before the query fails and names the function. Below
-``engine.runtime.limits.watch.STALL_S``: the worker is not ended first, which names nothing, and has the query tried alone for as long again (247
-s until a hanging function was named). Four calls of the default ``timeout``; starting the processes takes the rest of a minute."""
+``engine.runtime.limits.watchdog.STALL_S``: the worker is not ended first, which names nothing, and has the query tried alone for as long again
+(247 s until a hanging function was named). Four calls of the default ``timeout``; starting the processes takes the rest of a minute."""
 
 
 class FunctionDefinition(Model):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from engine.expressions.cpu_deadline import ask
 from engine.expressions.limits import MAX_ARGUMENTS, MAX_CANONICAL_CHARS, MAX_IN_VALUES, MAX_NESTING, MAX_TREE_DEPTH
-from engine.expressions.patience import ask
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.bounds import Bounds
 from engine.sql.expressions.expressions import parse_expression

@@ -14,7 +14,7 @@ from engine.definition.problems import Problems
 from engine.definition.queries import QueryDefinition
 from engine.definition.reading import read_definition
 from engine.errors import DefinitionInvalid, Problem
-from engine.expressions.patience import begin
+from engine.expressions.cpu_deadline import begin
 from engine.expressions.python_functions import known_functions
 from engine.expressions.suggestions import meant
 from engine.plan.appending import check_append

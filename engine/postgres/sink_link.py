@@ -1,4 +1,4 @@
-"""The connection over which results are committed: one for each carrier, whose queries take turns with it."""
+"""The connection over which results are committed: one for each slot, whose queries take turns with it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from engine.plan.model import RelationSchema
 from engine.records.conform import conform, nulls
 from engine.records.event_units import in_ms
 from engine.records.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
-from engine.records.leaves import Fault, scalar_faults
+from engine.records.scalars import Fault, scalar_faults
 
 MAX_RECORD_BYTES = 16 << 20
 """With its line break. What a quote that is never closed can hide until it is noticed, and what a reader holds of one record: far

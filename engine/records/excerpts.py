@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from engine.frames.nesting import as_lists, elements_of, lists_from, structs_from
-from engine.records.leaves import is_holdable
+from engine.records.scalars import is_holdable
 
 MAX_EXCERPT_CHARS = 1024
 

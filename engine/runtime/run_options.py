@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
-from engine.runtime.limits.watch import USUAL, WorkBounds
+from engine.runtime.limits.watchdog import USUAL, WorkBounds
 
 
 @dataclass(frozen=True, slots=True)

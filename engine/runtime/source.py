@@ -10,7 +10,7 @@ from uuid import UUID
 from engine.commit.removed_records import Gap, removed_since_the_look
 from engine.log.fetched import Fetched, LogSplit
 from engine.plan.model import Input
-from engine.runtime.limits.watch import each_at_work, watch
+from engine.runtime.limits.watchdog import each_at_work, watch
 from engine.runtime.planning.cursors import FeedInputs, feeds_of
 from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
 from engine.sources.feeds import ReadRequest
@@ -35,7 +35,7 @@ class PacketReader:
         return cls(spec, feeds_of(spec))
 
     def at_work(self, batch_id: int) -> AbstractContextManager[None]:
-        """Say that what is done in a block is done for this query (``engine.runtime.limits.watch``)."""
+        """Say that what is done in a block is done for this query (``engine.runtime.limits.watchdog``)."""
         return watch().at_work(self._spec.bounds, self._spec.run, batch_id)
 
     @property

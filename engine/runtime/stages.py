@@ -36,9 +36,9 @@ from engine.postgres.postgres import shared_connection
 from engine.processes.python_functions import taken_function_ms
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import marked
-from engine.runtime.kept_tasks import Built, CachedTask, TaskPlace, kept_tasks
-from engine.runtime.limits.watch import USUAL, WorkBounds, each_at_work
-from engine.runtime.surroundings import WorkerRequirements
+from engine.runtime.limits.watchdog import USUAL, WorkBounds, each_at_work
+from engine.runtime.task_cache import Built, CachedTask, TaskPlace, kept_tasks
+from engine.runtime.worker_requirements import WorkerRequirements
 from engine.sources.packets import (
     PACKET_BYTES,
     Packet,

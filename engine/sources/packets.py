@@ -88,7 +88,7 @@ class Packet:
         blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick``, ``cursor`` and ``effort``, see ``TaskState`` for ``state``;
             empty for ``active``.
         file: the file that holds the blob (``engine.runtime.blob_files``); None where the packet does.
-        member: which of a carrier's queries it belongs to (``engine.spark.streams.carrier``).
+        member: which of a slot's queries it belongs to (``engine.spark.streams.slot``).
         frame: of a ``data`` packet that stays in its process what else the blob would hold, which is empty then.
     """
 
@@ -107,7 +107,7 @@ class Packet:
     frame: pl.DataFrame | None = field(default=None, compare=False)
 
     def of_member(self, member: int) -> Packet:
-        """Return the packet as one of a carrier's query: what ``replace`` gives, at half the cost."""
+        """Return the packet as one of a slot's query: what ``replace`` gives, at half the cost."""
         values = [*_VALUES(self)[:-1], member, self.frame]
         return Packet(*values)
 

@@ -17,8 +17,8 @@ from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.expressions.types.types import Schema
 from engine.frames.arrow_frames import encode_frame
 from engine.frames.clocks import BEFORE_ALL_TIME, I64, running_clock
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import HEAD, Counters, frame_of, with_series
-from engine.frames.gaps import GapCounter
 from engine.frames.hashing import key_hash
 from engine.frames.position_columns import position_columns
 from engine.plan.model import Feed, Input, RelationSchema
@@ -207,7 +207,7 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
 
 
 def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:
-    """Count what the input's condition and computed columns had no value for (``engine.expressions.values.gaps``)."""
+    """Count what the input's condition and computed columns had no value for (``engine.expressions.values.evaluation_errors``)."""
     if source_input.where is None and not source_input.computed:
         return
     counters: Counters = {}

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from engine.errors import ExternalError
 from engine.runtime.failures import decoded, marked
-from engine.runtime.surroundings import WorkerRequirements, WorkersUnfit, engine_sources
+from engine.runtime.worker_requirements import WorkerRequirements, WorkersUnfit, engine_sources
 
 MASTER_SCHEME = "spark://"
 

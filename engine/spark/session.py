@@ -122,7 +122,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
 
 def import_source() -> Any:
     """Import how queries read, and with it most of the engine: a JVM can start meanwhile. Returns the module."""
-    return import_module("engine.spark.streams.rounds")
+    return import_module("engine.spark.streams.scheduling")
 
 
 def register_source(session: SparkSession) -> None:

@@ -400,7 +400,7 @@ CREATE TABLE log.task_state (
 );
 
 -- Segments that no manifest names: they stay for a while and then go.
-CREATE TABLE log.unnamed_segment (
+CREATE TABLE log.orphan_segment (
     query_id uuid NOT NULL,
     root uuid NOT NULL,
     name text NOT NULL,

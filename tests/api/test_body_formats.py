@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from engine.formats.avro.container import read_container
-from engine.formats.bodies.posted import POSTED
+from engine.formats.bodies.body_formats import POSTED
 from engine.formats.json.json_records import BodyMalformed
 from engine.formats.registry.wire import header_of
 from tests.unit.formats.registry_server import FakeRegistry, serving
@@ -304,7 +304,7 @@ async def test_a_registry_that_is_away_is_said_to_be_and_kept_schemas_go_on(
 async def test_a_body_asks_a_slow_registry_for_a_bounded_time_and_leaves_no_thread_behind(
     client: httpx.AsyncClient, registry: FakeRegistry, items: None, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.appends.judging.WAIT_S", 0.5)
+    monkeypatch.setattr("app.appends.validation.WAIT_S", 0.5)
     for number in range(10):
         registry.add(f"part{number}", json.dumps({"type": "fixed", "name": f"part{number}", "size": number + 1}))
     references = [{"name": f"part{number}", "subject": f"part{number}", "version": 1} for number in range(10)]

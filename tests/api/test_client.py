@@ -231,7 +231,7 @@ def test_queries_are_steered(sync_client: Client) -> None:
     assert next(followed).id == next(iter(query.events())).id
     followed.close()
     assert list(query.runs()) == []
-    assert query.commits().items == ()
+    assert query.restore_points().items == ()
     with pytest.raises(RelationInUse):
         sync_client.table("weather").delete()
     with pytest.raises(Conflict):

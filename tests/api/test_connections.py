@@ -15,13 +15,13 @@ from pydantic import SecretStr
 
 from app.access.rules import make_key
 from app.cli.doctor import examine
-from app.db.gates import MOST_CHECKS
+from app.db.admission import MOST_CHECKS
 from app.main.main import create_app
 from app.settings.settings import Settings
 from engine.connections.kafka import KafkaConnection, librdkafka_options
 from engine.connections.keys import SecretKeys
+from engine.connections.secret_sources import SecretSources
 from engine.connections.stored import ConnectionMissing, load
-from engine.connections.surroundings import SecretSources
 from engine.postgres.links import LinkedConnection
 from tests.api.conftest import Problem
 

@@ -27,14 +27,21 @@ DETAIL = {
     "buffered": {"window": {"0": 3, "1": 4}},
     "buffered_bytes": {"window": {"0": 30, "1": 40}},
     "oldest_ms": {"window": {"0": 4_000, "1": 2_500}},
-    "carrier": {
+    "execution": {
         "is_shared": False,
         "is_trial": False,
         "moves": 1,
         "cpu_share": 0.4,
         "largest_batch": 20_000,
         "max_rows": 1250,
-        "shares": {"reading": 0.2, "tasks": 0.5, "commit": 0.1, "round": 0.1, "busiest_task": 0.9, "functions": {"score": 0.4}},
+        "shares": {
+            "reading": 0.2,
+            "tasks": 0.5,
+            "commit": 0.1,
+            "other_queries": 0.1,
+            "busiest_task": 0.9,
+            "functions": {"score": 0.4},
+        },
     },
     "phases_ms": {"process": 20, "sink": 5, "spark_wal_commit": 14},
 }
@@ -109,7 +116,7 @@ async def test_a_query_tells_what_its_driver_committed(client: httpx.AsyncClient
         'slackwater_query_busy_ratio{part="reading",query="delays"}': 0.2,
         'slackwater_query_busy_ratio{part="tasks",query="delays"}': 0.5,
         'slackwater_query_busy_ratio{part="commit",query="delays"}': 0.1,
-        'slackwater_query_busy_ratio{part="round",query="delays"}': 0.1,
+        'slackwater_query_busy_ratio{part="other_queries",query="delays"}': 0.1,
         'slackwater_query_function_ratio{function="score",query="delays"}': 0.4,
         'slackwater_query_read_records_total{feed="log:departures",query="delays"}': 5,
         'slackwater_query_emitted_records_total{query="delays"}': 2,
@@ -137,7 +144,7 @@ async def test_a_topic_that_an_open_transaction_holds_back_is_told_by_the_time(c
         )
         connection.execute("UPDATE log.head SET open_records = 3, open_since = now() - interval '90 seconds' WHERE partition = 0")
     found = samples((await client.get("/metrics")).text)
-    held = [value for name, value in found.items() if name.startswith("slackwater_query_held_back_seconds{")]
+    held = [value for name, value in found.items() if name.startswith("slackwater_query_blocked_by_producer_seconds{")]
     assert len(held) == 1
     assert 90 <= held[0] < 150
 

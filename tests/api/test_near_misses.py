@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.http.answers.near_misses import MISSES, hint_for
+from app.http.answers.suggestions import MISSES, hint_for
 from tests.api.conftest import Problem
 
 

@@ -45,7 +45,7 @@ def test_the_paths_are_those_of_the_product(document: dict[str, Any]) -> None:
         "/v1/tables/{name}/rows:lookup",
         "/v1/streams/{name}/rejects", "/v1/streams/{name}/lineage", "/v1/tables/{name}/rejects", "/v1/tables/{name}/lineage",
         "/v1/queries", "/v1/queries/{name}", "/v1/queries/{name}/desired-state", "/v1/queries/{name}/restart", "/v1/queries/{name}/status",
-        "/v1/queries/{name}/fork", "/v1/queries/{name}/rewind", "/v1/queries/{name}/commits",
+        "/v1/queries/{name}/fork", "/v1/queries/{name}/rewind", "/v1/queries/{name}/restore-points",
         "/v1/queries/{name}/events", "/v1/queries/{name}/runs", "/v1/queries/{name}/late-records",
         "/v1/queries/{name}/lateness", "/v1/queries/{name}/explain", "/v1/queries/{name}/late-records/replay",
         "/v1/statements", "/v1/validations", "/v1/comparisons", "/v1/functions", "/v1/errors", "/v1/errors/{code}",

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from psycopg import sql
 from pydantic import SecretStr
 
-from app.db.gates import AdmissionLimit
+from app.db.admission import AdmissionLimit
 from app.settings.limit_settings import LimitSettings
 from app.settings.settings import Settings
 from tests.api.change_writer import ChangeWriter

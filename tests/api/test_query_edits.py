@@ -230,7 +230,7 @@ async def test_discard_alone_is_a_permission_and_begins_nothing_anew(client: htt
         {"from": "earliest"},
         {"from": "yesterday", "state": "discard"},
         {"state": "keep"},
-        {"release": "later"},
+        {"flush": "later"},
         {"state": "discard", "from": ""},
     ],
 )
@@ -240,12 +240,12 @@ async def test_bad_ways_to_edit_are_refused(client: httpx.AsyncClient, problem: 
 
 async def test_a_release_is_a_request_to_the_next_launch(client: httpx.AsyncClient, dsn: str) -> None:
     await client.post("/v1/queries", json=JOIN)
-    response = await client.put("/v1/queries/joined", params={"release": "now"}, json=joined(grace="10m"))
+    response = await client.put("/v1/queries/joined", params={"flush": "now"}, json=joined(grace="10m"))
     assert response.status_code == 200, response.text
     assert (response.json()["generation"], stored(dsn)[1:]) == (2, (1, 1))
     await client.put("/v1/queries/joined", json=joined(grace="5m"))
     assert stored(dsn)[1:] == (1, 1), "the rest goes with the next record"
-    unchanged = await client.put("/v1/queries/joined", params={"release": "now"}, json=joined(grace="5m"))
+    unchanged = await client.put("/v1/queries/joined", params={"flush": "now"}, json=joined(grace="5m"))
     assert (unchanged.json()["generation"], stored(dsn)[1:]) == (3, (2, 2)), "or is asked for later"
     kinds = [event["kind"] for event in (await client.get("/v1/queries/joined/events")).json()["items"]]
     assert kinds.count("release_requested") == 2
@@ -253,7 +253,7 @@ async def test_a_release_is_a_request_to_the_next_launch(client: httpx.AsyncClie
 
 async def test_a_new_beginning_has_nothing_to_release(client: httpx.AsyncClient, dsn: str) -> None:
     await client.post("/v1/queries", json=JOIN)
-    params = {"release": "now", "state": "discard"}
+    params = {"flush": "now", "state": "discard"}
     await client.put("/v1/queries/joined", params=params, json={**JOIN, "start": "latest"})
     assert stored(dsn)[1:] == (0, 0)
 

@@ -212,7 +212,7 @@ async def test_the_status_shows_progress_clocks_and_buffers(client: httpx.AsyncC
     [feed] = body["progress"]
     assert (feed["feed"], feed["relations"]) == ("log:departures", ["departures"])
     told = {"partition": 0, "next_offset": 8, "end_offset": 0, "lag": 0, "begins_at": None, "open_records": 0, "open_since": None}
-    assert feed["is_looked_at"]
+    assert feed["is_discovered"]
     assert feed["partitions"][0] == told
 
 

@@ -101,18 +101,18 @@ def states(dsn: str) -> list[Any]:
 
 async def test_commits_are_listed_with_what_is_in_the_way(client: httpx.AsyncClient, settings: Settings, dsn: str) -> None:
     await running(client, settings, dsn)
-    listed = (await client.get(f"{URL}/commits")).json()
+    listed = (await client.get(f"{URL}/restore-points")).json()
     assert [each["batch_id"] for each in listed["items"]] == [2, 1, 0]
     assert all(each["can_rewind"] and each["of_launch"] for each in listed["items"])
     assert (listed["newest"]["batch_id"], listed["obstacle"]) == (2, None)
     says(dsn, "running")
-    assert "is running" in (await client.get(f"{URL}/commits")).json()["obstacle"]
+    assert "is running" in (await client.get(f"{URL}/restore-points")).json()["obstacle"]
 
 
 async def test_a_query_without_commits_lists_none(client: httpx.AsyncClient, problem: Problem) -> None:
     assert (await client.post("/v1/queries", json=COUNTS)).status_code == 201
-    assert (await client.get(f"{URL}/commits")).json() == {"items": [], "newest": None, "obstacle": None}
-    problem(await client.get("/v1/queries/none/commits"), 404, "query_not_found")
+    assert (await client.get(f"{URL}/restore-points")).json() == {"items": [], "newest": None, "obstacle": None}
+    problem(await client.get("/v1/queries/none/restore-points"), 404, "query_not_found")
 
 
 async def test_a_dry_run_says_what_it_would_do_and_changes_nothing(
@@ -126,7 +126,7 @@ async def test_a_dry_run_says_what_it_would_do_and_changes_nothing(
     assert (response.json()["dry_run"], response.json()["removed_rows"]) == (True, 3)
     assert ((await client.get(f"{URL}/status")).json(), await changes(client), await counted(client, "counts")) == before
     assert (await client.get(URL)).json()["generation"] == 1
-    assert [each["batch_id"] for each in (await client.get(f"{URL}/commits")).json()["items"]] == [2, 1, 0]
+    assert [each["batch_id"] for each in (await client.get(f"{URL}/restore-points")).json()["items"]] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("state", ["starting", "running", "stopping", "backoff"])
@@ -161,7 +161,7 @@ async def test_readers_are_named_and_in_the_way(
     assert (await client.post("/v1/queries", json=reader)).status_code == 201
     body = problem(await client.post(f"{URL}/rewind", json={"batch_id": 1}), 409, "relation_in_use")
     assert "reader" in body["detail"]
-    assert "reader" in (await client.get(f"{URL}/commits")).json()["obstacle"]
+    assert "reader" in (await client.get(f"{URL}/restore-points")).json()["obstacle"]
     assert (await client.delete("/v1/queries/reader")).status_code == 204
     await rewind(client, 1)
 
@@ -173,7 +173,7 @@ async def test_forks_of_later_commits_are_in_the_way(
     assert (await client.post(f"{URL}/fork", json={"name": "tried"})).status_code == 201
     body = problem(await client.post(f"{URL}/rewind", json={"batch_id": 1}), 409, "rewind_not_possible", "/batch_id")
     assert "tried" in body["detail"]
-    listed = (await client.get(f"{URL}/commits")).json()["items"]
+    listed = (await client.get(f"{URL}/restore-points")).json()["items"]
     assert [each["can_rewind"] for each in listed] == [True, False, False]
     assert (await client.delete("/v1/queries/tried")).status_code in (202, 204)
     await rewind(client, 1)
@@ -203,7 +203,7 @@ async def test_records_that_retention_removed_cannot_be_read_again(
             "UPDATE log.head SET start_offset = 2, next_offset = 6 FROM log.feed f "
             "WHERE f.id = feed_id AND partition = 0 AND f.name = 'departures'"
         )
-    listed = (await client.get(f"{URL}/commits")).json()["items"]
+    listed = (await client.get(f"{URL}/restore-points")).json()["items"]
     assert [each["can_rewind"] for each in listed] == [True, False, False]
     body = problem(await client.post(f"{URL}/rewind", json={"batch_id": 1}), 409, "rewind_not_possible")
     assert "records of log:departures from 1 to 2 in partition 0 were removed" in body["detail"]
@@ -218,7 +218,7 @@ async def test_state_whose_segments_are_gone_is_refused(
     for n in range(3):
         commits(dsn, ("JFK", n))
     (folder / f"{SEGMENT}.arrow").unlink()
-    listed = (await client.get(f"{URL}/commits")).json()["items"]
+    listed = (await client.get(f"{URL}/restore-points")).json()["items"]
     assert SEGMENT in listed[0]["obstacle"]
     body = problem(await client.post(f"{URL}/rewind", json={"batch_id": 1}), 409, "rewind_not_possible")
     assert SEGMENT in body["detail"]
@@ -257,7 +257,7 @@ async def test_open_windows_cannot_be_put_back(client: httpx.AsyncClient, settin
     retained(dsn, "counts")
     body = problem(await client.post(f"{URL}/rewind", json={"batch_id": 0}), 409, "rewind_not_possible")
     assert "materialize_open" in body["detail"]
-    assert "materialize_open" in (await client.get(f"{URL}/commits")).json()["obstacle"]
+    assert "materialize_open" in (await client.get(f"{URL}/restore-points")).json()["obstacle"]
 
 
 async def test_a_log_beyond_the_limit_is_not_read(
@@ -342,7 +342,7 @@ async def test_a_query_that_begins_anew_or_is_deleted_has_no_commit_to_go_back_t
     await running(client, settings, dsn)
     other = {**COUNTS, "where": "delay > 0"}
     assert (await client.put(f"{URL}?state=discard", json=other)).status_code == 200
-    assert (await client.get(f"{URL}/commits")).json()["items"] == []
+    assert (await client.get(f"{URL}/restore-points")).json()["items"] == []
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM log.retained_commit").fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM log.retained_state").fetchone() == (0,)

@@ -31,13 +31,13 @@ async def facts(dsn: str, state: str, generation: int = 1, error: str = "null") 
         )
 
 
-async def committed(dsn: str, age: str, carrier: dict[str, Any]) -> None:
-    """Play a driver that committed so long ago, and noted this of the carrier."""
+async def committed(dsn: str, age: str, execution: dict[str, Any]) -> None:
+    """Play a driver that committed so long ago, and recorded this of its slot."""
     async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(
             "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, detail) "
             "SELECT id, checkpoint_id, 1, 1, now() - %s::interval, '{}', %s::jsonb FROM slackwater.query",
-            (age, json.dumps({"carrier": carrier})),
+            (age, json.dumps({"execution": execution})),
         )
 
 
@@ -158,52 +158,52 @@ async def test_late_records_come_newest_first_with_all_counters(client: httpx.As
 @pytest.mark.parametrize(
     ("shares", "age", "expected"),
     [
-        ({"reading": 0.1, "tasks": 0.7, "commit": 0.1, "round": 0.05, "busiest_task": 0.9}, "1 second", "tasks"),
-        ({"reading": 0.1, "tasks": 0.1, "commit": 0.2, "round": 0.5}, "1 second", "round"),
-        ({"reading": 0.1, "tasks": 0.1, "commit": 0.1, "round": 0.1}, "1 second", "input"),
-        ({"reading": 0.1, "tasks": 0.7, "commit": 0.1, "round": 0.05, "busiest_task": 0.9}, "1 minute", "input"),
+        ({"reading": 0.1, "tasks": 0.7, "commit": 0.1, "other_queries": 0.05, "busiest_task": 0.9}, "1 second", "tasks"),
+        ({"reading": 0.1, "tasks": 0.1, "commit": 0.2, "other_queries": 0.5}, "1 second", "other_queries"),
+        ({"reading": 0.1, "tasks": 0.1, "commit": 0.1, "other_queries": 0.1}, "1 second", "input"),
+        ({"reading": 0.1, "tasks": 0.7, "commit": 0.1, "other_queries": 0.05, "busiest_task": 0.9}, "1 minute", "input"),
     ],
 )
-async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
+async def test_the_status_says_what_limits_a_query_and_what_decided_its_slot(
     client: httpx.AsyncClient, dsn: str, shares: dict[str, float], age: str, expected: str
 ) -> None:
-    carrier = {
+    execution = {
         "is_shared": False, "is_trial": True, "is_waiting": False, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78,
-        "put_off": 3,
+        "deferred": 3,
         "shares": shares,
     }  # fmt: skip
     await facts(dsn, "running")
-    await committed(dsn, age, carrier)
+    await committed(dsn, age, execution)
     body = (await client.get(PATH)).json()
     assert body["limited_by"] == expected
     is_recent = age == "1 second"
-    assert body["shares"] == {part: shares[part] if is_recent else 0 for part in ("reading", "tasks", "commit", "round")} | {
-        "busiest_task": shares.get("busiest_task") if is_recent else None
-    }
+    assert body["shares"] == {
+        part: shares[part] if is_recent else 0 for part in ("reading", "tasks", "commit", "other_queries")
+    } | {"busiest_task": shares.get("busiest_task") if is_recent else None}
     told = {
-        "kind": "trial",
+        "mode": "isolated",
         "is_waiting": False,
         "moves": 2,
         "cpu_share": 0.4,
         "largest_batch": 16_000,
         "max_rows": 78,
-        "put_off": 3,
+        "deferred": 3,
     }
-    assert body["carrier"] == told
+    assert body["execution"] == told
 
 
 @pytest.mark.parametrize(("age", "is_waiting"), [("1 second", True), ("1 minute", False)])
-async def test_who_has_nothing_more_to_do_waits_for_no_carrier(
+async def test_who_has_nothing_more_to_do_waits_for_no_slot(
     client: httpx.AsyncClient, dsn: str, age: str, *, is_waiting: bool
 ) -> None:
-    carrier = {"is_shared": True, "is_waiting": True, "moves": 0, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": None}
+    execution = {"is_shared": True, "is_waiting": True, "moves": 0, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": None}
     await facts(dsn, "running")
-    await committed(dsn, age, carrier)
-    assert (await client.get(PATH)).json()["carrier"]["is_waiting"] is is_waiting
+    await committed(dsn, age, execution)
+    assert (await client.get(PATH)).json()["execution"]["is_waiting"] is is_waiting
 
 
 async def test_a_slow_function_is_named(client: httpx.AsyncClient, dsn: str) -> None:
-    shares = {"reading": 0.0, "tasks": 0.9, "commit": 0.05, "round": 0.05, "functions": {"score": 0.8, "tax": 0.01}}
+    shares = {"reading": 0.0, "tasks": 0.9, "commit": 0.05, "other_queries": 0.05, "functions": {"score": 0.8, "tax": 0.01}}
     await facts(dsn, "running")
     await committed(dsn, "1 second", {"is_shared": True, "moves": 0, "shares": shares})
     body = (await client.get(PATH)).json()

@@ -1,4 +1,4 @@
-"""What the service runs with: drivers with their queries and carriers, and the settings in force."""
+"""What the service runs with: drivers with their queries and slots, and the settings in force."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_drivers_are_listed_with_their_queries_and_what_waits(client: http
         connection.execute(
             "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail) "
             "SELECT id, checkpoint_id, 3, 0, now(), '{}', 7000, %s FROM slackwater.query WHERE name = 'delays'",
-            (Jsonb({"carrier": CARRIED}),),
+            (Jsonb({"execution": CARRIED}),),
         )
     answer = (await client.get("/v1/drivers")).json()
     alive, silent = sorted(answer["drivers"], key=lambda each: each["id"])
@@ -58,26 +58,26 @@ async def test_drivers_are_listed_with_their_queries_and_what_waits(client: http
     assert (query["name"], query["state"], query["internal"]) == ("delays", "running", False)
     assert query["committed_at"] is not None
     told = {
-        "kind": "shared",
+        "mode": "shared",
         "is_waiting": False,
         "moves": 1,
         "cpu_share": 0.02,
         "largest_batch": 400,
         "max_rows": None,
-        "put_off": 0,
+        "deferred": 0,
     }
-    assert query["carrier"] == told
+    assert query["execution"] == told
     assert (silent["silent"], silent["max_queries"], silent["queries"]) == (True, 7, [])
     assert answer["waiting"] == ["joined"]
 
 
-async def test_a_held_query_that_has_not_committed_has_no_carrier(client: httpx.AsyncClient, sources: None, dsn: str) -> None:
+async def test_a_held_query_that_has_not_committed_has_no_slot(client: httpx.AsyncClient, sources: None, dsn: str) -> None:
     assert (await client.post("/v1/queries", json=WINDOWS)).status_code == 201
     beat(dsn, DRIVER, "1 second", {"max_queries": 100})
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE slackwater.query_status SET lease_owner = %s", (DRIVER,))
     ((query,),) = [each["queries"] for each in (await client.get("/v1/drivers")).json()["drivers"]]
-    assert (query["carrier"], query["committed_at"]) == (None, None)
+    assert (query["execution"], query["committed_at"]) == (None, None)
 
 
 async def test_settings_say_their_values_and_where_they_come_from(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ figures and correctness; see `speed`.
 `python -m tests.bench edge`: what appends and followed commits cost the API; see `edge`.
 `python -m tests.bench latency`: how soon a record is a visible row, and where the time goes; see `latency`.
 `python -m tests.bench many`: 1 to 20 light queries in one driver; see `many`.
-`python -m tests.bench members`: what light queries cost in each round of their carrier, without Spark; see `members`.
+`python -m tests.bench members`: what light queries cost in each round of their slot, without Spark; see `members`.
 `python -m tests.bench recovery`: how soon a query commits again after its driver was killed; see `recovery`.
 `python -m tests.bench scale`: tables of millions of keys and full grace buffers beside small ones; see `scale`.
 `python -m tests.bench kafka`: the NX-T jobs from topics of a real broker; see `kafka`.

@@ -103,7 +103,7 @@ class Edge:
         return sum(len(seen.bodies) for seen in observed)
 
     async def _commit(self, writers: Sequence[ChangeWriter], lanes: Sequence[Lane], seconds: float) -> int:
-        """Commit to the tables in turn, as a carrier does it."""
+        """Commit to the tables in turn, as a slot does it."""
         begun = time.monotonic()
         for number in itertools.count():
             place = number % len(writers)

@@ -1,6 +1,6 @@
 """What light members cost per round, without Spark: `python -m tests.bench members [--queries 100] [--rounds 20] [--profile work]`.
 
-One process does in turn what the planning process, the worker and the driver of a shared carrier do, with the functions that they call, over
+One process does in turn what the planning process, the worker and the driver of a shared slot do, with the functions that they call, over
 the queries of `many`. Printed: milliseconds of CPU per member and round, by part, and those of Postgres; beside them what a look costs that
 finds nothing for anybody. A profile says what a part's time goes into.
 """
@@ -48,11 +48,11 @@ from engine.runtime.planning.cursors import new_cursor, start_positions
 from engine.runtime.run_options import RunOptions
 from engine.sources.packets import unpack
 from engine.spark.streams.committing import MemberBatch, commit_round
-from engine.spark.streams.member import SlotMode
-from engine.spark.streams.round_work import RoundPart
-from engine.spark.streams.rounds import RoundReader
+from engine.spark.streams.cycle_work import RoundPart
 from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.scheduling import RoundReader
 from engine.spark.streams.silence import Silence
+from engine.spark.streams.slot_query import SlotMode
 from tests.bench.roles import cpu_by_role
 from tests.bench.steady import KEYS, Lane
 from tests.conftest import migrate
@@ -66,7 +66,7 @@ WARM_ROUNDS = 3
 
 @dataclass
 class Members:
-    """Queries of one carrier, and what their rounds have cost."""
+    """Queries of one slot, and what their rounds have cost."""
 
     dsn: str
     folder: Path

@@ -81,12 +81,12 @@ def test_drivers_show_their_queries_and_what_carries_them(admin: Look, harbour: 
         "WHERE q.id = s.query_id AND q.name = 'totals'",
         DRIVER,
     )
-    harbour.detail("totals", carrier={"is_shared": False, "moves": 1, "cpu_share": 0.25, "largest_batch": 12_000})
+    harbour.detail("totals", execution={"is_shared": False, "moves": 1, "cpu_share": 0.25, "largest_batch": 12_000})
     page = admin.at("/system?tab=drivers")
     row = admin.row("totals")
     row.wait_for()
     (query,) = harbour.get("/v1/drivers")["drivers"][0]["queries"]
-    assert row.get_by_role("cell").all_inner_texts()[1:5] == [query["state"], query["carrier"]["kind"], "25.0 %", "12K"]
+    assert row.get_by_role("cell").all_inner_texts()[1:5] == [query["state"], query["execution"]["mode"], "25.0 %", "12K"]
     assert page.get_by_text("1 of at most 100").is_visible()
     harbour.execute("UPDATE slackwater.driver SET heartbeat_at = now() - interval '1 hour'")
     page.get_by_text("It has not been heard of for longer than a lease lasts").wait_for()

@@ -24,7 +24,7 @@ from engine.plan.model import Input
 from engine.postgres.postgres import Connection
 from engine.sources.chunks import NO_TS
 from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
-from engine.sources.kafka.brokers import taking
+from engine.sources.kafka.brokers import consumer_loop as taking
 from engine.sources.packets import Packet
 from tests.contract.feeds import SAMPLES, Sample
 from tests.unit.records.relations import NOW_MS

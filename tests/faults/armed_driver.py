@@ -6,8 +6,9 @@ from app.driver import process
 from app.driver.entry import main
 from app.driver.launches.launching import discard_query
 from engine.runtime.launch_state import open_state
-from engine.runtime.limits import weight
-from engine.spark.streams import rounds, runner
+from engine.runtime.limits import load as weight
+from engine.spark.streams import runner
+from engine.spark.streams import scheduling as rounds
 from tests.faults.points import ALONE, POINT, ArmedRunner, ArmedSink, ArmedSource, ArmedWork, passing_after
 
 ARMED = (

@@ -18,7 +18,7 @@ POISONOUS = "poisonous"
 BULK_RECORDS = 20_000
 BULK_KEYS = 1_000
 BULK_EVERY = 8
-"""A large body between so many small ones: more than a shared carrier reads of a query at once."""
+"""A large body between so many small ones: more than a shared slot reads of a query at once."""
 
 PARTNERS, LETTERS = 600, 460
 """The one record that the poisonous query reads finds so many partners, and makes twelve texts of LETTERS * 1,000 bytes of each: 3.3 GB."""

@@ -28,7 +28,7 @@ from engine.operators.tasks.task import Task
 from engine.postgres.postgres import shared_connection
 from engine.runtime.stages import StageWork
 from engine.sources.packets import Packet
-from engine.spark.streams.rounds import FOLDER_OPTION, PacketSource, RoundReader
+from engine.spark.streams.scheduling import FOLDER_OPTION, PacketSource, RoundReader
 from engine.state.segments.files import FileSegmentStore
 
 POINT, PASSAGE, MARK = "FAULTS_POINT", "FAULTS_PASSAGE", "FAULTS_MARK"
@@ -134,7 +134,7 @@ class ArmedSink(Sink):
     def write(self, *arguments: Any) -> None:
         super().write(*arguments)
         passing("in sink transaction")
-        if os.environ.get(POINT) == ALONE and self.carrier is not None and not self.carrier["is_shared"]:
+        if os.environ.get(POINT) == ALONE and self.execution is not None and not self.execution["is_shared"]:
             time.sleep(HOLD_S)  # a worker kills this process meanwhile
 
 

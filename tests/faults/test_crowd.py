@@ -30,7 +30,7 @@ from tests.faults.test_chaos import LONGEST_S, many
 pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(LONGEST_S + 1_200)]
 
 DATABASE_AWAY = {"sink_unavailable", "source_unavailable"}
-WORKER_KILLED = {"worker_lost", "kills_its_worker"}
+WORKER_KILLED = {"worker_lost", "worker_crashed"}
 
 FEW_ATTEMPTS, MANY_ATTEMPTS = ({"SLACKWATER_DRIVER__MAX_ATTEMPTS": most} for most in ("4", "1000"))
 SETTINGS = {
@@ -53,15 +53,15 @@ def test_forty_queries_lose_nothing_and_only_the_poisonous_one_is_failed() -> No
         for kind, name, records in poison():
             client.relation(kind, name).append(records)
         until("the poisonous query is failed", lambda: client.query(POISONOUS).status()["state"] == "failed", RECOVERED_S)
-        assert "exhausts_its_worker" in client.query(POISONOUS).status()["error"]["detail"]
+        assert "worker_out_of_memory" in client.query(POISONOUS).status()["error"]["detail"]
         running.start_anew(MANY_ATTEMPTS)
         client.call("POST", f"/v1/queries/{POISONOUS}/restart")
-        until("the heavy queries ride in carriers of their own", lambda: are_alone(client), RECOVERED_S)
+        until("the heavy queries ride in slots of their own", lambda: are_alone(client), RECOVERED_S)
         chaos = Chaos(running, client, feeder, innocent, random.Random(seed + 2))
         print(HEADER)
         for part, second in many(random.Random(seed)):
             chaos.cycle(part, second)
-        until("the heavy queries ride in carriers of their own again", lambda: are_alone(client), RECOVERED_S)
+        until("the heavy queries ride in slots of their own again", lambda: are_alone(client), RECOVERED_S)
         script.is_over = True
         until("everything was acknowledged", lambda: feeder.is_done, RECOVERED_S)
         until("everything was read", partial(has_read, client, innocent, feeder.ends), RECOVERED_S)
@@ -90,9 +90,9 @@ def totals(client: Client, name: str) -> dict[str, tuple[int, int]]:
 
 
 def are_alone(client: Client) -> bool:
-    """Whether each heavy query has committed its newest batch in a carrier of its own."""
-    carriers = [client.query(name).status()["carrier"] for name in HEAVY]
-    return all(carrier is not None and carrier["kind"] == "own" for carrier in carriers)
+    """Whether each heavy query has committed its newest batch in a slot of its own."""
+    slots = [client.query(name).status()["slot"] for name in HEAVY]
+    return all(slot is not None and slot["kind"] == "own" for slot in slots)
 
 
 def spent_on(client: Client, name: str) -> Counter[str]:

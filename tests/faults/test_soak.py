@@ -1,7 +1,7 @@
 """Half an hour of work with a hundred queries that come and go: nothing keeps growing. ``make soak``; SOAK_MINUTES says how long.
 
-Three queries with all kinds of state stay and are restarted now and then. A hundred light ones share carriers beside them, the oldest of which
-are replaced every few seconds. One gets so many records at once, now and then, that it goes on in a carrier of its own, and comes back.
+Three queries with all kinds of state stay and are restarted now and then. A hundred light ones share slots beside them, the oldest of which
+are replaced every few seconds. One gets so many records at once, now and then, that it goes on in a slot of its own, and comes back.
 """
 
 from __future__ import annotations
@@ -167,16 +167,16 @@ class Crowd:
         return {name: state for name, state in states.items() if state != "running"}
 
 
-class Carriers:
-    """In which carriers the heavy query was seen, each change once."""
+class Slots:
+    """In which slots the heavy query was seen, each change once."""
 
     def __init__(self, client: Client) -> None:
         self._client, self.seen = client, list[str]()
 
     def look(self) -> None:
-        carrier = self._client.query(HEAVY).status()["carrier"]
-        if carrier is not None and self.seen[-1:] != [carrier["kind"]]:
-            self.seen.append(carrier["kind"])
+        slot = self._client.query(HEAVY).status()["slot"]
+        if slot is not None and self.seen[-1:] != [slot["kind"]]:
+            self.seen.append(slot["kind"])
 
 
 class Due:
@@ -214,15 +214,15 @@ def make(client: Client) -> None:
 
 
 def at_work(client: Client, crowd: Crowd, samples: Samples, running: Service, dsn: str) -> tuple[int, list[str]]:
-    """Let queries come and go for as long as it is to last; returns how many restarts there were, and the heavy query's carriers."""
+    """Let queries come and go for as long as it is to last; returns how many restarts there were, and the heavy query's slots."""
     sample, replace, restart, burst = Due(SAMPLE_S), Due(REPLACE_S), Due(LIFECYCLE_S), Due(BURST_S)
-    carriers, bulk = Carriers(client), Bulk()
+    slots, bulk = Slots(client), Bulk()
     begun, restarts = time.monotonic(), 0
     client.stream("bulk").append(bulk.body()[2])
     while time.monotonic() - begun < MINUTES * 60:
         time.sleep(0.5)
         with suppress(Unreachable, ServiceError):
-            carriers.look()
+            slots.look()
         if replace:
             crowd.replace()
         if burst:
@@ -236,7 +236,7 @@ def at_work(client: Client, crowd: Crowd, samples: Samples, running: Service, ds
                 connection.execute(_AGE_KEYS)
         if sample:
             samples.add(of_service(running, dsn))
-    return restarts, carriers.seen
+    return restarts, slots.seen
 
 
 def test_nothing_keeps_growing(running: Service) -> None:
@@ -250,7 +250,7 @@ def test_nothing_keeps_growing(running: Service) -> None:
         dsn = running.driver().environ()["SLACKWATER_DATABASE_URL"]
         load = Load(running.url)
         load.start()
-        restarts, carriers = at_work(client, crowd, samples, running, dsn)
+        restarts, slots = at_work(client, crowd, samples, running, dsn)
         until("all light queries run", lambda: crowd.not_running() == {}, START_S)
         load.stop()
         lags = {name: _lag(client, name) for name in [query["name"] for query in QUERIES] + [crowd.names[0]]}
@@ -258,12 +258,12 @@ def test_nothing_keeps_growing(running: Service) -> None:
     print(
         f"{MINUTES:g} minutes, {load.sent:,} orders, {restarts} restarts, {crowd.made - ALIVE} of {ALIVE} light queries replaced"
     )
-    print(f"lag {lags}; the heavy query's carriers: {carriers}")
+    print(f"lag {lags}; the heavy query's slots: {slots}")
     print(f"{'after the warm-up':<28}{'level':>12}{'growth':>12}{'allowed':>12}")
     print("\n".join(map(str, trends)))
     assert load.sent > MINUTES * 60 * 20
     assert crowd.made - ALIVE > MINUTES * 60 / REPLACE_S, "one or more each time"
-    assert {"own", "shared"} <= set(carriers)
+    assert {"own", "shared"} <= set(slots)
     assert [str(trend) for trend in trends if trend.is_growing] == []
 
 

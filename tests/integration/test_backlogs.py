@@ -83,7 +83,7 @@ def test_batches_end_where_they_end_without(conn: Connection, dsn: str, reader: 
     assert prepared.unread(cursor, feed_ends(conn, [FEED.log_feed])) == []
 
 
-def test_a_feed_that_is_gone_is_looked_at_by_its_reader(conn: Connection, dsn: str, reader: LogReader) -> None:
+def test_a_feed_that_is_gone_is_discovered_by_its_reader(conn: Connection, dsn: str, reader: LogReader) -> None:
     packets = planner_of(dsn)
     conn.execute("DELETE FROM log.feed")
     ends = feed_ends(conn, [FEED.log_feed])
@@ -93,7 +93,7 @@ def test_a_feed_that_is_gone_is_looked_at_by_its_reader(conn: Connection, dsn: s
         packets.next_cursor(packets.start)
 
 
-def test_a_feed_that_ends_before_what_was_read_is_looked_at_by_its_reader(conn: Connection, dsn: str, reader: LogReader) -> None:
+def test_a_feed_that_ends_before_what_was_read_is_discovered_by_its_reader(conn: Connection, dsn: str, reader: LogReader) -> None:
     packets = planner_of(dsn)
     read = packets.next_cursor(packets.start)
     conn.execute("UPDATE log.head SET next_offset = 7")

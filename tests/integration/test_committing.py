@@ -31,8 +31,8 @@ from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.run_options import RunOptions
 from engine.sources.packets import Packet
 from engine.spark.streams.committing import MemberBatch, commit_round
-from engine.spark.streams.member import SlotMode
 from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.slot_query import SlotMode
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import cursor, progress, stats
 
@@ -42,7 +42,7 @@ NAMES = ("first", "second", "third")
 
 @dataclass
 class Round:
-    """Queries of one carrier."""
+    """Queries of one slot."""
 
     conn: psycopg.Connection[Any]
     link: SinkLink
@@ -114,7 +114,7 @@ def everything(carried: Round) -> dict[str, Any]:
     found = {}
     for name, query_id in carried.ids.items():
         row = carried.conn.execute(
-            "SELECT batch_id, position, stream_time_ms, detail - 'phases_ms' - 'carrier', cursor FROM log.commit WHERE query_id = %s",
+            "SELECT batch_id, position, stream_time_ms, detail - 'phases_ms' - 'execution', cursor FROM log.commit WHERE query_id = %s",
             (query_id,),
         ).fetchone()
         counts = carried.conn.execute("SELECT input, reason, count FROM log.counter WHERE owner = %s", (query_id,)).fetchall()

@@ -18,7 +18,7 @@ from app.http.requests.preconditions import Preconditions
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
 from engine.connections.s3 import forget_own_credentials
-from engine.connections.surroundings import SecretSources
+from engine.connections.secret_sources import SecretSources
 from engine.definition.deliveries.delta import DeltaDelivery
 from engine.deliveries.deliveries import Deliverer, DeliveryContext, DeliveryStopped, TargetUnavailable
 from engine.deliveries.delta.delivery import DELTA_DELIVERY

@@ -15,7 +15,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.commit.history.earlier_rows import RowsUnknown
+from engine.commit.history.restored_rows import RowsUnknown
 from engine.commit.history.retained_commits import Retaining, hold_retained, retain, retained_commits
 from engine.commit.history.rewinding import rewind
 from engine.commit.sink import Sink

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.db.bell import Notifications
 from app.db.database import engine_for, migrate
+from app.db.notifications import Notifications
 from app.db.schema_version import refuse_unknown
 from app.db.transactions import lock_edits
 from app.main.main import create_app

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from psycopg.types.json import Jsonb
 
-from engine.connections.surroundings import SecretSources
+from engine.connections.secret_sources import SecretSources
 from engine.definition.deliveries.kafka import KafkaDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryStopped, TargetUnavailable
 from engine.deliveries.kafka.delivery import KAFKA_DELIVERY, KafkaDeliverer, RepeatingKafkaDeliverer

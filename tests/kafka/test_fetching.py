@@ -12,13 +12,13 @@ from confluent_kafka import KafkaError
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
 from engine.sources.kafka.brokers import client
+from engine.sources.kafka.brokers.broker_errors import BrokerErrors, OffsetOutOfRange
+from engine.sources.kafka.brokers.consumer_loop import ConsumerLoop
 from engine.sources.kafka.brokers.fetch_size import FIRST_GROWTH_S, LEAST_BYTES, MOST_BYTES
 from engine.sources.kafka.brokers.fetching.library import OFF, library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.plain import PlainFetcher
 from engine.sources.kafka.brokers.fetching.port import NO_TIMESTAMP_MS, Fetched, RecordFields
-from engine.sources.kafka.brokers.taking import ConsumerLoop
-from engine.sources.kafka.brokers.troubles import BrokerErrors, OffsetOutOfRange
 from tests.kafka.topics import MOCK_PARTITIONS, Cluster, Sent
 
 Open = Callable[[Cluster, str, RecordFields], ConsumerLoop]
@@ -130,7 +130,7 @@ def test_compressed_batches_are_read(opening: Open, kafka: Cluster) -> None:
 
 
 def test_a_broker_that_is_away_is_told(opening: Open, mock: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 1.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.consumer_loop.SILENT_S", 1.0)
     topic = mock.topic()
     taker = opening(mock, topic, RecordFields())
     mock.end()

@@ -189,7 +189,7 @@ def test_a_topic_that_is_not_there_is_refused(connection: Connection, kafka: Clu
 def test_a_broker_that_says_nothing_any_more_is_given_up(
     connection: Connection, own_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 2.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.consumer_loop.SILENT_S", 2.0)
     found = source(connection, Cluster(own_broker.bootstrap))
     found.cluster.send(found.topic, records(0, 10))
     split = Split(0, 0, found.reader().ends()[0])

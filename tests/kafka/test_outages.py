@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.sources.kafka.brokers.taking.SILENT_S", 3.0)
+    monkeypatch.setattr("engine.sources.kafka.brokers.consumer_loop.SILENT_S", 3.0)
     monkeypatch.setattr("engine.sources.kafka.brokers.topic_client.ANSWER_S", 3.0)
 
 

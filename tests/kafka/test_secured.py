@@ -14,8 +14,8 @@ from slackwater import Client, ServiceError
 from engine.connections.checking import check
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
+from engine.connections.secret_sources import SecretSources
 from engine.connections.stored import sealed
-from engine.connections.surroundings import SecretSources
 from engine.definition.relations import StreamDefinition
 from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.model import Input

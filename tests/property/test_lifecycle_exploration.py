@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import pytest
 
+from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action, Effect, Limits, Snapshot, decide
 from app.catalog.drivers.outages import is_outage
 from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
-from app.catalog.drivers.suspects import LOST
 
 LIMITS = Limits(start_timeout_ms=10, stop_timeout_ms=10, healthy_after_ms=10, max_attempts=1)
 EPOCH = 100

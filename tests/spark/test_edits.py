@@ -83,7 +83,7 @@ def test_a_shorter_grace_lets_go_at_once_of_what_is_due_and_only_once(client: Cl
     shorter = {**PRICED, "joins": [{**PRICED["joins"][0], "grace": "10s"}]}
     epoch = client.query("priced").status()["epoch"]
     begun = time.monotonic()
-    answer = client.call("PUT", "/v1/queries/priced", shorter, {"release": "now"})
+    answer = client.call("PUT", "/v1/queries/priced", shorter, {"flush": "now"})
     assert answer["definition"]["joins"][0]["grace"] == "10s"
     due = [(1, 10), (20, 10), (40, 11), (101, 20), (120, 20), (140, 20)]
     until("what is due is let go", lambda: len(priced(client)) >= len(due), SECONDS)

@@ -1,4 +1,4 @@
-"""Carriers on real Spark: many queries in one stream, and what a failure of one, of a worker or of a stream means for the others."""
+"""Slots on real Spark: many queries in one stream, and what a failure of one, of a worker or of a stream means for the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 from engine.errors import DataInvalid, EngineError, ResultLocked
 from engine.plan.model import Feed, Plan
 from engine.postgres.fence import claim_epoch
-from engine.runtime.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
+from engine.runtime.crash_errors import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
 from engine.runtime.launch_state import Launch
-from engine.runtime.limits.watch import USUAL, WorkBounds
+from engine.runtime.limits.watchdog import USUAL, WorkBounds
 from engine.runtime.run_options import RunOptions
 from engine.sources.log.replay_reader import replay_feed
 from engine.spark.streams import runner
-from engine.spark.streams.fleet import SlotManager
 from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.slot_manager import SlotManager
 from tests.spark.conftest import Launcher
 from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
 from tests.spark.test_end_to_end import (
@@ -123,17 +123,17 @@ def test_a_query_that_cannot_be_written_fails_alone(fleets: Fleets) -> None:
 
 
 def test_a_heavy_query_goes_on_alone_and_comes_back_when_it_is_light(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runtime.limits.weight.LIGHT_AFTER_S", 0.5)
-    monkeypatch.setattr("engine.runtime.limits.weight.WINDOW_S", 0.5)
-    monkeypatch.setattr("engine.spark.streams.fleet.LOOK_S", 0.2)
+    monkeypatch.setattr("engine.runtime.limits.load.LIGHT_AFTER_S", 0.5)
+    monkeypatch.setattr("engine.runtime.limits.load.WINDOW_S", 0.5)
+    monkeypatch.setattr("engine.spark.streams.slot_manager.LOOK_S", 0.2)
     before = fleets.streams()
     fleets.launch("other")
     fleets.launcher.append("flights", flights := many_flights(60_000))
     heavy = fleets.launch("heavy")
-    wait_until(lambda: heavy.carrier is not None and not heavy.carrier.is_shared)
+    wait_until(lambda: heavy.slot is not None and not heavy.slot.is_shared)
     fleets.show("heavy", flights)
     fleets.show("other", flights)
-    wait_until(lambda: heavy.carrier is not None and heavy.carrier.is_shared)
+    wait_until(lambda: heavy.slot is not None and heavy.slot.is_shared)
     wait_until(lambda: fleets.streams() - before == 1)
     fleets.launcher.append("flights", more := many_flights(100, first=60_000))
     fleets.show("heavy", pl.concat([flights, more]))
@@ -155,9 +155,9 @@ def test_so_many_ride_alone_at_once_and_the_others_work_their_backlogs_off_toget
     assert all(query.error() is None for query in fleets.queries.values())
     with fleets.launcher.connect() as connection:
         noted = connection.execute(
-            "SELECT detail #> '{carrier,is_waiting}', detail #> '{carrier,is_shared}' FROM log.commit"
+            "SELECT detail #> '{execution,is_waiting}', detail #> '{execution,is_shared}' FROM log.commit"
         ).fetchall()
-    assert (True, True) in noted, "its status says that it waits for a carrier of its own"
+    assert (True, True) in noted, "its status says that it waits for a slot of its own"
 
 
 def test_workers_that_are_killed_cost_nobody_anything(fleets: Fleets) -> None:
@@ -177,7 +177,7 @@ def test_workers_that_are_killed_cost_nobody_anything(fleets: Fleets) -> None:
         assert fleets.queries[name].error() is None
 
 
-def test_who_kills_its_worker_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_worker_crashed_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "StageWork", PoisonedWork)
     names = ["innocent_1", "innocent_2", "innocent_3"]
     for name in names:
@@ -219,7 +219,7 @@ def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
     assert said in str(bad.error())
     for each in names:
         fleets.show(each, flights)
-    before = {each: fleets.queries[each].carrier for each in names}
+    before = {each: fleets.queries[each].slot for each in names}
     assert fleets.queries[name].stop(DEADLINE_SECONDS)
     again = fleets.launch_definition(counting(name=name, into={"table": name}), epoch=2)
     fleets.launcher.append("flights", more := many_flights(50, first=10))
@@ -227,7 +227,7 @@ def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
     for each in names:
         fleets.show(each, pl.concat([flights, more], how="diagonal"))
         assert fleets.queries[each].error() is None
-    assert {each: fleets.queries[each].carrier for each in names} == before, "it began alone, so nobody else was held up again"
+    assert {each: fleets.queries[each].slot for each in names} == before, "it began alone, so nobody else was held up again"
 
 
 def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,15 +235,15 @@ def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fle
     slow, query = fleets.launch(WAITING), fleets.launch("stopped_within")
     fleets.launcher.append("flights", [flight("JFK", 5_000, 1)])
     wait_until(lambda: slow.is_under_way and query.is_under_way)
-    carrier = query.carrier
-    assert carrier is not None
-    assert carrier is slow.carrier
-    done = carrier.rounds_done  # Spark's first, where it came before the records
+    slot = query.slot
+    assert slot is not None
+    assert slot is slow.slot
+    done = slot.rounds_done  # Spark's first, where it came before the records
     assert query.stop(DEADLINE_SECONDS)
-    assert carrier.rounds_done == done, "the round goes on"
+    assert slot.rounds_done == done, "the round goes on"
     resting = threading.Thread(target=query.await_rest)
     resting.start()
-    assert query not in carrier.members
+    assert query not in slot.members
     assert resting.is_alive(), "a worker may be at work for it"
 
     def is_at_rest() -> bool:
@@ -275,7 +275,7 @@ def test_who_holds_the_planning_up_is_found_and_the_others_go_on(fleets: Fleets,
 
 
 def test_a_lock_on_one_result_holds_the_others_up_for_a_moment_only(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.carrier.LOCK_S", 1.0)
+    monkeypatch.setattr("engine.spark.streams.slot.LOCK_S", 1.0)
     fleets.launch("free")
     locked = fleets.launch("locked")
     with fleets.launcher.connect() as connection, connection.transaction():
@@ -337,22 +337,22 @@ def test_a_query_that_makes_much_of_little_takes_less_at_once(
 def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_once(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the bound of a carrier of its own is for: its batches are large, and nobody else's wait for them, but the driver holds them."""
+    """What the bound of a slot of its own is for: its batches are large, and nobody else's wait for them, but the driver holds them."""
     monkeypatch.setattr("engine.spark.streams.runner.OWN_EMITTED", 8 << 20)
-    monkeypatch.setattr("engine.runtime.limits.weight.HEAVY_ROWS", 2)
+    monkeypatch.setattr("engine.runtime.limits.load.HEAVY_ROWS", 2)
     query = fleets.launch_definition(grown(fleets, "grown"))
     fleets.launcher.append("texts", texts(range(3)))
-    wait_until(lambda: query.carrier is not None and not query.carrier.is_shared and query.next_batch > 0)
+    wait_until(lambda: query.slot is not None and not query.slot.is_shared and query.next_batch > 0)
     batches = query.next_batch
     fleets.launcher.append("texts", texts(range(3, 27)))
     show_grown(fleets, "grown", range(27))
     assert query.next_batch - batches > 4, "of 43 MiB no batch has emitted more than eight"
     assert query.error() is None
-    assert query.carrier is not None
-    assert not query.carrier.is_shared
+    assert query.slot is not None
+    assert not query.slot.is_shared
     with fleets.launcher.connect() as connection:
         noted = connection.execute(
-            "SELECT detail #> '{carrier,is_shared}', detail #> '{carrier,max_rows}' FROM log.commit"
+            "SELECT detail #> '{execution,is_shared}', detail #> '{execution,max_rows}' FROM log.commit"
         ).fetchall()
     ((is_shared, max_rows),) = noted
     assert not is_shared
@@ -368,11 +368,11 @@ def test_batches_that_a_round_has_no_room_for_come_in_the_next_one(fleets: Fleet
     little = fleets.launch("little")
     fleets.launcher.append("flights", flights := many_flights(100))
     fleets.show("little", flights)
-    assert len({query.carrier for query in (*queries, little)}) == 1
+    assert len({query.slot for query in (*queries, little)}) == 1
     fleets.launcher.append("texts", texts(range(24)))
     for name in names:
         show_grown(fleets, name, range(24))
     with fleets.launcher.connect() as connection:
-        noted = connection.execute("SELECT detail #> '{carrier,put_off}' FROM log.commit").fetchall()
+        noted = connection.execute("SELECT detail #> '{execution,put_off}' FROM log.commit").fetchall()
     assert sum(times for (times,) in noted) == 1, "its status counts it"
     assert [query.error() for query in (*queries, little)] == [None] * 4

@@ -17,8 +17,8 @@ from engine.commit.sink_batch import Committed
 from engine.errors import DataInvalid
 from engine.runtime.checkpoint import planned_batch, run_of
 from engine.spark.streams import runner
-from engine.spark.streams.carrier import Slot
 from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.slot import Slot
 from tests.spark.conftest import Launcher
 from tests.spark.test_end_to_end import DEADLINE_SECONDS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
 from tests.spark.test_end_to_end import wait_for as wait_until

@@ -40,7 +40,7 @@ def is_paused(client: Client, name: str) -> bool:
 
 def can_go_back(client: Client, name: str, batches: int) -> bool:
     """Whether a commit is retained that lies so far behind the newest one."""
-    listed = client.query(name).commits()
+    listed = client.query(name).restore_points()
     return any(listed["newest"]["batch_id"] - each["batch_id"] >= batches for each in listed["items"])
 
 
@@ -73,7 +73,7 @@ def back_and_on(client: Client, running: Service, chance: random.Random, strikes
         until("it has something to go back to", partial(can_go_back, client, name, batches), SECONDS)
         client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": "paused"})
         until("it is paused", partial(is_paused, client, name), SECONDS)
-        possible = [each["batch_id"] for each in client.query(name).commits()["items"] if each["can_rewind"]]
+        possible = [each["batch_id"] for each in client.query(name).restore_points()["items"] if each["can_rewind"]]
         assert possible
         rewind_while(client, running.url, name, chance.choice(possible), strike)
         client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": "running"})

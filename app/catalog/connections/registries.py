@@ -12,8 +12,8 @@ import anyio.to_thread
 from app.catalog.connections.sql import get_connection
 from app.db.database import Database
 from engine.connections.certificates import CertificateUnreadable
+from engine.connections.secret_sources import SecretMissing, SecretSources
 from engine.connections.stored import resolved
-from engine.connections.surroundings import SecretMissing, SecretSources
 from engine.errors import SourceUnavailable
 from engine.formats.registry.client import Registry
 from engine.formats.registry.connected import settings_of

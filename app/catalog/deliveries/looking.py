@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.catalog.deliveries.targets import Target
-from app.db.site import delivery_context_of
+from app.db.service_context import delivery_context_of
 from app.http.parameters import Services, looked_outside
 
 

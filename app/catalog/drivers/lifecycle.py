@@ -21,7 +21,7 @@ tears down.
     failed ──────────21──▶ starting          stopped, backoff, failed ──2, 20, 21──▶ paused
 
 Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease and its state
-but runs nothing; ``stopped`` and ``failed`` have given the lease back. Who is stopped in the midst of a round of a shared carrier leaves a
+but runs nothing; ``stopped`` and ``failed`` have given the lease back. Who is stopped in the midst of a round of a shared slot leaves a
 worker behind that may still write files (``HandleReport.is_leaving``). That delays no stop and no launch, for nothing of it counts; but the
 lease stays, so that nobody removes the query's files before it is over, or before no more is to be expected (``REST_STALLS``). Only a driver
 that drains gives it back: its workers end with it.
@@ -59,8 +59,8 @@ that drains gives it back: its workers end with it.
 23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
 
-Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.suspects``. Rule 24 keeps the budget for what a query can
-be blamed for: ``app.catalog.drivers.outages``.
+Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.crash_suspects``. Rule 24 keeps the budget for what a
+query can be blamed for: ``app.catalog.drivers.outages``.
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
 forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
@@ -74,9 +74,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from app.catalog.drivers.crash_suspects import LOST, is_alone, is_crash_suspect, is_lost, one_more
 from app.catalog.drivers.outages import is_outage, next_outages
 from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
-from app.catalog.drivers.suspects import LOST, is_alone, is_crash_suspect, is_lost, one_more
 
 
 class Effect(StrEnum):

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.catalog.drivers.states import ErrorReport
 
-_OF_THE_QUERY: Final = frozenset({"worker_lost", "kills_its_worker", "stalls_its_worker", "exhausts_its_worker"})
+_OF_THE_QUERY: Final = frozenset({"worker_lost", "worker_crashed", "worker_stalled", "worker_out_of_memory"})
 """External errors that the query itself may have caused."""
 
 MOST_OUTAGES: Final = 30

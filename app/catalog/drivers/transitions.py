@@ -17,9 +17,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.access.internal_queries import PREFIX
+from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action
 from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Outcome, State, Status
-from app.catalog.drivers.suspects import LOST
 from engine.commit.history.retention import delete_state
 
 Connection = psycopg.Connection[Any]

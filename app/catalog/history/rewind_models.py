@@ -17,7 +17,7 @@ class RewindBody(FewFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    batch_id: int = Field(ge=0, le=2**63 - 1, description="Of a retained commit (`GET …/commits`).", examples=[41])
+    batch_id: int = Field(ge=0, le=2**63 - 1, description="Of a retained commit (`GET …/restore-points`).", examples=[41])
     definition: dict[str, Any] | None = Field(
         default=None,
         description="The edited definition, as a PUT takes it, under which the query goes on from there; absent: the one in force.",

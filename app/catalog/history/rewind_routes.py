@@ -43,7 +43,7 @@ DryRun = Annotated[
 
 
 @router.get(
-    "/{name}/commits",
+    "/{name}/restore-points",
     summary="List the commits to go back to",
     response_model=CommitsAnswer,
     responses={200: answered(COMMITS, "The retained commits, the newest first."), **problems(400, 404)},

@@ -120,7 +120,7 @@ def place_in_body(pointer: str) -> str:
 def not_retained(name: str, batch_id: int, retained: Sequence[int]) -> Conflict:
     """Return the error for a commit that one cannot go back to, or not any more."""
     some = f"; the newest that are: {', '.join(map(str, retained[:5]))}" if retained else "; none is"
-    detail = f"batch {batch_id} of query '{name}' is not retained{some}. GET /v1/queries/{name}/commits lists them"
+    detail = f"batch {batch_id} of query '{name}' is not retained{some}. GET /v1/queries/{name}/restore-points lists them"
     return Conflict("commit_not_retained", detail, [Fault("/batch_id", "commit_not_retained", detail)])
 
 

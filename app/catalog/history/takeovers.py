@@ -24,13 +24,13 @@ from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import drop_result, move_result, output_of_query, refuse_if_read
 from app.catalog.stored.catalog import load_catalog
 from app.catalog.stored.definitions import read_definition
-from app.catalog.stored.forgetting import forget_results
+from app.catalog.stored.purging import forget_results
 from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
 from app.db.tables import query, query_read, query_status
 from app.db.transactions import lock_edits, raw
 from app.http.requests.preconditions import Preconditions
-from engine.commit.history.taking_over import hold_commits, move_commits
+from engine.commit.history.promoting import hold_commits, move_commits
 from engine.commit.task_states import load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan

@@ -10,7 +10,7 @@ from fastapi import Response
 from app.access.internal_queries import is_internal
 from app.access.rules import refuse_beyond_scope, visible
 from app.access.scopes import named_in
-from app.catalog.drivers.fleet import warning_of_no_room
+from app.catalog.drivers.ready_drivers import warning_of_no_room
 from app.catalog.functions.sql import with_functions
 from app.catalog.queries.edits import Replaced
 from app.catalog.queries.fork_rules import Fork

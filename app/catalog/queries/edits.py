@@ -21,7 +21,7 @@ from app.catalog.stored.catalog import load_catalog, load_catalog_for
 from app.catalog.stored.definitions import planned as planned_as_stored
 from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind, classify
-from app.catalog.stored.forgetting import forget_results
+from app.catalog.stored.purging import forget_results
 from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, redefined
 from app.db.tables import query, query_read, query_status, relation
 from app.db.transactions import lock_edits, raw

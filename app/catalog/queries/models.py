@@ -45,7 +45,7 @@ class EditPreview(Answer):
     generation: int = Field(description="Of the definition in force.")
     changes: list[EditChange] = Field(description="What differs; empty for `no_op`.")
     effects: list[EditEffect] = Field(
-        description="Of an edit in place: with each task's next record, or at once with `?release=now`. As of the last commit; estimates "
+        description="Of an edit in place: with each task's next record, or at once with `?flush=now`. As of the last commit; estimates "
         "are bounds."
     )
     committed_at: datetime | None = Field(description="The commit that this is said of; null: there is none yet.")

@@ -1,7 +1,7 @@
 """What an edit in place would let go, close or overrun at once, from what tasks reported with their last commit. Pure.
 
 Tasks report how much waits at which times, in a few spans (``engine.operators.pending.spans``). A span that the new boundary cuts makes the
-answer a range. An edit without ``?release=now`` does the same with each task's next record.
+answer a range. An edit without ``?flush=now`` does the same with each task's next record.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from app.access.idempotency.routes import created_once
 from app.catalog.history.fork_routes import BodyOfPut, FromFork, taken_over_from
 from app.catalog.queries.answers import accepted_answer, checked, query_answer, replaced_answer, stored_answer
 from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
-from app.catalog.query_routes.looked_at import TargetOfPost, TargetOfPut
+from app.catalog.query_routes.targets import TargetOfPost, TargetOfPut
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.stored.catalog import load_visible_catalog
 from app.catalog.stored.definitions import read_definition
@@ -73,7 +73,7 @@ From = Annotated[
         examples=["2013-01-01T00:00:00Z"],
     ),
 ]
-Release = Annotated[
+Flush = Annotated[
     Literal["now"] | None,
     Query(description="`now`: what waits and is due under the new definition goes at the next launch, not with the next record."),
 ]
@@ -86,21 +86,21 @@ OfResult = Annotated[
 ]
 
 
-def _edit_parameters(state: Discard = None, start: From = None, release: Release = None) -> Replacement:
+def _edit_parameters(state: Discard = None, start: From = None, flush: Flush = None) -> Replacement:
     """Read how an edit is meant.
 
     Raises:
         BadRequest: ``bad_parameter``.
     """
     if start is None:
-        return Replacement(may_discard_state=state == "discard", is_release=release == "now")
+        return Replacement(may_discard_state=state == "discard", is_release=flush == "now")
     if state is None:
         raise bad_parameter("from", "a new beginning throws the kept state away: give state=discard as well")
     try:
         begin = START.validate_python(start if start in ("earliest", "latest") else {"at": start})
     except ValidationError as error:
         raise bad_parameter("from", f"{start!r} is none of earliest, latest and a time like 2013-01-01T00:00:00Z") from error
-    return Replacement(may_discard_state=True, start=begin, is_release=release == "now")
+    return Replacement(may_discard_state=True, start=begin, is_release=flush == "now")
 
 
 START: TypeAdapter[Start] = TypeAdapter(Start)
@@ -200,7 +200,9 @@ def _from_fork(
     name: str, fork: str, connection: sa.Connection, services: Services, response: Response, wanted: Replacement
 ) -> StoredQueryAnswer:
     if wanted != Replacement(conditions=wanted.conditions):
-        detail = "from_fork takes over what the fork has; leave state, from and release out, or send them with a PUT of the fork before"
+        detail = (
+            "from_fork takes over what the fork has; leave state, from and flush out, or send them with a PUT of the fork before"
+        )
         raise BadRequest("conflicting_parameters", detail, [Fault("?from_fork", "conflicting_parameters", detail)])
     row = taken_over_from(connection, services, name, fork, wanted.conditions)
     return stored_answer(connection, services, row, read_definition(QueryDefinition, row.definition), response)

@@ -15,7 +15,7 @@ from app.catalog.functions.sql import with_functions
 from app.catalog.queries.edits import edit_of
 from app.catalog.queries.models import EditChange, EditEffect, EditPreview, ValidationAnswer
 from app.catalog.queries.previews_sql import effects_of, last_commit_at
-from app.catalog.query_routes.looked_at import TargetProblems
+from app.catalog.query_routes.targets import TargetProblems
 from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
 from app.catalog.stored.edit_rules import EditKind
 from app.catalog.stored.queries import find_query

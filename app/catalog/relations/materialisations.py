@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from app.access.internal_queries import PREFIX, is_internal
 from app.catalog.stored.catalog import load_catalog, source_of
-from app.catalog.stored.forgetting import forget_results
+from app.catalog.stored.purging import forget_results
 from app.catalog.stored.queries import QueryRow, add_event, find_query
 from app.catalog.stored.relations import RelationRow
 from app.db.tables import query, query_read, query_status, relation

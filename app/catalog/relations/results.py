@@ -21,7 +21,7 @@ from app.db.log_tables import commit
 from app.db.tables import relation
 from app.db.transactions import raw
 from app.errors.app_errors import Conflict
-from engine.commit.history.taking_over import rename_result
+from engine.commit.history.promoting import rename_result
 from engine.commit.views import add_columns, create_view, drop_view
 from engine.log.dropped_feeds import drop_feed
 from engine.log.sequences import make_result_feed

@@ -20,7 +20,7 @@ from app.catalog.stored.catalog import entry_of
 from app.catalog.stored.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.catalog.warned import shown_warnings
 from app.db.page_bounds import Most
-from app.db.site import service_context_of
+from app.db.service_context import service_context_of
 from app.db.transactions import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import (

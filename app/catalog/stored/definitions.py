@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.cpu_deadline import cpu_deadline
 from engine.expressions.limits import STORED
-from engine.expressions.patience import cpu_deadline
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan

@@ -72,10 +72,10 @@ _WISH = "desired_state"
 
 _TASKS = "/tasks"
 
-_WAITING = "what waits stays; what is due under the new value goes with the next record, or at once with ?release=now"
+_WAITING = "what waits stays; what is due under the new value goes with the next record, or at once with ?flush=now"
 _CLOSING = (
     "what has closed stays closed and is never shown again; what is closed under the new value closes with the next record, or at once "
-    "with ?release=now"
+    "with ?flush=now"
 )
 _SHARED_OUT = (
     "the state is kept: the next launch shares it out among the tasks by key, before it reads on; a running query is restarted for that. "

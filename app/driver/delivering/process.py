@@ -19,10 +19,10 @@ import structlog
 
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
-from app.db.site import delivery_context_of
-from app.driver.bell import WISHES, listen_forever
-from app.driver.delivering.lending import Lender
+from app.db.service_context import delivery_context_of
+from app.driver.delivering.connections import Lender
 from app.driver.delivering.worker import UNAVAILABLE, Worker
+from app.driver.notifications import WISHES, listen_forever
 from app.driver.schema_fit import has_parent
 from app.settings.settings import Settings
 from engine.commit.written import COMMIT_CHANNEL

@@ -18,7 +18,7 @@ import structlog
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost, LeasedDelivery
 from app.catalog.stored.catalog import output_of
-from app.driver.delivering.lending import Lender
+from app.driver.delivering.connections import Lender
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delivery_list import DELIVERIES
 from engine.deliveries.delivered_rows import MOST_ROWS, resumed_at

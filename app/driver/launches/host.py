@@ -16,14 +16,14 @@ from uuid import UUID
 
 import structlog
 
+from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.states import ErrorReport, HandleKind, HandleReport
-from app.catalog.drivers.suspects import LOST
 from app.driver.launches.faults import report_of
 from app.driver.launches.ports import LaunchOrder, QueryHandle
 
 ENDED = ErrorReport("query_ended", "internal", is_retryable=True, detail="the streaming query ended without an error")
 LEFT = (
-    "the round of the carrier in which it was stopped does not end, and who removes its files waits no longer. Nothing of that round counts"
+    "the round of the slot in which it was stopped does not end, and who removes its files waits no longer. Nothing of that round counts"
     " for it; where it was deleted, what a worker still writes below its id stays"
 )
 log = structlog.stdlib.get_logger(__name__)

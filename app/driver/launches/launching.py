@@ -13,8 +13,8 @@ import structlog
 from app.catalog.drivers.transitions import hold_query
 from app.catalog.stored.state_files import query_directory
 from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.driver.launches.lent_connection import SharedConnection
 from app.driver.launches.ports import LaunchOrder, QueryHandle, Runner
+from app.driver.launches.shared_connection import SharedConnection
 from engine.postgres.fence import claim_epoch, cut_off_older
 from engine.postgres.links import LinkedConnection
 from engine.runtime.checkpoint import discard_scratch

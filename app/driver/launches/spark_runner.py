@@ -15,7 +15,7 @@ from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.state_files import checkpoint_directory
 from app.catalog.stored.state_places import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.db.site import service_context_of
+from app.db.service_context import service_context_of
 from app.driver.launches.ports import LaunchOrder, QueryHandle
 from app.driver.launches.unfinished import is_unfinished
 from app.driver.session_start import SessionStart
@@ -29,10 +29,10 @@ from engine.plan.model import Plan
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import LAUNCHES, borrowed_connection
 from engine.runtime.launch_state import Launch
-from engine.runtime.limits.watch import WorkBounds
+from engine.runtime.limits.watchdog import WorkBounds
 from engine.runtime.run_options import CommittedBatch, RunOptions
 from engine.sources.connector_kinds import control_of
-from engine.spark.streams.fleet import SlotManager
+from engine.spark.streams.slot_manager import SlotManager
 from engine.spark.warm_up import make_class_archive, warm_up
 from engine.state.segments.objects import Objects
 

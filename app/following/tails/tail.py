@@ -11,7 +11,7 @@ from uuid import UUID
 from app.catalog.stored.log_pages import Connection
 from app.errors.app_errors import Unavailable
 from app.following.change_log import Heads, LogRange
-from app.following.tails.change_news import NewEntries
+from app.following.tails.new_entries import NewEntries
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20

@@ -22,13 +22,13 @@ import psycopg
 import psycopg_pool
 
 from app.catalog.stored.log_pages import Connection
-from app.db.bell import Notifications
 from app.db.database import bounded_reads, linked_pool
+from app.db.notifications import Notifications
 from app.db.shared_reads import SharedReads
 from app.errors.app_errors import Unavailable
-from app.following.tails.change_news import NewEntries
 from app.following.tails.joined_reads import JoinedReads
-from app.following.tails.lookout import LogPoller
+from app.following.tails.log_poller import LogPoller
+from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import Source, Tail
 
 POOL_SIZE = 4

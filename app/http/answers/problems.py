@@ -28,7 +28,7 @@ from app.errors.app_errors import (
 )
 from app.errors.error_list import ERRORS, explained_at
 from app.http.answers.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, translate_and_log
-from app.http.answers.near_misses import hint_for
+from app.http.answers.suggestions import hint_for
 from app.http.request_id import REQUEST_ID_HEADER, request_id_of
 from engine.errors import DefinitionInvalid, EngineError, ExternalError, UserError
 

@@ -20,7 +20,7 @@ from starlette.websockets import WebSocketClose
 
 from app.errors.app_errors import AppError, Forbidden, Misdirected
 from app.http.answers.problems import problem_response
-from app.http.guards.edge import READING
+from app.http.guards.request_middleware import READING
 
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
 """Values of ``Sec-Fetch-Site``: no browser, a page of our own, the address bar."""

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from app.errors.app_errors import AppError
 from app.http.answers.problems import problem_response
 from app.http.guards.browsers import BrowserGuard
-from app.http.guards.edge import BodyLimits, RequestMiddleware
+from app.http.guards.request_middleware import BodyLimits, RequestMiddleware
 from app.http.requests.stored_texts import StoredTexts
 from app.http.servers.bounds import ConnectionBounds, connections_for, raise_file_limit
 from app.http.servers.http1 import impatient_protocol

@@ -7,9 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from app.http.examples import CARRIER
+from app.http.examples import EXECUTION
 from app.http.schemas import Answer, QueryState
-from app.status.models import Carrier
+from app.status.models import Execution
 
 
 class LeasedQueryItem(Answer):
@@ -19,7 +19,7 @@ class LeasedQueryItem(Answer):
     state: QueryState = Field(description="What it is doing now.")
     internal: bool = Field(description="It keeps the rows of a source with `materialize`.")
     committed_at: datetime | None = Field(description="When it last committed; null before the first commit.")
-    carrier: Carrier | None = Field(description="What carried its last batch, and why; null before the first.")
+    execution: Execution | None = Field(description="Which kind of slot ran its last batch, and why; null before the first.")
 
 
 class DriverItem(Answer):
@@ -79,7 +79,7 @@ DRIVERS: Final[dict[str, Any]] = {
                     "state": "running",
                     "internal": False,
                     "committed_at": "2025-11-21T08:29:58Z",
-                    "carrier": CARRIER,
+                    "execution": EXECUTION,
                 }
             ],
         }

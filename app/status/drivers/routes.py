@@ -10,7 +10,7 @@ from app.http.parameters import OnlyKnownParameters, ServicesOf
 from app.settings.effective_settings import in_force
 from app.status.drivers.models import DRIVERS, SETTINGS, DriverItem, DriversAnswer, LeasedQueryItem, SettingItem, SettingsAnswer
 from app.status.drivers.sql import DriverQuery, ListedDriver, list_drivers, list_unplaced
-from app.status.routes import carrier_of
+from app.status.routes import execution_of
 
 router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParameters])
 
@@ -74,6 +74,6 @@ def _leased(found: DriverQuery) -> LeasedQueryItem:
             "state": found.state,
             "internal": is_internal(found.name),
             "committed_at": found.committed_at,
-            "carrier": carrier_of(found.carrier, found.commit_age_s),
+            "execution": execution_of(found.execution, found.commit_age_s),
         }
     )

@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.catalog.drivers.fleet import IS_UNPLACED
+from app.catalog.drivers.ready_drivers import IS_UNPLACED
 from app.db.log_tables import commit
 from app.db.tables import driver, query, query_status
 from app.status.sql import AGE_S
@@ -23,14 +23,14 @@ class DriverQuery:
 
     Attributes:
         commit_age_s: time since its last commit; None: it has not committed.
-        carrier: what was noted of its carrier with that.
+        execution: what was recorded of its slot with that.
     """
 
     name: str
     state: str
     committed_at: datetime | None
     commit_age_s: float | None
-    carrier: Mapping[str, Any] | None
+    execution: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ async def list_drivers(connection: AsyncConnection, silent_ms: int) -> list[List
             ListedDriver(row.id, row.host, row.pid, row.phase, row.started_at, row.heartbeat_at, row.is_silent, row.max_queries),
         )
         if row.name is not None:
-            known.queries.append(DriverQuery(row.name, row.state, row.committed_at, row.commit_age_s, row.carrier))
+            known.queries.append(DriverQuery(row.name, row.state, row.committed_at, row.commit_age_s, row.execution))
     return list(found.values())
 
 
@@ -88,7 +88,8 @@ def _drivers(silent_ms: int) -> sa.Select[Any]:
             driver.c.id, driver.c.host, driver.c.pid, driver.c.phase, driver.c.started_at, driver.c.heartbeat_at,
             (driver.c.heartbeat_at <= sa.func.now() - silence).label("is_silent"),
             driver.c.detail["max_queries"].as_integer().label("max_queries"),
-            query.c.name, query_status.c.state, commit.c.committed_at, AGE_S.label("commit_age_s"), commit.c.detail["carrier"].label("carrier"),
+            query.c.name, query_status.c.state, commit.c.committed_at, AGE_S.label("commit_age_s"),
+            commit.c.detail["execution"].label("execution"),
         )
         .select_from(held.outerjoin(commit, own))
         .order_by(driver.c.started_at, driver.c.id, query.c.name)

@@ -126,38 +126,6 @@ class AuditResource(Answer):
     """Its name; null: the route names none."""
 
 
-class Carrier(Answer):
-    """The streaming query of Spark that carries a query's batches."""
-
-    kind = Item[Literal["shared", "own", "trial"]]()
-    """`shared`: light queries share one. `own`: the query's work is large (a batch of 10,000 records, one that left records
-    unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch.
-    `trial`: it was at work when a worker died, and does its next batch alone.
-    """
-
-    is_waiting = Item[bool]()
-    """Its work is large, and it shares all the same: as many queries as the driver takes ride alone (eight, or two for each of
-    its cores). It is next when one of these comes back; meanwhile it works in shares of the rounds.
-    """
-
-    moves = Item[int]()
-    """How often it has changed carriers since its launch."""
-
-    cpu_share = Item[float | None]()
-    """What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %."""
-
-    largest_batch = Item[int | None]()
-    """Records of its largest batch in these seconds."""
-
-    max_rows = Item[int | None]()
-    """Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."""
-
-    put_off = Item[int]()
-    """How many of its batches since its launch were put off to the next round of its carrier, since those before them had
-    emitted as much as a round may together (64 MiB). Many: what shares with it emits much.
-    """
-
-
 class Change(Answer):
     """One change, or one row of a snapshot."""
 
@@ -410,6 +378,38 @@ class Event(Answer):
 
     detail = Item[dict[str, Any] | None]()
     """More about it, by kind; null: nothing more."""
+
+
+class Execution(Answer):
+    """The execution slot that runs a query's batches."""
+
+    mode = Item[Literal["shared", "dedicated", "isolated"]]()
+    """`shared`: queries with low load share a slot. `dedicated`: the query's load is high (a batch of 10,000 records, one that
+    left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no
+    such batch. `isolated`: it was at work when a worker died, and does its next batch alone.
+    """
+
+    is_waiting = Item[bool]()
+    """Its load is high, and it shares a slot all the same: the driver has as many dedicated slots as it takes (eight, or two
+    for each of its cores). It gets the next one that becomes free; meanwhile it gets a part of each scheduling cycle.
+    """
+
+    moves = Item[int]()
+    """How often it has changed slots since its launch."""
+
+    cpu_share = Item[float | None]()
+    """What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %."""
+
+    largest_batch = Item[int | None]()
+    """Records of its largest batch in these seconds."""
+
+    max_rows = Item[int | None]()
+    """Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."""
+
+    deferred = Item[int]()
+    """How many of its batches since its launch were deferred to the next scheduling cycle of its slot, since earlier batches
+    had emitted as much as a cycle may (64 MiB). A large number means that queries which share its slot emit much.
+    """
 
 
 class ExpressionExample(Answer):
@@ -982,8 +982,8 @@ class Shares(Answer):
     commit = Item[float]()
     """Its results were written."""
 
-    round = Item[float]()
-    """Its carrier did something else before the query's next batch could begin: others' batches, and what each costs."""
+    other_queries = Item[float]()
+    """Its slot did something else before the query's next batch could begin: others' batches, and what each costs."""
 
     busiest_task = Item[float | None]()
     """Share of the busiest task in the work of all: with `tasks` of 4, 0.25 is even and 0.9 means that few keys have most
@@ -1063,6 +1063,31 @@ class WarningItem(Answer):
 
     type = Item[str]()
     """Where the code is explained, relative to the service."""
+
+
+class AcceptedAnswer(Answer):
+    """A wish that was noted; the status tells when it has come true."""
+
+    name = Item[str]()
+    """Name of the query."""
+
+    desired_state = Item[Literal["running", "paused", "stopped"]]()
+    """What is wished."""
+
+    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
+    """What it is doing now."""
+
+    generation = Item[int]()
+    """Rises when the definition changes."""
+
+    version = Item[int]()
+    """Rises with every write; the ETag."""
+
+    status = Item[str]()
+    """Where to look."""
+
+    warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
+    """`waiting_for_place`: what is wished waits for a driver."""
 
 
 class AggregateItem(Answer):
@@ -1306,7 +1331,7 @@ class EditPreview(Answer):
     """What differs; empty for `no_op`."""
 
     effects = Item[tuple[EditEffect, ...]](many(EditEffect))
-    """Of an edit in place: with each task's next record, or at once with `?release=now`. As of the last commit; estimates are bounds."""
+    """Of an edit in place: with each task's next record, or at once with `?flush=now`. As of the last commit; estimates are bounds."""
 
     committed_at = Item[datetime | None](moment)
     """The commit that this is said of; null: there is none yet."""
@@ -1406,7 +1431,7 @@ class FeedProgress(Answer):
     relations = Item[tuple[str, ...]](tuple)
     """The query's relations that read it."""
 
-    is_looked_at = Item[bool]()
+    is_discovered = Item[bool]()
     """Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until
     then nothing counts as unread.
     """
@@ -1477,25 +1502,6 @@ class FunctionItem(Answer):
     """Its names in SQL, and in definitions of the dialect ksqldb."""
 
 
-class HeldQueryItem(Answer):
-    """A query that a driver has."""
-
-    name = Item[str]()
-    """Name of the query."""
-
-    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
-
-    internal = Item[bool]()
-    """It keeps the rows of a source with `materialize`."""
-
-    committed_at = Item[datetime | None](moment)
-    """When it last committed; null before the first commit."""
-
-    carrier = Item[Carrier | None](Carrier)
-    """What carried its last batch, and why; null before the first."""
-
-
 class InputLateness(Answer):
     """How late one input's records come: how far each is behind the greatest event time that its task had read of this input."""
 
@@ -1532,6 +1538,25 @@ class LateRecordPage(Answer):
 
     counters = Item[tuple[Counter, ...]](many(Counter))
     """Everything that was counted for the query, by input and reason; kept or not."""
+
+
+class LeasedQueryItem(Answer):
+    """A query that a driver has."""
+
+    name = Item[str]()
+    """Name of the query."""
+
+    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
+    """What it is doing now."""
+
+    internal = Item[bool]()
+    """It keeps the rows of a source with `materialize`."""
+
+    committed_at = Item[datetime | None](moment)
+    """When it last committed; null before the first commit."""
+
+    execution = Item[Execution | None](Execution)
+    """Which kind of slot ran its last batch, and why; null before the first."""
 
 
 class LineageRead(Answer):
@@ -2054,31 +2079,6 @@ class TaskStatus(Answer):
     """What waits, by time, in at most 16 spans; empty where nothing does."""
 
 
-class WishAnswer(Answer):
-    """A wish that was noted; the status tells when it has come true."""
-
-    name = Item[str]()
-    """Name of the query."""
-
-    desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
-
-    state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
-
-    generation = Item[int]()
-    """Rises when the definition changes."""
-
-    version = Item[int]()
-    """Rises with every write; the ETag."""
-
-    status = Item[str]()
-    """Where to look."""
-
-    warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """`waiting_for_place`: what is wished waits for a driver."""
-
-
 class AuditPage(Answer):
     """A page of entries."""
 
@@ -2123,7 +2123,7 @@ class DriverItem(Answer):
     max_queries = Item[int]()
     """How many queries it takes, internal ones not counted."""
 
-    queries = Item[tuple[HeldQueryItem, ...]](many(HeldQueryItem))
+    queries = Item[tuple[LeasedQueryItem, ...]](many(LeasedQueryItem))
     """The queries that it has, by name."""
 
 
@@ -2446,11 +2446,11 @@ class StatusAnswer(Answer):
     counters = Item[tuple[Counter, ...]](many(Counter))
     """What was counted at its inputs and operators, by reason."""
 
-    carrier = Item[Carrier | None](Carrier)
-    """What carried its last batch, and why; null before the first."""
+    execution = Item[Execution | None](Execution)
+    """Which kind of slot ran its last batch, and why; null before the first."""
 
     limited_by = Item[
-        Literal["input", "reading", "tasks", "commit", "round", "upstream", "unmeasured", "paused", "not_running"]
+        Literal["input", "reading", "tasks", "commit", "other_queries", "upstream", "unmeasured", "paused", "not_running"]
     ]()
     """What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it
     leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it

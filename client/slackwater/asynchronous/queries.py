@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from slackwater.answers.answer_list import (
+    AcceptedAnswer,
     CommitsAnswer,
     Event,
     ForkAnswer,
@@ -19,7 +20,6 @@ from slackwater.answers.answer_list import (
     RewindAnswer,
     Run,
     StoredQueryAnswer,
-    WishAnswer,
 )
 from slackwater.asynchronous.transport import AsyncTransport
 from slackwater.definitions import QueryDefinition, json_of
@@ -142,7 +142,7 @@ class AsyncQuery:
         *,
         discard_state: bool = False,
         from_: Instant | Literal["earliest", "latest"] | None = None,
-        release_now: bool = False,
+        flush_now: bool = False,
         if_match: int | None = None,
         must_be_new: bool = False,
     ) -> StoredQueryAnswer:
@@ -152,7 +152,7 @@ class AsyncQuery:
             definition: a builder, or its JSON.
             discard_state: begin anew where the kept state does not fit, or where the query failed since its state cannot be used.
             from_: with ``discard_state``: begin anew in any case, from there.
-            release_now: what is due under the new values goes at once, not with each task's next record.
+            flush_now: what is due under the new values goes at once, not with each task's next record.
             if_match: the version that it must have; else ``PreconditionFailed``.
             must_be_new: ``PreconditionFailed`` where it is there already.
 
@@ -162,7 +162,7 @@ class AsyncQuery:
         params = {
             "state": "discard" if discard_state else None,
             "from": instant(from_),
-            "release": "now" if release_now else None,
+            "flush": "now" if flush_now else None,
         }
         headers = preconditions(if_match, must_be_new=must_be_new)
         wanted = request("PUT", self._path(), body=json_of(definition), params=params, headers=headers)
@@ -172,24 +172,24 @@ class AsyncQuery:
         """Say what ``edit`` would do: ``edit`` of the answer has the kind, the changes and their effects."""
         return await AsyncQueries(self._transport).validate({**json_of(definition), "name": self.name})
 
-    async def pause(self) -> WishAnswer:
+    async def pause(self) -> AcceptedAnswer:
         """Wish it to be paused: its state stays at hand."""
         return await self._set_state("paused")
 
-    async def resume(self) -> WishAnswer:
+    async def resume(self) -> AcceptedAnswer:
         """Wish it to run."""
         return await self._set_state("running")
 
-    async def stop(self) -> WishAnswer:
+    async def stop(self) -> AcceptedAnswer:
         """Wish it to be stopped: its resources are released; position and results stay."""
         return await self._set_state("stopped")
 
-    async def _set_state(self, state: str) -> WishAnswer:
-        return WishAnswer(await self._transport.json(request("PUT", self._path("desired-state"), body={"state": state})))
+    async def _set_state(self, state: str) -> AcceptedAnswer:
+        return AcceptedAnswer(await self._transport.json(request("PUT", self._path("desired-state"), body={"state": state})))
 
-    async def restart(self) -> WishAnswer:
+    async def restart(self) -> AcceptedAnswer:
         """Launch it anew, with the state that it has."""
-        return WishAnswer(await self._transport.json(request("POST", self._path("restart"))))
+        return AcceptedAnswer(await self._transport.json(request("POST", self._path("restart"))))
 
     async def delete(self, *, keep_result: bool = False) -> None:
         """Delete it with its state, and with its result unless that is kept."""
@@ -221,9 +221,9 @@ class AsyncQuery:
         """Put a fork in its place; the fork is gone then."""
         return StoredQueryAnswer(await self._transport.json(request("PUT", self._path(), params={"from_fork": fork})))
 
-    async def commits(self) -> CommitsAnswer:
+    async def restore_points(self) -> CommitsAnswer:
         """Return the commits that it can be rewound to, the newest first, and what is in the way."""
-        return CommitsAnswer(await self._transport.json(request("GET", self._path("commits"))))
+        return CommitsAnswer(await self._transport.json(request("GET", self._path("restore-points"))))
 
     async def rewind(
         self,
@@ -236,7 +236,7 @@ class AsyncQuery:
         """Put it back to a commit; it must be paused, stopped or failed.
 
         Args:
-            batch_id: of ``commits``.
+            batch_id: of ``restore_points``.
             definition: edited; None: its own.
             desired_state: None: as it is.
             dry_run: say what would happen, and do nothing.

@@ -19,7 +19,7 @@ import slackwater
 from slackwater.cli.commands import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import ReportingGroup, common_options, invocation_of, tell
+from slackwater.cli.options.invocation import ReportingGroup, common_options, invocation_of, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
 

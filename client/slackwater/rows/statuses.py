@@ -35,8 +35,8 @@ class Status(StatusAnswer):
     @property
     def is_caught_up(self) -> bool:
         """Whether it runs and has read everything that there is; not before all that it reads was looked at."""
-        is_looked_at = all(feed.is_looked_at is not False for feed in self.progress)  # an older service does not say
-        return self.state == "running" and self.is_current and self.lag == 0 and is_looked_at
+        is_discovered = all(feed.is_discovered for feed in self.progress)
+        return self.state == "running" and self.is_current and self.lag == 0 and is_discovered
 
     @property
     def late_count(self) -> int:

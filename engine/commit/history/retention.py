@@ -1,7 +1,7 @@
 """Segments that no committed manifest names: how long they stay, and when they go.
 
 Workers only write segments. What a manifest stopped naming, and what an attempt left that never committed, is found by comparing what is
-there with what the committed manifests name. It is noted in ``log.unnamed_segment`` and stays for the retention, since a database that is put
+there with what the committed manifests name. It is noted in ``log.orphan_segment`` and stays for the retention, since a database that is put
 back from a dump of that time names it again; then it is taken off the list.
 
 A segment must not go while an attempt may still commit a manifest that names it. An attempt begins with the state that is committed and names,
@@ -24,8 +24,8 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
-from engine.commit.history.held_segments import RetainedSegments
 from engine.commit.history.retained_commits import forget_retained
+from engine.commit.history.retained_segments import RetainedSegments
 from engine.commit.history.segment_names import names_of
 from engine.commit.history.state_owners import StateOwners
 from engine.postgres.postgres import Connection
@@ -49,21 +49,21 @@ _OF_ALL: Final = """
 """
 
 _NOTED: Final = """
-    SELECT name, size_bytes, since, epoch, batch_id FROM log.unnamed_segment WHERE query_id = %s AND root = %s ORDER BY since, name
+    SELECT name, size_bytes, since, epoch, batch_id FROM log.orphan_segment WHERE query_id = %s AND root = %s ORDER BY since, name
 """
 _NOTE: Final = """
-    INSERT INTO log.unnamed_segment (query_id, root, name, size_bytes, epoch, batch_id)
+    INSERT INTO log.orphan_segment (query_id, root, name, size_bytes, epoch, batch_id)
     SELECT %s, %s, n.name, n.size_bytes, %s, %s FROM unnest(%s::text[], %s::bigint[]) AS n (name, size_bytes)
     ON CONFLICT DO NOTHING
 """
-_STRIKE: Final = "DELETE FROM log.unnamed_segment WHERE query_id = %s AND root = %s AND name = ANY(%s)"
+_STRIKE: Final = "DELETE FROM log.orphan_segment WHERE query_id = %s AND root = %s AND name = ANY(%s)"
 _REACH: Final = """
     INSERT INTO log.state_retention (query_id, since) VALUES (%s, %s)
     ON CONFLICT (query_id) DO UPDATE SET since = greatest(state_retention.since, excluded.since)
 """
 _QUERIES: Final = """
     SELECT c.query_id, c.epoch, c.batch_id, (
-        SELECT extract(epoch FROM now() - min(u.since)) * 1000 FROM log.unnamed_segment u WHERE u.query_id = c.query_id AND u.root = %s
+        SELECT extract(epoch FROM now() - min(u.since)) * 1000 FROM log.orphan_segment u WHERE u.query_id = c.query_id AND u.root = %s
     )::bigint FROM log.commit c
 """
 
@@ -302,6 +302,6 @@ def delete_state(connection: Connection, query_id: UUID, root: UUID) -> None:
         root: id of the place.
     """
     connection.execute("INSERT INTO log.deleted_state (query_id, root) VALUES (%s, %s) ON CONFLICT DO NOTHING", (query_id, root))
-    connection.execute("DELETE FROM log.unnamed_segment WHERE query_id = %s", (query_id,))
+    connection.execute("DELETE FROM log.orphan_segment WHERE query_id = %s", (query_id,))
     connection.execute("DELETE FROM log.state_retention WHERE query_id = %s", (query_id,))
     forget_retained(connection, query_id)

@@ -15,7 +15,7 @@ from uuid import UUID
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from engine.commit.history.earlier_rows import STEP_ROWS, Moment, restore_rows
+from engine.commit.history.restored_rows import STEP_ROWS, Moment, restore_rows
 from engine.commit.history.retained_commits import RetainedCommit, forget_retained
 from engine.commit.removed_records import as_unread
 from engine.commit.task_states import NEW_TOKEN

@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchEr
 from deltalake.schema import PrimitiveType
 
 from engine.connections.attempts import Failed, Reason, attempt
-from engine.connections.surroundings import SecretMissing
+from engine.connections.secret_sources import SecretMissing
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delta import DeltaDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from engine.connections.s3 import S3Connection, obstore_options
+from engine.connections.secret_sources import SecretMissing
 from engine.connections.stored import Resolved, WrongConnection, load
-from engine.connections.surroundings import SecretMissing
 from engine.definition.deliveries.delta import DeltaDelivery
 from engine.deliveries.deliveries import DeliveryContext, TargetUnavailable
 from engine.deliveries.delivery_root import directory_of

@@ -22,8 +22,8 @@ from confluent_kafka.cimpl import NewTopic
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.kafka import KafkaConnection, librdkafka_options, silent_logger
 from engine.connections.registry import RegistryConnection
+from engine.connections.secret_sources import SecretMissing
 from engine.connections.stored import Resolved, WrongConnection, load
-from engine.connections.surroundings import SecretMissing
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.kafka import KafkaDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind

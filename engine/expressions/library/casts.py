@@ -15,7 +15,7 @@ from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.library.numbers.numerals import of_double
 from engine.expressions.library.times.partial_times import date_of, time_of, timestamp_of
 from engine.expressions.types.types import BOOLEAN, STRING, ColumnType, Kind, parse_type
-from engine.expressions.values.gaps import Gaps
+from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand, cast
 from engine.expressions.values.rebuilding import rebuilt

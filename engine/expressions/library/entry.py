@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.expressions.documented import Argument, Example, arguments_of
 from engine.expressions.values.compiling import Compiling
-from engine.expressions.values.gaps import GapsOfCall
+from engine.expressions.values.evaluation_errors import GapsOfCall
 from engine.expressions.values.operands import Operand
 from engine.sql.tree import Node
 
@@ -32,7 +32,7 @@ class Function:
         doc: what it gives.
         examples: calls of literals, each with its result.
         build: compiles a call with as many arguments as it takes.
-        gaps: notes where it has no result (``engine.expressions.values.gaps``); None: it has one wherever it has arguments.
+        gaps: notes where it has no result (``engine.expressions.values.evaluation_errors``); None: it has one wherever it has arguments.
         is_lazy: an argument counts only where all before it are NULL.
         elsewhere: what other systems call it.
         ksqldb: its names in definitions of the dialect ksqldb, in capital letters: a call of one of them there means this entry.

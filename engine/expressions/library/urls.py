@@ -13,7 +13,7 @@ from engine.expressions.library.arguments import of_values
 from engine.expressions.library.by_value import Unfit
 from engine.expressions.library.entry import Function
 from engine.expressions.types.types import INT, STRING, ColumnType
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 
 _KEPT: Final = 4_096
 """URLs taken apart that are remembered: several parts of one are asked for in a row."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import polars as pl
 
 from engine.expressions.types.types import ColumnType, Schema
-from engine.expressions.values.gaps import Gap, Gaps
+from engine.expressions.values.evaluation_errors import Gap, Gaps
 from engine.expressions.values.operands import Operand
 from engine.sql.tree import Node
 

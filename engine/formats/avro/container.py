@@ -17,7 +17,7 @@ import polars as pl
 
 from engine.formats.avro.payloads import check_growth
 from engine.formats.avro.schema import AvroSchema, parse_schema
-from engine.formats.halving import UndecodablePayload
+from engine.formats.bisecting import UndecodablePayload
 from engine.formats.json.json_records import BodyMalformed
 from engine.records.arrow_bounds import MAX_RECORDS
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyruhvro
 
 from engine.formats.avro.schema import AvroSchema
-from engine.formats.halving import UndecodablePayload
+from engine.formats.bisecting import UndecodablePayload
 from engine.formats.shapes import MAX_AMPLIFIED_BYTES, Shape, arrow_type
 
 _END: Final = b"\x0c~avro~"

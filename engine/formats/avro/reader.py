@@ -10,8 +10,8 @@ import polars as pl
 from engine.expressions.types.types import Schema
 from engine.formats.avro.payloads import empty_batch, read_payloads
 from engine.formats.avro.schema import AvroSchema, parse_schema
-from engine.formats.halving import read_soundly
-from engine.formats.lifting import convert_struct
+from engine.formats.bisecting import read_soundly
+from engine.formats.logical_types import convert_struct
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.formats.registry.wire import OfOneSchema, read_apart, text_of
 from engine.formats.shapes import SchemaNotRead, Shape

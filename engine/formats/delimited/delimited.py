@@ -9,8 +9,8 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from engine.expressions.types.types import ColumnType
+from engine.formats.bisecting import UndecodablePayload
 from engine.formats.excerpting import excerpt_of_bytes
-from engine.formats.halving import UndecodablePayload
 from engine.formats.json.nested_json import json_texts
 from engine.formats.port import FormatInvalid, Read, Reader, SchemaStore, SideConfig, Writer
 from engine.frames.byte_texts import texts_of

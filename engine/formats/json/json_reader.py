@@ -18,7 +18,7 @@ from engine.formats.json.byte_words import I64, MARGIN
 from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import known_names, parse_lines, parse_objects
 from engine.formats.port import Read, Reader, SchemaStore, SideConfig
-from engine.formats.registry.settling import cast_part
+from engine.formats.registry.unifying import cast_part
 from engine.formats.registry.wire import at_places, read_apart, rejoined
 from engine.plan.model import RelationSchema
 from engine.records.canonical import empty_rejects, reject_rows

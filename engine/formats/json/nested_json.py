@@ -13,7 +13,7 @@ import polars as pl
 
 from engine.expressions.types.types import STRING, ColumnType
 from engine.frames.nesting import KEY, VALUE, elements_of, lists_from
-from engine.records.leaves import is_holdable
+from engine.records.scalars import is_holdable
 
 _US_PER_S = 1_000_000
 

@@ -29,7 +29,7 @@ from engine.formats.registry.wire import at_places, rejoined
 from engine.frames.byte_texts import is_utf8, texts_of
 from engine.records.canonical import empty_rejects, reject_rows
 from engine.records.conform import conform, nulls
-from engine.records.leaves import FIRST_DAY, LAST_DAY
+from engine.records.scalars import FIRST_DAY, LAST_DAY
 
 _TEXTS: Final = frozenset({"string", "bytes"})
 """Types whose values stand in quotes; those of the others need leniency if they do."""

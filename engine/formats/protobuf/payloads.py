@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
-from engine.formats.halving import UndecodablePayload
+from engine.formats.bisecting import UndecodablePayload
 from engine.formats.protobuf.schema import Member, MessageSchema
 from engine.formats.shapes import MAX_AMPLIFIED_BYTES, arrow_type
 

@@ -10,8 +10,8 @@ import polars as pl
 
 from engine.expressions.types.types import Schema
 from engine.formats.avro.reader import convert_rows
+from engine.formats.bisecting import UndecodablePayload, read_soundly
 from engine.formats.excerpting import excerpt_of_bytes
-from engine.formats.halving import UndecodablePayload, read_soundly
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.formats.protobuf.compiling import compile_proto
 from engine.formats.protobuf.payloads import MessageReader

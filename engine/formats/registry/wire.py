@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from engine.expressions.types.types import Schema
 from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import Read, RegisteredSchema, SchemaKind, SchemaUnknown
-from engine.formats.registry.settling import unify_parts
+from engine.formats.registry.unifying import unify_parts
 from engine.formats.shapes import SchemaNotRead
 from engine.records.canonical import empty_rejects, reject_rows
 

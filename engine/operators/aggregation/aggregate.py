@@ -22,9 +22,10 @@ from engine.expressions.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES,
 from engine.expressions.types.types import BIGINT, STRING, ColumnType, Schema
 from engine.expressions.values.operands import Operand, cast
 from engine.frames.evaluation import Evaluation
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import TS, Counters, constant
-from engine.frames.gaps import GapCounter
 from engine.operators.aggregation.accumulators.accumulators import Accumulator, Count, Extreme, Pick, PickBy, Records, Results
+from engine.operators.aggregation.accumulators.capacity import Most, Room
 from engine.operators.aggregation.accumulators.frequency_readings import OnlyValue, Percentile
 from engine.operators.aggregation.accumulators.latest_values import LatestValues
 from engine.operators.aggregation.accumulators.list_accumulators import (
@@ -36,7 +37,6 @@ from engine.operators.aggregation.accumulators.list_accumulators import (
     trace_mark,
 )
 from engine.operators.aggregation.accumulators.marks import Marks
-from engine.operators.aggregation.accumulators.room import Most, Room
 from engine.operators.aggregation.accumulators.sums import Correlation, Deviation, ListSum, Sum
 from engine.operators.aggregation.accumulators.tops import Top, TopRows
 from engine.operators.aggregation.accumulators.undoable_lists import UndoableCollection
@@ -86,7 +86,7 @@ class Aggregates:
         return tuple((name, each.type) for name, each in zip(self._names, self._accumulators, strict=True))
 
     def count_gaps(self, frame: pl.DataFrame, operator: str, counters: Counters) -> None:
-        """Count, under the operator's name, what the arguments could not compute of records (``engine.expressions.values.gaps``)."""
+        """Count, under the operator's name, where arguments have no value (``engine.expressions.values.evaluation_errors``)."""
         GapCounter(operator, self._scalars).count(frame, counters)
 
     def lift(self, frame: pl.DataFrame, positions: pl.Series, signs: NDArray[np.int64] | None = None) -> list[pl.Series]:

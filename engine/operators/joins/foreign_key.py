@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64, Bools
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
-from engine.frames.gaps import GapCounter
 from engine.operators.joins.subscriptions import MEMBER, Subscriptions
 from engine.operators.operators import Moment, Operator, OperatorOutput
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription

@@ -10,8 +10,8 @@ import polars as pl
 
 from engine.frames.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
 from engine.frames.frames import POS, TS, with_series
+from engine.operators.pending.histogram import WaitingRows
 from engine.operators.pending.spans import Span
-from engine.operators.pending.waiting import WaitingRows
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.segment_list import taken
 from engine.state.sorted.sorted_search import stable_order

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.frames.frames import KEY_HASH, OFFSET, POS, TS
+from engine.operators.pending.histogram import WaitingRows
 from engine.operators.pending.spans import Span
-from engine.operators.pending.waiting import WaitingRows
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.key_index import KeyIndex
 from engine.state.sorted.keys import Keys

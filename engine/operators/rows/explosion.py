@@ -11,8 +11,8 @@ from engine.errors import InvariantBroken
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import OP, SERVICE_COLUMNS, Counters, add_counter, empty_frame
-from engine.frames.gaps import GapCounter
 from engine.operators.operators import Moment, Operator, OperatorOutput
 from engine.plan.operators.explosion import Explosion
 

@@ -11,13 +11,13 @@ from engine.expressions.expressions import Scalar, compile_scalar
 from engine.expressions.pseudo_columns import EVENT_TIME, FORCED
 from engine.expressions.syntax import reference
 from engine.expressions.types.types import BIGINT, BOOLEAN, Schema
-from engine.expressions.values.made_texts import holds_texts
+from engine.expressions.values.text_limits import holds_texts
 from engine.frames.clocks import LAST_EVENT_TIME_MS
 from engine.frames.evaluation import Evaluation
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import OP, OPEN_ROW, TS, Counters, add_counter, empty_frame
-from engine.frames.gaps import GapCounter
 from engine.operators.operators import Moment, Operator, OperatorOutput
-from engine.operators.rows.made_rows import RowMaker
+from engine.operators.rows.computed_rows import RowMaker
 from engine.plan.operators.row_operators import Filter, Projection, Retiming
 
 _ROW: Final = 0
@@ -48,8 +48,8 @@ class RowFilter(Operator):
 class RowProjection(Operator):
     """The ``select``. Rows may be deletes: whatever their columns give is kept, and what matters of it is the key.
 
-    Counted, under the step's name, is what it could not compute (``engine.expressions.values.gaps``). ``$event_time_ms`` alone is the event time
-    that the row has here.
+    Counted, under the step's name, is what it could not compute (``engine.expressions.values.evaluation_errors``). ``$event_time_ms`` alone is
+    the event time that the row has here.
 
     Args:
         is_forced_known: the query has ``idle``: the expressions may read ``$forced``.

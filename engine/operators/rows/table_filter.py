@@ -11,8 +11,8 @@ import polars as pl
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, empty_late, late_rows
-from engine.frames.gaps import GapCounter
 from engine.operators.operators import Moment, Operator, OperatorOutput
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.ports import SegmentStore
@@ -32,7 +32,7 @@ class TableFilterer(Operator):
     row that would otherwise not end there. Over an unversioned table the latest by arrival counts.
 
     Counted are ``null_key``, ``table_history_expired`` (V1; kept as late rows) and, for an unversioned table, ``out_of_order``; and what
-    the condition could not compute (``engine.expressions.values.gaps``).
+    the condition could not compute (``engine.expressions.values.evaluation_errors``).
 
     Args:
         spec: what to do.

@@ -16,7 +16,7 @@ import polars as pl
 
 from engine.frames.clocks import BEFORE_ALL_TIME, I64
 from engine.frames.frames import KEY_HASH, TS
-from engine.operators.pending.waiting import SpannedQueue
+from engine.operators.pending.histogram import SpannedQueue
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.key_index import KeyIndex
 from engine.state.sorted.keys import Keys

@@ -10,7 +10,7 @@ SHRINKS_TO: Final = 1 / 16
 
 
 class BatchSize:
-    """The bound of one query's next batch: that of its carrier, or fewer records where they emit much."""
+    """The bound of one query's next batch: that of its slot, or fewer records where they emit much."""
 
     def __init__(self) -> None:
         self._rows: int | None = None
@@ -18,7 +18,7 @@ class BatchSize:
 
     @property
     def rows(self) -> int | None:
-        """At most so many records; None: as many as the carrier takes."""
+        """At most so many records; None: as many as the slot takes."""
         return self._rows
 
     @property
@@ -30,7 +30,7 @@ class BatchSize:
         """Return the bound of the next batch.
 
         Args:
-            limit: that of the carrier.
+            limit: that of the slot.
         """
         return limit if self._rows is None else BatchLimit(min(self._rows, limit.max_rows), limit.max_bytes)
 
@@ -43,7 +43,7 @@ class BatchSize:
         Args:
             rows: its records.
             emitted_bytes: what it emitted.
-            limit: of the carrier.
+            limit: of the slot.
             most_bytes: a batch may emit.
         """
         before = self._rows
@@ -59,7 +59,7 @@ class BatchSize:
         """Take note of a batch that was given up for its size; returns whether a smaller one can be tried.
 
         Args:
-            limit: of the carrier.
+            limit: of the slot.
             is_for_good: later ones shall not become as large again: that one has cost everybody a worker.
         """
         if self.is_least:

@@ -3,7 +3,7 @@
 One planner per query sees the positions of every input, so it can let them advance together in event time
 (``engine.runtime.planning.admission``). What ``next_cursor`` returns, positions and the wall clock of the batch (T5) among it, is the query's
 *cursor*: it travels with the batch, the sink commits it, and the next launch begins there. ``is_full`` in it says that the bound of the batch
-left records unread, which makes a query heavy (``engine.runtime.limits.weight``). Who calls this is ``engine.spark.streams.rounds``; what a
+left records unread, which makes a query heavy (``engine.runtime.limits.load``). Who calls this is ``engine.spark.streams.scheduling``; what a
 batch holds is read by ``engine.runtime.source``.
 """
 
@@ -46,7 +46,7 @@ Upstream = Callable[[Sequence[str]], Mapping[str, Reached]]
 
 
 class BatchPlanner:
-    """Plans a query's batches, in the planning process of its carrier.
+    """Plans a query's batches, in the planning process of its slot.
 
     Args:
         spec: what is read, and how much at once.

@@ -13,9 +13,9 @@ from engine.commit.task_states import Cursor
 from engine.plan.model import Input
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.limits.batch_size import BatchLimit
-from engine.runtime.limits.watch import USUAL, WorkBounds
+from engine.runtime.limits.watchdog import USUAL, WorkBounds
 from engine.runtime.stages import StageWork
-from engine.runtime.surroundings import WorkerRequirements
+from engine.runtime.worker_requirements import WorkerRequirements
 from engine.sources.feeds import Split
 from engine.sources.log.replay_reader import ReplayReader
 
@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """What the source must know; stands in a file of the carrier's folder (``engine.spark.streams.rounds``).
+    """What the source must know; stands in a file of the slot's folder (``engine.spark.streams.scheduling``).
 
     Attributes:
         dsn: database of the log.

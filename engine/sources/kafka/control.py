@@ -11,8 +11,8 @@ import psycopg
 
 from engine.connections.kafka import KafkaConnection
 from engine.connections.registry import RegistryConnection
+from engine.connections.secret_sources import SecretSources
 from engine.connections.stored import WrongConnection, load
-from engine.connections.surroundings import SecretSources
 from engine.definition.sources.kafka import HEADER, KafkaConnector, KafkaPlace
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable
 from engine.expressions.types.types import ColumnType
@@ -24,13 +24,13 @@ from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import canonicalise
 from engine.records.inferred import Inferred
 from engine.sources.control import Clash, ServiceContext
+from engine.sources.kafka.brokers.broker_errors import TopicDenied, TopicMissing
 from engine.sources.kafka.brokers.fetching.port import Fetched
-from engine.sources.kafka.brokers.troubles import TopicDenied, TopicMissing
-from engine.sources.kafka.heads import register
 from engine.sources.kafka.inferring import infer
 from engine.sources.kafka.newest import newest_records
 from engine.sources.kafka.records import SOURCE_KIND, read_records
 from engine.sources.kafka.sides import topic_reader
+from engine.sources.kafka.topic_state import register
 
 TRIED: Final = 20
 """Newest records that are tried. A format is wrong where none of them can be read: single bad records are rejects."""

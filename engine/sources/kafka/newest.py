@@ -6,10 +6,10 @@ import time
 from typing import Final
 
 from engine.definition.sources.kafka import KafkaPlace
+from engine.sources.kafka.brokers.broker_errors import OffsetOutOfRange
 from engine.sources.kafka.brokers.client import asking, consumer_loop
+from engine.sources.kafka.brokers.consumer_loop import ConsumerLoop
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
-from engine.sources.kafka.brokers.taking import ConsumerLoop
-from engine.sources.kafka.brokers.troubles import OffsetOutOfRange
 
 LOOKED_AT: Final = 100
 """Offsets that are looked back per record that is wanted: compaction and transactions leave gaps."""

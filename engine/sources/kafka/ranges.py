@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import RecordsRemoved, SourceUnavailable
+from engine.sources.kafka.brokers.broker_errors import OffsetOutOfRange, TopicDenied, TopicMissing
 from engine.sources.kafka.brokers.client import asking, consumer_loop
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 from engine.sources.kafka.brokers.topic_client import TopicClient
-from engine.sources.kafka.brokers.troubles import OffsetOutOfRange, TopicDenied, TopicMissing
 
 PIECE_RECORDS: Final = 65_536
 PIECE_BYTES: Final = 16 << 20

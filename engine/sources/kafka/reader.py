@@ -25,11 +25,11 @@ from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.kafka.brokers.epochs import epoch_before
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 from engine.sources.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times
-from engine.sources.kafka.heads import known_id, note
-from engine.sources.kafka.kept import Keeper, Reference, recalled
+from engine.sources.kafka.fetch_cache import Keeper, Reference, recalled
 from engine.sources.kafka.ranges import PIECE_BYTES, RangePart, Topic
 from engine.sources.kafka.records import SOURCE_KIND, date_changes, date_records, read_records, require_whole_table
 from engine.sources.kafka.sides import PatientReader, topic_reader
+from engine.sources.kafka.topic_state import known_id, note
 from engine.sources.packets import Packet, encode_json
 from engine.sources.shaping import Piece, shape
 

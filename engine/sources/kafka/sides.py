@@ -10,8 +10,8 @@ from typing import Final, Literal, cast, get_args
 import polars as pl
 
 from engine.connections.certificates import CertificateUnreadable
+from engine.connections.secret_sources import SecretMissing, SecretSources
 from engine.connections.stored import WrongConnection, load
-from engine.connections.surroundings import SecretMissing, SecretSources
 from engine.definition.relations import EventTimeUnit
 from engine.definition.sources.kafka import KafkaPlace, Side
 from engine.errors import SourceUnavailable

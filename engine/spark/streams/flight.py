@@ -1,6 +1,6 @@
-"""A commit on its way while its carrier's next round is read.
+"""A commit on its way while its slot's next round is read.
 
-A round of a heavy query's own carrier is read, sorted and worked by some processes, and committed by others, Postgres among them. One commit
+A round of a heavy query's own slot is read, sorted and worked by some processes, and committed by others, Postgres among them. One commit
 may be under way while the next batch is planned and read; the stages of that batch wait until it is there
 (``engine.commit.task_states.await_batch``). One in a driver at a time: tasks that wait for it keep places of Spark's that others could use.
 """
@@ -23,7 +23,7 @@ class Flight:
         self._is_over.set()
 
     def depart(self, commit: Callable[[], object]) -> bool:
-        """Commit in a thread of its own; returns whether it does: false where another carrier's commit is on its way.
+        """Commit in a thread of its own; returns whether it does: false where another slot's commit is on its way.
 
         What it fails with is raised by ``land``, and told to ``on_failure`` after that can be called.
         """

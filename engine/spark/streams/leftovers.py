@@ -1,4 +1,4 @@
-"""Letting go of what Spark and Py4J keep of each carrier as long as the JVM lives. What that is, says ``java/slackwater/Leftovers.java``."""
+"""Letting go of what Spark and Py4J keep of each slot as long as the JVM lives. What that is, says ``java/slackwater/Leftovers.java``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def remember_callback(spark: SparkSession) -> None:
 
 
 def sweep(spark: SparkSession, settled_s: int = SETTLED_S) -> None:
-    """Let go of what carriers that have ended left; what their start left only when that is ``settled_s`` seconds ago."""
+    """Let go of what slots that have ended left; what their start left only when that is ``settled_s`` seconds ago."""
     _tell(_gateway(spark).jvm.slackwater.Leftovers.sweep(settled_s))
 
 

@@ -1,4 +1,4 @@
-"""A member as the planning process of its carrier knows it."""
+"""A member as the planning process of its slot knows it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Planned:
     next_batch: int = 0
     failure: str = ""
     is_told: bool = False
-    is_looked_at: bool = False
+    is_discovered: bool = False
     watched: frozenset[str] | None = None
 
     @property
@@ -53,7 +53,7 @@ class Planned:
     @property
     def place(self) -> tuple[BatchPlanner, Cursor] | None:
         """With what and from where it reads on; None: only a look of its own tells whether there is something new."""
-        if not self.is_looked_at or not self.watched or self.planner is None or self.start is None:
+        if not self.is_discovered or not self.watched or self.planner is None or self.start is None:
             return None
         return self.planner, self.start
 

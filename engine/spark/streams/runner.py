@@ -1,4 +1,4 @@
-"""One running query: where it stands, its life, its errors, its speed. It is a member of a carrier (``engine.spark.streams.carrier``)."""
+"""One running query: where it stands, its life, its errors, its speed. It is a member of a slot (``engine.spark.streams.slot``)."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from engine.runtime.checkpoint import begin_run, forget_planned, planned_batch, 
 from engine.runtime.failures import decoded
 from engine.runtime.launch_state import Launch, LaunchState, open_state
 from engine.runtime.limits.batch_size import BatchLimit
-from engine.runtime.limits.measured import Measured
-from engine.runtime.limits.watch import Ended, WorkBounds, take_note
+from engine.runtime.limits.measurements import Measured
+from engine.runtime.limits.watchdog import Ended, WorkBounds, take_note
 from engine.runtime.planning.cursors import start_positions
 from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.runtime.run_options import BatchProgress, CommittedBatch, RunOptions
 from engine.runtime.stages import StageWork, StatePlace, WorkPlace
-from engine.runtime.surroundings import WorkerRequirements
+from engine.runtime.worker_requirements import WorkerRequirements
 from engine.sources.log.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.sources.packets import Packet
 from engine.spark.cluster import worker_requirements_of
-from engine.spark.streams.carrier import Slot
-from engine.spark.streams.member import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, SlotMode
+from engine.spark.streams.slot import Slot
+from engine.spark.streams.slot_query import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, SlotMode
 
 REST_STALLS: Final = 3
 """Who stands still in a round is ended after one such time, and the round with it. One that still goes on is at work for others, who make
@@ -55,8 +55,8 @@ class RunningQuery:
     """A launched query: what it is, where it stands, what has become of it. Methods may be called from any thread.
 
     Attributes:
-        carrier: that has it now; None while it moves.
-        moving: held while it goes from one carrier to another.
+        slot: that has it now; None while it moves.
+        moving: held while it goes from one slot to another.
         on_weight: told after a commit whether it is heavy.
         on_settled: told after each commit.
         on_failed: told what ended it, once.
@@ -86,7 +86,7 @@ class RunningQuery:
     ) -> None:
         self.name = f"{plan.query}@{launch.epoch}"
         self.parallel = parallel
-        self.carrier: Slot | None = None
+        self.slot: Slot | None = None
         self._plan, self._launch, self._dsn, self._options, self._run = plan, launch, dsn, options, run
         self._layout, self._surroundings = state.layout, surroundings
         self._cursor: Cursor = state.cursor
@@ -95,7 +95,7 @@ class RunningQuery:
         self._failure: BaseException | None = None
         self._is_over = False
         self._left: tuple[Slot, int] | None = None
-        """The shared carrier that it has left in the midst of a round, and how many rounds that had done."""
+        """The shared slot that it has left in the midst of a round, and how many rounds that had done."""
         self._aside: BlobFolder | None = None
         self._is_overlapped = False
         self._progress: BatchProgress | None = None
@@ -118,7 +118,7 @@ class RunningQuery:
 
     @classmethod
     def opened(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
-        """Find out where a query goes on, for a carrier to take it. Its fence is taken (``claim_epoch``) and its output exists.
+        """Find out where a query goes on, for a slot to take it. Its fence is taken (``claim_epoch``) and its output exists.
 
         Args:
             spark: the driver's session.
@@ -152,19 +152,19 @@ class RunningQuery:
 
     @classmethod
     def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
-        """Start a query in a carrier of its own; see ``opened``."""
+        """Start a query in a slot of its own; see ``opened``."""
         query = cls.opened(spark, plan, launch, dsn, options)
-        query.use_own_slot(spark, lambda _carrier, error: query.fail(error))
+        query.use_own_slot(spark, lambda _slot, error: query.fail(error))
         return query
 
     def use_own_slot(
         self, spark: SparkSession, on_end: Callable[[Slot, BaseException | None], None], *, is_trial: bool = False
     ) -> None:
-        """Go on in a carrier of its own, and start that. See ``Slot``."""
-        carrier = Slot(spark, self._dsn, self.name, pool=None, is_trial=is_trial, on_end=on_end)
-        carrier.join(self)
-        self.carrier = carrier
-        carrier.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
+        """Go on in a slot of its own, and start that. See ``Slot``."""
+        slot = Slot(spark, self._dsn, self.name, pool=None, is_trial=is_trial, on_end=on_end)
+        slot.join(self)
+        self.slot = slot
+        slot.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
 
     def board(self, link: SinkLink, aside: BlobFolder | None, ride: SlotMode, cores: int) -> SourceSpec:
         """See ``Member``."""
@@ -176,7 +176,7 @@ class RunningQuery:
         self._ride, self._is_resized = ride, False
         is_put_off, self._is_put_off = self._is_put_off, False
         # What waits on the clock is planned by what the last commit says (``earliest_wake``).
-        self._is_overlapped = ride is SlotMode.OWN and not needs_ticks(plan)
+        self._is_overlapped = ride is SlotMode.DEDICATED and not needs_ticks(plan)
         return SourceSpec(
             self._dsn,
             plan.inputs,
@@ -200,17 +200,17 @@ class RunningQuery:
     @property
     def _limit(self) -> BatchLimit:
         """Of a batch, where it emits little."""
-        return BatchLimit(self._options.max_rows, self._options.max_bytes) if self._ride is SlotMode.OWN else SHARED_LIMIT
+        return BatchLimit(self._options.max_rows, self._options.max_bytes) if self._ride is SlotMode.DEDICATED else SHARED_LIMIT
 
     @property
     def _most_emitted(self) -> int:
         """Bytes that one batch may emit."""
-        return OWN_EMITTED if self._ride is SlotMode.OWN else SHARED_EMITTED
+        return OWN_EMITTED if self._ride is SlotMode.DEDICATED else SHARED_EMITTED
 
     @property
     def _bounds(self) -> WorkBounds:
         """What it may take where it is."""
-        bounds = self._options.bounds.alone if self._ride is SlotMode.OWN else self._options.bounds
+        bounds = self._options.bounds.alone if self._ride is SlotMode.DEDICATED else self._options.bounds
         return replace(bounds, emitted_bytes=None if self._measured.size.is_least else self._most_emitted)
 
     @property
@@ -250,7 +250,7 @@ class RunningQuery:
 
     def _drafted(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> Draft:
         draft = self._sink.drafted(self._next_batch, packets, phases_ms)
-        self._sink.carrier = self._carried(draft.contents())
+        self._sink.execution = self._execution(draft.contents())
         return draft
 
     def note_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
@@ -289,14 +289,14 @@ class RunningQuery:
         if (told := self.on_settled) is not None:
             told()
 
-    def _carried(self, batch: Committed) -> dict[str, Any]:
+    def _execution(self, batch: Committed) -> dict[str, Any]:
         """Return what is noted with the commit of a batch of how the query is carried, and why so."""
         return {
             "is_shared": self._ride is SlotMode.SHARED,
-            "is_trial": self._ride is SlotMode.TRIAL,
+            "is_trial": self._ride is SlotMode.ISOLATED,
             "is_waiting": self._ride is SlotMode.SHARED and self._measured.is_heavy,
             "moves": self._moves,
-            "put_off": self._times_put_off,
+            "deferred": self._times_put_off,
             **self._measured.told(batch),
         }
 
@@ -379,7 +379,7 @@ class RunningQuery:
     @property
     def phase(self) -> Literal["preparing", "first_batch"] | None:
         """What it does before its first commit; None after that."""
-        if self._has_committed or (self.carrier is not None and self.carrier.has_looked_at(self)):
+        if self._has_committed or (self.slot is not None and self.slot.has_looked_at(self)):
             return None
         return "first_batch" if self.is_under_way else "preparing"
 
@@ -390,7 +390,7 @@ class RunningQuery:
     def stop(self, timeout: float) -> bool:
         """Stop: the batch at hand, if it is not being committed, is abandoned. Returns whether it stopped within ``timeout`` seconds.
 
-        Nothing of it is committed any more then. A round of a shared carrier that it was in goes on: ``await_rest``.
+        Nothing of it is committed any more then. A round of a shared slot that it was in goes on: ``await_rest``.
         """
         if not self._committing.acquire(timeout=timeout):
             return False
@@ -398,37 +398,37 @@ class RunningQuery:
             self._end(None)
         finally:
             self._committing.release()
-        # From here on no carrier takes it any more.
+        # From here on no slot takes it any more.
         if not self.moving.acquire(timeout=timeout):
             return False
         try:
-            carrier = self.carrier
-            if carrier is None or not carrier.is_shared:
-                return carrier is None or carrier.stop(timeout)
-            done = carrier.rounds_done
-            if carrier.leave(self) and self.is_under_way:
-                self._left = carrier, done
+            slot = self.slot
+            if slot is None or not slot.is_shared:
+                return slot is None or slot.stop(timeout)
+            done = slot.rounds_done
+            if slot.leave(self) and self.is_under_way:
+                self._left = slot, done
             return True
         finally:
             self.moving.release()
 
     def await_rest(self) -> bool:
-        """Wait until no worker is at work for it: of one that was stopped, until the round that it was in has ended, or its carrier.
+        """Wait until no worker is at work for it: of one that was stopped, until the round that it was in has ended, or its slot.
 
         Returns:
             False where that was not so within ``REST_STALLS`` times as long as anybody in that round may stand still.
         """
         if self._left is None:
             return True
-        carrier, done = self._left
-        return carrier.await_round(done, REST_STALLS * self._options.bounds.stall_s)
+        slot, done = self._left
+        return slot.await_round(done, REST_STALLS * self._options.bounds.stall_s)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until a carrier of its own ended; returns whether it did. Does not raise: see ``error``."""
-        assert self.carrier is not None  # noqa: S101 - it was started
-        is_over = self.carrier.await_end(timeout)
+        """Wait until a slot of its own ended; returns whether it did. Does not raise: see ``error``."""
+        assert self.slot is not None  # noqa: S101 - it was started
+        is_over = self.slot.await_end(timeout)
         if is_over:
-            self.fail(self.carrier.failure)
+            self.fail(self.slot.failure)
         return is_over
 
     def progress(self) -> BatchProgress | None:

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.db.bell import _heard
+from app.db.notifications import _heard
 
 
 class Link:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from app.db.gates import AdmissionLimit
+from app.db.admission import AdmissionLimit
 from app.errors.app_errors import TooManyRequests
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from app.appends.judging import SMALL_BYTES, small_body, validate_body, validate_together
+from app.appends.validation import SMALL_BYTES, small_body, validate_body, validate_together
 from engine.expressions.types.types import Schema, parse_type
 from engine.formats.json.json_records import BodyMalformed
 from engine.plan.model import RelationSchema

@@ -8,7 +8,7 @@ import pytest
 
 from app.status.limiting import Facts, Limit, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 
-BUSY = {"reading": 0.3, "tasks": 0.4, "commit": 0.15, "round": 0.1, "busiest_task": 0.9}
+BUSY = {"reading": 0.3, "tasks": 0.4, "commit": 0.15, "other_queries": 0.1, "busiest_task": 0.9}
 FACTS = Facts("running", is_waiting=False, is_merging=False, unread=0, measured=BUSY, age_s=0.5)
 
 
@@ -18,7 +18,7 @@ FACTS = Facts("running", is_waiting=False, is_merging=False, unread=0, measured=
         (FACTS, "tasks"),
         (replace(FACTS, measured=BUSY | {"reading": 0.5}), "reading"),
         (replace(FACTS, measured=BUSY | {"commit": 0.5}), "commit"),
-        (replace(FACTS, measured=BUSY | {"round": 0.6}), "round"),
+        (replace(FACTS, measured=BUSY | {"other_queries": 0.6}), "other_queries"),
         (replace(FACTS, measured=BUSY | {"tasks": 0.2}), "input"),
         (replace(FACTS, measured=BUSY | {"tasks": 0.2}, unread=7), "input"),
         (replace(FACTS, measured=BUSY | {"tasks": 0.2}, unread=7, is_merging=True), "upstream"),

@@ -26,9 +26,9 @@ from engine.errors import (
     StateUnavailable,
 )  # fmt: skip
 from engine.formats.port import RegistryUnavailable
-from engine.runtime.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
+from engine.runtime.crash_errors import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
 from engine.runtime.failures import WorkerLost
-from engine.runtime.surroundings import WorkersUnfit
+from engine.runtime.worker_requirements import WorkersUnfit
 from engine.spark.cluster import ClusterBusy
 
 LIMITS = Limits()

@@ -11,7 +11,7 @@ import pytest
 from app.driver.session_start import SessionStart
 from app.settings.settings import Settings
 
-LATER = ("sqlalchemy", "alembic", "pyarrow", "engine.spark.streams.rounds", "app.driver.process")
+LATER = ("sqlalchemy", "alembic", "pyarrow", "engine.spark.streams.scheduling", "app.driver.process")
 
 
 def test_what_a_driver_is_made_of_is_imported_later() -> None:

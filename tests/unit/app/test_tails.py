@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from app.db.bell import Notifications
+from app.db.notifications import Notifications
 from app.errors.app_errors import Unavailable
 from app.following.change_log import LogRange
-from app.following.tails.change_news import NewEntries
-from app.following.tails.lookout import LogPoller
+from app.following.tails.log_poller import LogPoller
+from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import KEPT_CHARS, KEPT_ITEMS, Tail
 from app.following.tails.tails import Tails
 

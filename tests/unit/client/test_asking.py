@@ -208,11 +208,11 @@ def test_edits_say_what_they_permit() -> None:
     service = Scripted({})
     query = service.client().query("q")
     query.edit({"name": "q"}, discard_state=True, from_=NOON, if_match=3)
-    query.edit({"name": "q"}, release_now=True, must_be_new=True)
+    query.edit({"name": "q"}, flush_now=True, must_be_new=True)
     query.preview({"name": "other"})
     assert service.lines == [
         "PUT /v1/queries/q?state=discard&from=2025-01-01T12%3A00%3A00Z",
-        "PUT /v1/queries/q?release=now",
+        "PUT /v1/queries/q?flush=now",
         "POST /v1/validations",
     ]
     assert (service.asked[0].headers["if-match"], service.asked[1].headers["if-none-match"]) == ('"3"', "*")

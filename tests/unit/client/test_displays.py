@@ -27,9 +27,9 @@ def status(**more: Any) -> Status:
 
 def test_a_query_whose_topic_was_not_looked_at_yet_has_not_read_everything() -> None:
     partition = {"partition": 0, "next_offset": 3, "end_offset": 3, "lag": 0}
-    read = {"feed": "log:a", "relations": ["a"], "is_looked_at": True, "partitions": [partition]}
-    topic = {"feed": "kafka:broker/b", "relations": ["b"], "is_looked_at": False, "partitions": []}
-    empty = {"feed": "log:d", "relations": ["d"], "is_looked_at": True, "partitions": []}
+    read = {"feed": "log:a", "relations": ["a"], "is_discovered": True, "partitions": [partition]}
+    topic = {"feed": "kafka:broker/b", "relations": ["b"], "is_discovered": False, "partitions": []}
+    empty = {"feed": "log:d", "relations": ["d"], "is_discovered": True, "partitions": []}
     assert status(progress=[read]).is_caught_up
     assert status(progress=[read, empty]).is_caught_up
     assert not status(progress=[read, topic]).is_caught_up

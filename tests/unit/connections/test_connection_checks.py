@@ -22,8 +22,8 @@ from engine.connections.attempts import Reason
 from engine.connections.checking import Outcome, check
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
+from engine.connections.secret_sources import SecretSources
 from engine.connections.stored import sealed
-from engine.connections.surroundings import SecretSources
 from engine.definition.connections.hosts import HostBounds
 from tests.unit.connections.certificates import Issued, issue
 

@@ -21,8 +21,8 @@ from engine.connections.kinds import read_connection
 from engine.connections.postgres import PostgresConnection, psycopg_options
 from engine.connections.registry import RegistryConnection, httpx_options
 from engine.connections.s3 import S3Connection, obstore_options
+from engine.connections.secret_sources import SecretMissing, SecretReader, SecretSources
 from engine.connections.stored import Resolved, Stored, resolved, sealed
-from engine.connections.surroundings import SecretMissing, SecretReader, SecretSources
 from engine.definition.connections.hosts import HostBounds
 from engine.definition.connections.secret import MOST_CHARS
 from engine.errors import SourceUnavailable

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import polars as pl
 
-from engine.connections.surroundings import SecretSources
+from engine.connections.secret_sources import SecretSources
 from engine.deliveries.deliveries import DeliveryContext, Result
 from engine.expressions.types.types import ColumnType, Schema
 

@@ -202,7 +202,7 @@ def size(text: str) -> int:
     return len(str(compile_scalar(text, SCHEMA).expr))
 
 
-def test_every_function_is_looked_at() -> None:
+def test_every_function_is_discovered() -> None:
     assert set(CALLS) == set(FUNCTIONS)
 
 

@@ -14,7 +14,7 @@ from engine.expressions.syntax import parse
 from engine.expressions.type_names import type_name, type_of
 from engine.expressions.types.types import Schema, parse_type
 from engine.expressions.values.operands import ExpressionInvalid
-from engine.frames.gaps import GapCounter
+from engine.frames.evaluation_errors import GapCounter
 from engine.sql.tree import Cast
 
 TYPES = {

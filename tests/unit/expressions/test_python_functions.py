@@ -27,7 +27,7 @@ from engine.expressions.types.types import DOUBLE, INT, STRING, Schema
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.processes import python_functions
 from engine.processes.python_functions import Runnable, taken_function_ms
-from engine.runtime.limits.watch import STALL_S
+from engine.runtime.limits.watchdog import STALL_S
 
 SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))
 ROWS = pl.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": ["x", "yy", None, "z"], "n": [1, 2, 3, 4]}, schema=SCHEMA.polars())

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from engine.connections.postgres import PostgresConnection
 from engine.connections.registry import RegistryConnection
+from engine.connections.secret_sources import SecretReader, SecretSources
 from engine.connections.stored import ConnectionOfAnotherType, Resolved
-from engine.connections.surroundings import SecretReader, SecretSources
 from engine.formats.port import RegistryRefused, RegistryUnavailable
 from engine.formats.registry.client import Registry
 from engine.formats.registry.connected import settings_of

@@ -7,8 +7,8 @@ import pytest
 
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import BIGINT, DOUBLE, INT, STRING, Schema, decimal
+from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import SERVICE_COLUMNS, Counters
-from engine.frames.gaps import GapCounter
 from engine.operators.operators import Moment
 from engine.operators.rows.row_operators import RowFilter, RowProjection
 from engine.operators.rows.table_filter import TableFilterer

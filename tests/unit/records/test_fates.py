@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.appends.judging import small_body, validate_body, validate_together
+from app.appends.validation import small_body, validate_body, validate_together
 from engine.formats.delimited.csv_records import parse_csv
 from engine.formats.json.json_records import parse_lines
 from engine.frames.arrow_frames import decode_frame

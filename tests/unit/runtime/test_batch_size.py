@@ -8,7 +8,7 @@ LIMIT = BatchLimit(20_000, 1 << 20)
 MOST = 1_000
 
 
-def test_batches_that_emit_little_have_their_carriers_bound() -> None:
+def test_batches_that_emit_little_have_their_slots_bound() -> None:
     size = BatchSize()
     assert not size.after(20_000, MOST // 2, LIMIT, MOST)
     assert size.within(LIMIT) == LIMIT

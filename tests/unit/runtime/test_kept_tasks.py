@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from engine.runtime import kept_tasks
-from engine.runtime.kept_tasks import Built, CachedTask, TaskCache, TaskPlace
+from engine.runtime import task_cache as kept_tasks
+from engine.runtime.task_cache import Built, CachedTask, TaskCache, TaskPlace
 
 QUERY = uuid4()
 

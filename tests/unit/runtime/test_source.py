@@ -294,7 +294,7 @@ def test_the_specification_survives_its_way_as_an_option() -> None:
     assert SourceSpec.decoded(spec.encoded()) == spec
 
 
-def test_a_backlog_is_looked_at_before_it_is_needed_and_once() -> None:
+def test_a_backlog_is_discovered_before_it_is_needed_and_once() -> None:
     feed = a_feed("a", p0=100)
     planner = a_planner(feed, max_rows=30)
     first = latest(planner, planner.start)

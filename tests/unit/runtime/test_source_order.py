@@ -205,7 +205,7 @@ def derived(name: str, heads: Sequence[int]) -> Timed:
     return Timed(feed, {0: 0}, heads=list(heads))
 
 
-def test_behind_a_horizon_nothing_is_looked_at_early_and_the_group_there_is_read_as_a_whole() -> None:
+def test_behind_a_horizon_nothing_is_discovered_early_and_the_group_there_is_read_as_a_whole() -> None:
     credited, debited = derived("credits", [1, 7, 7]), derived("debits", [1, 7])
     behind = {"log:credits": Reached(True, 9, 9, ()), "log:debits": Reached(False, 7, 7, ())}
     behind |= {feed.feed.log_feed: behind[feed.feed.name] for feed in (credited, debited)}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.surroundings import WorkerRequirements, WorkersUnfit, code_fingerprint
+from engine.runtime.worker_requirements import WorkerRequirements, WorkersUnfit, code_fingerprint
 from engine.spark.cluster import AUTHENTICATED, ClusterSettings, cluster_conf, code_archive
 
 IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import engine.runtime.stages
-from engine.runtime.surroundings import code_fingerprint
+from engine.runtime.worker_requirements import code_fingerprint
 print(engine.runtime.stages.__file__, code_fingerprint())
 """
 

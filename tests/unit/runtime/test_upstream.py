@@ -36,7 +36,7 @@ def ladder(rungs: int) -> Iterator[tuple[str, Fact]]:
         yield f"top{place + 1}", derived(f"left{place}", f"right{place}")
 
 
-def test_a_feed_that_several_queries_read_is_looked_at_once() -> None:
+def test_a_feed_that_several_queries_read_is_discovered_once() -> None:
     facts = CountingFacts(dict(ladder(5)))
     assert walk("top5", facts) == Reached(is_at_end=True, merged_to_ms=5, read_to_ms=5, sources=(("log:top0/0", 1),))
     assert sorted(facts.asked) == sorted(name for name in facts if name != "top0")

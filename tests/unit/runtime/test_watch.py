@@ -17,7 +17,7 @@ from typing import IO
 import pytest
 
 from engine.processes.python_processes import ALLOCATOR, CODE, import_environment
-from engine.runtime.limits.watch import (
+from engine.runtime.limits.watchdog import (
     LEAST_MEMORY,
     Ended,
     Watch,
@@ -98,7 +98,7 @@ def test_freed_memory_is_given_back_before_a_process_is_ended_for_it(tmp_path: P
 def test_what_the_allocator_keeps_of_freed_memory_is_given_back() -> None:
     text = """
 import numpy as np
-from engine.runtime.limits.watch import give_freed_back, own_memory
+from engine.runtime.limits.watchdog import give_freed_back, own_memory
 before = own_memory()
 del (column := [np.ones(1 << 20) for _ in range(16)])[:]
 kept = own_memory() - before
@@ -125,7 +125,7 @@ def test_each_packet_is_progress_and_who_takes_it_is_not_at_work() -> None:
 def in_a_process(bounds: str, work: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     text = f"""
 import re, sys, time
-from engine.runtime.limits.watch import WorkBounds, watch
+from engine.runtime.limits.watchdog import WorkBounds, watch
 with watch().at_work(WorkBounds({bounds}), None, 1):
     print("at work", flush=True)
     {work}

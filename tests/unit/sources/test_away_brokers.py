@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import SourceUnavailable
-from engine.sources.kafka.brokers.away import AwayBrokers, Brokers, BrokersAway
+from engine.sources.kafka.brokers.unreachable import AwayBrokers, Brokers, BrokersAway
 
 ANSWER_S = 10.0
 BROKERS = (1, "dsn", "broker", None)

@@ -81,7 +81,7 @@ def test_what_is_written_in_small_steps_is_read_a_bounded_number_of_times(is_csv
     assert read.read_bytes < 8 * len(data)
 
 
-def test_a_large_growth_is_looked_at_in_parts() -> None:
+def test_a_large_growth_is_discovered_in_parts() -> None:
     data = b"1,a\n" * 100_000
     growing, known, looks = GrowingFiles(is_csv=True, look=BLOCK_BYTES), 0, 0
     while known < len(data):

@@ -19,14 +19,14 @@ from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
 from engine.sources.kafka.brokers import client as kafka_client
 from engine.sources.kafka.brokers import topic_client
-from engine.sources.kafka.brokers.away import BrokersAway
+from engine.sources.kafka.brokers.broker_errors import AWAY, BEING_ELECTED, BrokerErrors, TopicDenied
 from engine.sources.kafka.brokers.client import asking, consumer_loop
+from engine.sources.kafka.brokers.consumer_loop import RESTING_S, ConsumerLoop
 from engine.sources.kafka.brokers.fetching.library import library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Polled, RecordFields
-from engine.sources.kafka.brokers.taking import RESTING_S, ConsumerLoop
 from engine.sources.kafka.brokers.topic_client import TopicClient
-from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, BrokerErrors, TopicDenied
+from engine.sources.kafka.brokers.unreachable import BrokersAway
 
 DSN = "postgresql://nobody"
 AWAY_DSN = "postgresql://away"

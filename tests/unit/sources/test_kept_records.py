@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.sources.kafka import kept
+from engine.sources.kafka import fetch_cache as kept
 from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched
-from engine.sources.kafka.kept import Keeper, Reference, recalled
+from engine.sources.kafka.fetch_cache import Keeper, Reference, recalled
 
 MANY = 20_000
 

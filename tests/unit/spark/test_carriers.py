@@ -1,4 +1,4 @@
-"""A query is in one carrier at most, and in none once it is stopped. Without Spark."""
+"""A query is in one slot at most, and in none once it is stopped. Without Spark."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from app.driver.launches.faults import report_of
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.planning.source_spec import SourceSpec
-from engine.spark.streams.carrier import Slot
-from engine.spark.streams.fleet import LEAST_OWN, TRIALS, SlotManager
+from engine.spark.streams.slot import Slot
+from engine.spark.streams.slot_manager import LEAST_OWN, TRIALS, SlotManager
 
 
 @dataclass(eq=False)
 class Riding:
-    """A query as carriers and a fleet see it.
+    """A query as slots and a fleet see it.
 
     Attributes:
-        boards: called when a carrier takes it.
-        rode: carriers of its own that it was given.
+        boards: called when a slot takes it.
+        rode: slots of its own that it was given.
         is_under_way: it has a batch at hand.
         on_settled: set while it is on trial.
     """
 
     boards: Callable[[], None] = lambda: None
     name: str = "q@1"
-    carrier: Any = None
+    slot: Any = None
     is_active: bool = True
     moving: threading.Lock = field(default_factory=threading.Lock)
     rode: int = 0
@@ -62,44 +62,44 @@ def spark(tmp_path: Path) -> Any:
     return SimpleNamespace(conf=SimpleNamespace(get=lambda _name: str(tmp_path)), sparkContext=context)
 
 
-def a_carrier(spark: Any) -> Slot:
-    return Slot(spark, "", "shared 0", pool=0, on_end=lambda _carrier, _error: None)
+def a_slot(spark: Any) -> Slot:
+    return Slot(spark, "", "shared 0", pool=0, on_end=lambda _slot, _error: None)
 
 
 def test_who_is_stopped_while_it_boards_anew_is_carried_no_longer(spark: Any) -> None:
-    carrier, member = a_carrier(spark), Riding()
-    assert carrier.join(member)  # type: ignore[arg-type]
+    slot, member = a_slot(spark), Riding()
+    assert slot.join(member)  # type: ignore[arg-type]
 
     def is_stopped() -> None:
         member.is_active = False
-        carrier.leave(member)  # type: ignore[arg-type]
+        slot.leave(member)  # type: ignore[arg-type]
 
     member.boards = is_stopped
-    carrier._board_again([member])  # type: ignore[list-item]
-    assert carrier.members == []
+    slot._board_again([member])  # type: ignore[list-item]
+    assert slot.members == []
 
 
 def test_a_round_is_waited_for_as_long_as_one_says_and_the_end_of_the_stream_ends_every_wait(spark: Any) -> None:
-    carrier = a_carrier(spark)
-    assert not carrier.await_round(0, 0.01)
-    assert carrier.stop(1)
-    assert carrier.await_round(0, 60)
+    slot = a_slot(spark)
+    assert not slot.await_round(0, 0.01)
+    assert slot.stop(1)
+    assert slot.await_round(0, 60)
 
 
 def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark: Any) -> None:
-    fleet, left, other = SlotManager(spark, "", lambda: True), a_carrier(spark), a_carrier(spark)
-    member: Any = Riding(carrier=other)
+    fleet, left, other = SlotManager(spark, "", lambda: True), a_slot(spark), a_slot(spark)
+    member: Any = Riding(slot=other)
     fleet._part(member, left)
     fleet._try_alone(member)
-    assert (member.rode, member.carrier) == (0, other)
-    member.carrier = left
+    assert (member.rode, member.slot) == (0, other)
+    member.slot = left
     fleet._part(member, left)
     assert member.rode == 1
 
 
 def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None:
-    fleet, shared = SlotManager(spark, "", lambda: True), a_carrier(spark)
-    members: list[Any] = [Riding(name=f"q{number}@1", carrier=shared) for number in range(LEAST_OWN + 1)]
+    fleet, shared = SlotManager(spark, "", lambda: True), a_slot(spark)
+    members: list[Any] = [Riding(name=f"q{number}@1", slot=shared) for number in range(LEAST_OWN + 1)]
     assert all(shared.join(member) for member in members)
     *first, last = members
     with ExitStack() as held:
@@ -120,34 +120,34 @@ def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> N
         member.is_active = False  # somebody stops it at the same time, so that it need not share
         return True
 
-    member.carrier = SimpleNamespace(is_shared=False, stop=stop)
+    member.slot = SimpleNamespace(is_shared=False, stop=stop)
     fleet._alone.add(member)
     fleet._look_after_alone()
-    assert member.is_active, "its carrier goes on"
+    assert member.is_active, "its slot goes on"
     member.is_under_way = False
     fleet._look_after_alone()
-    assert not member.is_active, "its carrier was stopped"
+    assert not member.is_active, "its slot was stopped"
 
 
 def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_nothing_for_it(spark: Any) -> None:
     fleet, failed = SlotManager(spark, "", lambda: True), list[Exception]()
     member: Any = Riding()
     member.fail = failed.append
-    member.carrier = SimpleNamespace(is_shared=False, stop=lambda _timeout: False)
-    fleet._bring_back(member, member.carrier)
+    member.slot = SimpleNamespace(is_shared=False, stop=lambda _timeout: False)
+    fleet._bring_back(member, member.slot)
     (error,) = failed
     assert is_outage(report_of(error)), "the next launch spends no attempt"
 
 
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.fleet.TRIAL_S", 0.01)
-    monkeypatch.setattr("engine.spark.streams.fleet.LOOK_S", 0.01)
+    monkeypatch.setattr("engine.spark.streams.slot_manager.TRIAL_S", 0.01)
+    monkeypatch.setattr("engine.spark.streams.slot_manager.LOOK_S", 0.01)
     fleet, most = SlotManager(spark, "", lambda: True), LEAST_OWN + TRIALS
     begun: queue.SimpleQueue[Riding] = queue.SimpleQueue()
 
     class Endless(Riding):
         def use_own_slot(self, *_more: Any, **_named: Any) -> None:
-            self.carrier = SimpleNamespace(is_shared=False)
+            self.slot = SimpleNamespace(is_shared=False)
             begun.put(self)
 
     suspects: list[Any] = [Endless(name=f"q{number}@1") for number in range(most + 3)]

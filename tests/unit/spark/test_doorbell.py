@@ -1,11 +1,11 @@
-"""Whoever waits in a carrier's planning process is woken by who joins."""
+"""Whoever waits in a slot's planning process is woken by who joins."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
 
-from engine.spark.streams.doorbell import Notification, hang, notify
+from engine.spark.streams.notification import Notification, hang, notify
 
 LONG_S = 600.0
 """Nobody waits for so long: the test would fail before."""

@@ -25,8 +25,8 @@ from engine.runtime.planning.cursors import FeedInputs, new_cursor
 from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.sources.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.sources.packets import BATCH_ID, Packet, packets_in
-from engine.spark.streams.round_work import RoundPart
-from engine.spark.streams.rounds import LOOKED, RoundReader
+from engine.spark.streams.cycle_work import RoundPart
+from engine.spark.streams.scheduling import LOOKED, RoundReader
 from engine.spark.streams.silence import Silence
 from tests.unit.runtime.test_source import FakeFeed, a_feed, an_input
 
@@ -55,7 +55,7 @@ class Unlooked(FakeFeed):
 
 @dataclass
 class Rounds:
-    """A carrier's folder, and the feeds that its members read."""
+    """A slot's folder, and the feeds that its members read."""
 
     folder: Path
     feeds: dict[str, FakeFeed] = field(default_factory=dict)
@@ -105,8 +105,8 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
 
     monkeypatch.setattr("engine.runtime.planning.batch_planner.feeds_of", feeds_of)
     monkeypatch.setattr("engine.runtime.source.feeds_of", feeds_of)
-    monkeypatch.setattr("engine.spark.streams.rounds._ends_of", ends_of)
-    monkeypatch.setattr("engine.spark.streams.round_work._readers", OrderedDict())
+    monkeypatch.setattr("engine.spark.streams.scheduling._ends_of", ends_of)
+    monkeypatch.setattr("engine.spark.streams.cycle_work._readers", OrderedDict())
     return made
 
 
@@ -178,7 +178,7 @@ def test_a_database_that_is_away_fails_all_members_after_one_wait(rounds: Rounds
         waits.append(1)
         raise SourceUnavailable("the database cannot be read")
 
-    monkeypatch.setattr("engine.spark.streams.rounds._ends_of", away)
+    monkeypatch.setattr("engine.spark.streams.scheduling._ends_of", away)
     assert {number: kinds(packets) for number, packets in rounds.round().items()} == {number: ["failed"] for number in (1, 2, 3)}
     assert len(waits) == 1
 
@@ -212,7 +212,7 @@ def test_what_is_planned_is_written_down_before_anything_is_done(rounds: Rounds,
 
 
 def test_a_round_takes_who_has_waited_longest_and_beside_it_the_smallest(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
     for number in (1, 2, 3):
         rounds.join(number, a_feed(f"large{number}", p0=900))
     for number in (4, 5):
@@ -224,7 +224,7 @@ def test_a_round_takes_who_has_waited_longest_and_beside_it_the_smallest(rounds:
 
 
 def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
     rounds.join(1, a_feed("large1", p0=900))
     rounds.join(2, a_feed("large2", p0=900))
     rounds.join(3, small := a_feed("small", p0=20))
@@ -234,7 +234,7 @@ def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds:
 
 
 def test_so_many_members_are_in_a_round_in_the_order_of_waiting(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_MEMBERS", 3)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_MEMBERS", 3)
     for number in range(1, 8):
         rounds.join(number, a_feed(f"feed{number}", p0=10 * number))
     assert [*rounds.round()] == [1, 2, 3]
@@ -245,7 +245,7 @@ def test_so_many_members_are_in_a_round_in_the_order_of_waiting(rounds: Rounds, 
 
 
 def test_who_waits_for_a_round_reads_what_comes_meanwhile_with_it(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_MEMBERS", 1)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_MEMBERS", 1)
     rounds.join(1, a_feed("first", p0=10))
     rounds.join(2, late := a_feed("late", p0=10))
     assert [*rounds.round()] == [1]
@@ -258,7 +258,7 @@ def test_a_launch_has_its_batch_without_records_also_where_it_waits_for_a_round(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The definition may have been edited in place: all tasks look at the clock once, and nothing else says so again."""
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_MEMBERS", 1)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_MEMBERS", 1)
     monkeypatch.setattr("engine.runtime.planning.batch_planner.shared_connection", lambda _dsn: nullcontext())
     monkeypatch.setattr("engine.runtime.planning.batch_planner.earliest_wake", lambda _connection, _query: None)
     rounds.join(1, a_feed("first", p0=10))
@@ -273,7 +273,7 @@ def test_a_launch_has_its_batch_without_records_also_where_it_waits_for_a_round(
     assert [[*rounds.round()] for _ in range(4)] == [[1], [2], [3], []]
 
 
-def test_a_member_is_looked_at_once_for_a_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_is_discovered_once_for_a_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[BatchPlanner] = []
     look = BatchPlanner.next_cursor
 
@@ -288,7 +288,7 @@ def test_a_member_is_looked_at_once_for_a_round(rounds: Rounds, monkeypatch: pyt
 
 
 def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
     rounds.join(1, a_feed("first", p0=900))
     rounds.join(2, a_feed("second", p0=900), tmp_path)
     assert sorted(rounds.round()) == [1]
@@ -300,7 +300,7 @@ def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Pa
 def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_the_first_of_the_next(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.spark.streams.round_work.ROUND_EMITTED", 6_000)
+    monkeypatch.setattr("engine.spark.streams.cycle_work.ROUND_EMITTED", 6_000)
     feeds = {number: Emitting(a_feed(f"much{number}").feed, {0: 40}) for number in (1, 2, 3)}
     for number, feed in feeds.items():
         rounds.join(number, feed)
@@ -309,7 +309,7 @@ def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_t
     assert {number: kinds(packets) for number, packets in rounds.round().items()} == {
         1: whole, 2: whole, 3: ["put_off"], 4: ["failed"],
     }  # fmt: skip
-    # As its carrier does: from where it was, under another number.
+    # As its slot does: from where it was, under another number.
     (rounds.folder / "3").unlink()
     rounds.join(5, feeds[3], is_put_off=True)
     for number in (1, 2):
@@ -324,7 +324,7 @@ def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_t
 
 
 def test_who_is_alone_emits_what_it_emits(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.round_work.ROUND_EMITTED", 1)
+    monkeypatch.setattr("engine.spark.streams.cycle_work.ROUND_EMITTED", 1)
     (rounds.folder / "alone").touch()
     feed = a_feed("a").feed
     rounds.join(1, Emitting(feed, {0: 300_000, 1: 300_000}), cores=2)
@@ -345,7 +345,7 @@ def test_a_directory_that_is_gone_costs_the_others_nothing(rounds: Rounds, tmp_p
 
 
 def test_who_leaves_while_left_over_is_forgotten(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.rounds.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
     for number in (1, 2, 3):
         rounds.join(number, a_feed(f"large{number}", p0=900))
     assert sorted(rounds.round()) == [1]
@@ -383,7 +383,7 @@ def test_a_specification_that_cannot_be_read_fails_its_member_alone(rounds: Roun
     assert (kinds(found[1]), kinds(found[2])) == (["failed"], ["cursor", "progress", "effort"])
 
 
-def test_a_member_of_its_own_carrier_is_shared_among_tasks(rounds: Rounds) -> None:
+def test_a_member_of_its_own_slot_is_shared_among_tasks(rounds: Rounds) -> None:
     rounds.join(1, a_feed("a", p0=300_000), cores=2)
     (rounds.folder / "alone").touch()
     parts = rounds.parts()
@@ -393,7 +393,7 @@ def test_a_member_of_its_own_carrier_is_shared_among_tasks(rounds: Rounds) -> No
 
 @pytest.mark.parametrize(("is_alone", "number"), [(True, 8), (False, 7)])
 def test_a_first_round_without_anything_counts_where_it_is_committed(rounds: Rounds, *, is_alone: bool, number: int) -> None:
-    """Spark has a first batch also where nothing is there yet, and a carrier of one commits it."""
+    """Spark has a first batch also where nothing is there yet, and a slot of one commits it."""
     if is_alone:
         (rounds.folder / "alone").touch()
     rounds.join(1, feed := a_feed("a", p0=0))

@@ -1,4 +1,4 @@
-"""What a launched query leaves behind when its carrier ends, without Spark."""
+"""What a launched query leaves behind when its slot ends, without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.commit.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
 from engine.runtime.checkpoint import note_planned
 from engine.runtime.launch_state import Launch, LaunchState
-from engine.runtime.limits.watch import STALL_S
+from engine.runtime.limits.watchdog import STALL_S
 from engine.runtime.run_options import RunOptions
 from engine.spark.streams.runner import REST_STALLS, RunningQuery
 
@@ -41,7 +41,7 @@ def test_a_query_that_was_stopped_commits_nothing_any_more(tmp_path: Path) -> No
 
 
 class Rounds:
-    """A shared carrier as one sees it who leaves it in the midst of a round that does not end."""
+    """A shared slot as one sees it who leaves it in the midst of a round that does not end."""
 
     is_shared, rounds_done = True, 5
 
@@ -57,12 +57,12 @@ class Rounds:
 
 
 def test_the_wait_for_a_round_that_was_left_has_an_end(tmp_path: Path) -> None:
-    query, carrier = a_query(tmp_path), Rounds()
-    query.carrier = cast("Any", carrier)
+    query, slot = a_query(tmp_path), Rounds()
+    query.slot = cast("Any", slot)
     note_planned(tmp_path, 0)
     assert query.stop(1)
     assert not query.await_rest()
-    assert carrier.waited == [(5, REST_STALLS * STALL_S)]
+    assert slot.waited == [(5, REST_STALLS * STALL_S)]
     at_rest = a_query(tmp_path)
     assert at_rest.stop(1)
     assert at_rest.await_rest(), "it was in none"

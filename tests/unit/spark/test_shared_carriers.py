@@ -1,4 +1,4 @@
-"""Which shared carriers a fleet opens, and that nobody waits for one that somebody else needs."""
+"""Which shared slots a fleet opens, and that nobody waits for one that somebody else needs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import ExternalError
-from engine.spark.streams import fleet as fleets
-from engine.spark.streams.fleet import FEW, MOST_BARREN, SlotManager
+from engine.spark.streams import slot_manager as fleets
 from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.slot_manager import FEW, MOST_BARREN, SlotManager
 
 DEADLINE_S = 60.0
 
 
-class Carrier:
+class Slot:
     """Takes whoever joins, and starts when it may."""
 
-    made: list[Carrier]
+    made: list[Slot]
     may_start: threading.Event
     dies = False
 
@@ -44,11 +44,11 @@ class Carrier:
 
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch) -> SlotManager:
-    monkeypatch.setattr(Carrier, "made", [], raising=False)
-    monkeypatch.setattr(Carrier, "may_start", threading.Event(), raising=False)
-    monkeypatch.setattr(fleets, "Carrier", Carrier)
-    monkeypatch.setattr(RunningQuery, "opened", lambda *_: SimpleNamespace(carrier=None))
-    Carrier.may_start.set()
+    monkeypatch.setattr(Slot, "made", [], raising=False)
+    monkeypatch.setattr(Slot, "may_start", threading.Event(), raising=False)
+    monkeypatch.setattr(fleets, "Slot", Slot)
+    monkeypatch.setattr(RunningQuery, "opened", lambda *_: SimpleNamespace(slot=None))
+    Slot.may_start.set()
     return SlotManager(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), "", lambda: True)  # type: ignore[arg-type]
 
 
@@ -59,47 +59,47 @@ def launch(fleet: SlotManager, number: int = 1) -> list[Any]:
 
 def until_there_are(number: int) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while len(Carrier.made) < number:
+    while len(Slot.made) < number:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_fleet_that_is_ready_has_a_carrier_for_its_first_query(fleet: SlotManager) -> None:
+def test_a_fleet_that_is_ready_has_a_slot_for_its_first_query(fleet: SlotManager) -> None:
     fleet.make_ready()
     fleet.make_ready()
-    Carrier.may_start.clear()
+    Slot.may_start.clear()
     (first,) = launch(fleet)
-    assert (len(Carrier.made), first.carrier) == (1, Carrier.made[0])
+    assert (len(Slot.made), first.slot) == (1, Slot.made[0])
 
 
-def test_who_launches_does_not_wait_for_another_carrier_and_rides_in_it_once_it_runs(fleet: SlotManager) -> None:
+def test_who_launches_does_not_wait_for_another_slot_and_rides_in_it_once_it_runs(fleet: SlotManager) -> None:
     launch(fleet, FEW - 1)
-    assert len(Carrier.made) == 1
-    Carrier.may_start.clear()
+    assert len(Slot.made) == 1
+    Slot.may_start.clear()
     launch(fleet, 2)
     until_there_are(2)
     (early,) = launch(fleet)
-    assert early.carrier is Carrier.made[0]
-    Carrier.may_start.set()
+    assert early.slot is Slot.made[0]
+    Slot.may_start.set()
     deadline = time.monotonic() + DEADLINE_S
     while len(fleet._shared) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert launch(fleet)[0].carrier is Carrier.made[1]
+    assert launch(fleet)[0].slot is Slot.made[1]
     launch(fleet, 3 * FEW)
-    assert len(Carrier.made) == 2
-    assert abs(len(Carrier.made[0].members) - len(Carrier.made[1].members)) <= 1
+    assert len(Slot.made) == 2
+    assert abs(len(Slot.made[0].members) - len(Slot.made[1].members)) <= 1
 
 
-def test_of_a_carrier_that_has_ended_nobody_becomes_a_member(fleet: SlotManager) -> None:
+def test_of_a_slot_that_has_ended_nobody_becomes_a_member(fleet: SlotManager) -> None:
     launch(fleet)
-    Carrier.made[0].is_over = True
+    Slot.made[0].is_over = True
     (next_one,) = launch(fleet)
-    assert (len(Carrier.made), next_one.carrier) == (2, Carrier.made[1])
+    assert (len(Slot.made), next_one.slot) == (2, Slot.made[1])
 
 
-def test_a_launch_is_told_where_carriers_end_as_soon_as_they_begin(fleet: SlotManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Carrier, "dies", True)
+def test_a_launch_is_told_where_slots_end_as_soon_as_they_begin(fleet: SlotManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slot, "dies", True)
     with pytest.raises(ExternalError, match=r"driver\.log has the reason"):
         launch(fleet)
-    assert len(Carrier.made) == MOST_BARREN
+    assert len(Slot.made) == MOST_BARREN

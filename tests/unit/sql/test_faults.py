@@ -104,7 +104,7 @@ def test_what_is_nested_too_deep_is_refused_whatever_nests_it(text: str) -> None
     assert caught.value.kind == "too_deep"
 
 
-def test_a_word_of_a_type_is_looked_at_once() -> None:
+def test_a_word_of_a_type_is_discovered_once() -> None:
     """Trying a type at each word and reading it again took a time that grew with the square of the text."""
     with cpu_seconds_below(5), pytest.raises(SyntaxFault):
         parse_expression("array<map<" * 2_000 + "a", BOUNDS)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import typer
-from slackwater.cli.options.opened import PANEL, Command, common_options
+from slackwater.cli.options.invocation import PANEL, Command, common_options
 from slackwater.cli.program import EPILOG, OF_SERVICE
 from slackwater.cli.program import cli as program
 

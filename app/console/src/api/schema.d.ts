@@ -492,7 +492,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/queries/{name}/commits": {
+    "/v1/queries/{name}/restore-points": {
         parameters: {
             query?: never;
             header?: never;
@@ -1269,6 +1269,50 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * AcceptedAnswer
+         * @description A wish that was noted; the status tells when it has come true.
+         */
+        AcceptedAnswer: {
+            /**
+             * Name
+             * @description Name of the query.
+             */
+            name: string;
+            /**
+             * Desired State
+             * @description What is wished.
+             * @enum {string}
+             */
+            desired_state: "running" | "paused" | "stopped";
+            /**
+             * State
+             * @description What it is doing now.
+             * @enum {string}
+             */
+            state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
+            /**
+             * Generation
+             * @description Rises when the definition changes.
+             */
+            generation: number;
+            /**
+             * Version
+             * @description Rises with every write; the ETag.
+             */
+            version: number;
+            /**
+             * Status
+             * @description Where to look.
+             * @example /v1/queries/delays/status?wait_for=running
+             */
+            status: string;
+            /**
+             * Warnings
+             * @description `waiting_for_place`: what is wished waits for a driver.
+             */
+            warnings: components["schemas"]["WarningItem"][];
+        };
+        /**
          * AdviceItem
          * @description What one value would have done to the records measured.
          */
@@ -1662,50 +1706,6 @@ export interface components {
              * @description Its name; null: the route names none.
              */
             name: string | null;
-        };
-        /**
-         * Carrier
-         * @description The streaming query of Spark that carries a query's batches.
-         */
-        Carrier: {
-            /**
-             * Kind
-             * @description `shared`: light queries share one. `own`: the query's work is large (a batch of 10,000 records, one that left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `trial`: it was at work when a worker died, and does its next batch alone.
-             * @enum {string}
-             */
-            kind: "shared" | "own" | "trial";
-            /**
-             * Is Waiting
-             * @description Its work is large, and it shares all the same: as many queries as the driver takes ride alone (eight, or two for each of its cores). It is next when one of these comes back; meanwhile it works in shares of the rounds.
-             */
-            is_waiting: boolean;
-            /**
-             * Moves
-             * @description How often it has changed carriers since its launch.
-             */
-            moves: number;
-            /**
-             * Cpu Share
-             * @description What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %.
-             * @example 0.021
-             */
-            cpu_share: number | null;
-            /**
-             * Largest Batch
-             * @description Records of its largest batch in these seconds.
-             * @example 412
-             */
-            largest_batch: number | null;
-            /**
-             * Max Rows
-             * @description Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not.
-             */
-            max_rows: number | null;
-            /**
-             * Put Off
-             * @description How many of its batches since its launch were put off to the next round of its carrier, since those before them had emitted as much as a round may together (64 MiB). Many: what shares with it emits much.
-             */
-            put_off: number;
         };
         /**
          * Change
@@ -2222,7 +2222,7 @@ export interface components {
              * Queries
              * @description The queries that it has, by name.
              */
-            queries: components["schemas"]["HeldQueryItem"][];
+            queries: components["schemas"]["LeasedQueryItem"][];
         };
         /**
          * DriversAnswer
@@ -2334,7 +2334,7 @@ export interface components {
             changes: components["schemas"]["EditChange"][];
             /**
              * Effects
-             * @description Of an edit in place: with each task's next record, or at once with `?release=now`. As of the last commit; estimates are bounds.
+             * @description Of an edit in place: with each task's next record, or at once with `?flush=now`. As of the last commit; estimates are bounds.
              */
             effects: components["schemas"]["EditEffect"][];
             /**
@@ -2464,6 +2464,50 @@ export interface components {
              * @description Cursor of the next page; null on the last.
              */
             next: string | null;
+        };
+        /**
+         * Execution
+         * @description The execution slot that runs a query's batches.
+         */
+        Execution: {
+            /**
+             * Mode
+             * @description `shared`: queries with low load share a slot. `dedicated`: the query's load is high (a batch of 10,000 records, one that left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `isolated`: it was at work when a worker died, and does its next batch alone.
+             * @enum {string}
+             */
+            mode: "shared" | "dedicated" | "isolated";
+            /**
+             * Is Waiting
+             * @description Its load is high, and it shares a slot all the same: the driver has as many dedicated slots as it takes (eight, or two for each of its cores). It gets the next one that becomes free; meanwhile it gets a part of each scheduling cycle.
+             */
+            is_waiting: boolean;
+            /**
+             * Moves
+             * @description How often it has changed slots since its launch.
+             */
+            moves: number;
+            /**
+             * Cpu Share
+             * @description What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %.
+             * @example 0.021
+             */
+            cpu_share: number | null;
+            /**
+             * Largest Batch
+             * @description Records of its largest batch in these seconds.
+             * @example 412
+             */
+            largest_batch: number | null;
+            /**
+             * Max Rows
+             * @description Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not.
+             */
+            max_rows: number | null;
+            /**
+             * Deferred
+             * @description How many of its batches since its launch were deferred to the next scheduling cycle of its slot, since earlier batches had emitted as much as a cycle may (64 MiB). A large number means that queries which share its slot emit much.
+             */
+            deferred: number;
         };
         /**
          * ExplainAnswer
@@ -2642,10 +2686,10 @@ export interface components {
              */
             relations: string[];
             /**
-             * Is Looked At
+             * Is Discovered
              * @description Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until then nothing counts as unread.
              */
-            is_looked_at: boolean;
+            is_discovered: boolean;
             /**
              * Partitions
              * @description Each partition that has been read or has an end.
@@ -2849,36 +2893,6 @@ export interface components {
             status: "ok";
         };
         /**
-         * HeldQueryItem
-         * @description A query that a driver has.
-         */
-        HeldQueryItem: {
-            /**
-             * Name
-             * @description Name of the query.
-             * @example delays_by_airport
-             */
-            name: string;
-            /**
-             * State
-             * @description What it is doing now.
-             * @enum {string}
-             */
-            state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
-            /**
-             * Internal
-             * @description It keeps the rows of a source with `materialize`.
-             */
-            internal: boolean;
-            /**
-             * Committed At
-             * @description When it last committed; null before the first commit.
-             */
-            committed_at: string | null;
-            /** @description What carried its last batch, and why; null before the first. */
-            carrier: components["schemas"]["Carrier"] | null;
-        };
-        /**
          * InputLateness
          * @description How late one input's records come: how far each is behind the greatest event time that its task had read of this input.
          */
@@ -3047,6 +3061,36 @@ export interface components {
              * @example 412
              */
             count: number;
+        };
+        /**
+         * LeasedQueryItem
+         * @description A query that a driver has.
+         */
+        LeasedQueryItem: {
+            /**
+             * Name
+             * @description Name of the query.
+             * @example delays_by_airport
+             */
+            name: string;
+            /**
+             * State
+             * @description What it is doing now.
+             * @enum {string}
+             */
+            state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
+            /**
+             * Internal
+             * @description It keeps the rows of a source with `materialize`.
+             */
+            internal: boolean;
+            /**
+             * Committed At
+             * @description When it last committed; null before the first commit.
+             */
+            committed_at: string | null;
+            /** @description Which kind of slot ran its last batch, and why; null before the first. */
+            execution: components["schemas"]["Execution"] | null;
         };
         /**
          * LineageAnswer
@@ -4905,10 +4949,10 @@ export interface components {
              */
             commit: number;
             /**
-             * Round
-             * @description Its carrier did something else before the query's next batch could begin: others' batches, and what each costs.
+             * Other Queries
+             * @description Its slot did something else before the query's next batch could begin: others' batches, and what each costs.
              */
-            round: number;
+            other_queries: number;
             /**
              * Busiest Task
              * @description Share of the busiest task in the work of all: with `tasks` of 4, 0.25 is even and 0.9 means that few keys have most records. Null where fewer than two had work.
@@ -5127,14 +5171,14 @@ export interface components {
              * @description What was counted at its inputs and operators, by reason.
              */
             counters: components["schemas"]["Counter"][];
-            /** @description What carried its last batch, and why; null before the first. */
-            carrier: components["schemas"]["Carrier"] | null;
+            /** @description Which kind of slot ran its last batch, and why; null before the first. */
+            execution: components["schemas"]["Execution"] | null;
             /**
              * Limited By
              * @description What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it has committed nothing yet, or has worked at one batch for more than ten seconds; `input`: it waits for records for a fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help).
              * @enum {string}
              */
-            limited_by: "input" | "reading" | "tasks" | "commit" | "round" | "upstream" | "unmeasured" | "paused" | "not_running";
+            limited_by: "input" | "reading" | "tasks" | "commit" | "other_queries" | "upstream" | "unmeasured" | "paused" | "not_running";
             /** @description What its time goes into. */
             shares: components["schemas"]["Shares"];
             /**
@@ -5421,50 +5465,6 @@ export interface components {
             type: string;
         };
         /**
-         * WishAnswer
-         * @description A wish that was noted; the status tells when it has come true.
-         */
-        WishAnswer: {
-            /**
-             * Name
-             * @description Name of the query.
-             */
-            name: string;
-            /**
-             * Desired State
-             * @description What is wished.
-             * @enum {string}
-             */
-            desired_state: "running" | "paused" | "stopped";
-            /**
-             * State
-             * @description What it is doing now.
-             * @enum {string}
-             */
-            state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
-            /**
-             * Generation
-             * @description Rises when the definition changes.
-             */
-            generation: number;
-            /**
-             * Version
-             * @description Rises with every write; the ETag.
-             */
-            version: number;
-            /**
-             * Status
-             * @description Where to look.
-             * @example /v1/queries/delays/status?wait_for=running
-             */
-            status: string;
-            /**
-             * Warnings
-             * @description `waiting_for_place`: what is wished waits for a driver.
-             */
-            warnings: components["schemas"]["WarningItem"][];
-        };
-        /**
          * ApiKeyBody
          * @description A key to be made.
          */
@@ -5532,7 +5532,7 @@ export interface components {
              * Definitions
              * @description In any order; what depends on others is compared behind them.
              */
-            definitions: components["schemas"]["WantedDefinition"][];
+            definitions: components["schemas"]["DefinitionRequest"][];
         };
         /**
          * ConnectionDefinition
@@ -5592,6 +5592,38 @@ export interface components {
              * @default null
              */
             refresh_token_expiry_in_minutes: number | null;
+        };
+        /**
+         * DefinitionRequest
+         * @description A definition as a PUT would have it, or statements of SQL that define something.
+         */
+        DefinitionRequest: {
+            /**
+             * Kind
+             * @description What it defines; `sql`: what the statements say.
+             * @enum {string}
+             */
+            kind: "stream" | "table" | "query" | "sql";
+            /**
+             * Name
+             * @description Of a stream, a table or a query; of `sql` none.
+             * @default null
+             */
+            name: string | null;
+            /**
+             * Definition
+             * @description Of a stream, a table or a query.
+             * @default null
+             */
+            definition: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Sql
+             * @description CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT, as if with OR REPLACE; SET and DEFINE count for the statements behind them in this text.
+             * @default null
+             */
+            sql: string | null;
         };
         /**
          * DeliveredSide
@@ -6806,7 +6838,7 @@ export interface components {
         RewindBody: {
             /**
              * Batch Id
-             * @description Of a retained commit (`GET …/commits`).
+             * @description Of a retained commit (`GET …/restore-points`).
              * @example 41
              */
             batch_id: number;
@@ -7391,38 +7423,6 @@ export interface components {
             history_retention: string;
         };
         /**
-         * WantedDefinition
-         * @description A definition as a PUT would have it, or statements of SQL that define something.
-         */
-        WantedDefinition: {
-            /**
-             * Kind
-             * @description What it defines; `sql`: what the statements say.
-             * @enum {string}
-             */
-            kind: "stream" | "table" | "query" | "sql";
-            /**
-             * Name
-             * @description Of a stream, a table or a query; of `sql` none.
-             * @default null
-             */
-            name: string | null;
-            /**
-             * Definition
-             * @description Of a stream, a table or a query.
-             * @default null
-             */
-            definition: {
-                [key: string]: unknown;
-            } | null;
-            /**
-             * Sql
-             * @description CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT, as if with OR REPLACE; SET and DEFINE count for the statements behind them in this text.
-             * @default null
-             */
-            sql: string | null;
-        };
-        /**
          * Window
          * @description Windows in event time; which sizes they take depends on their type.
          */
@@ -7516,7 +7516,7 @@ export interface components {
          * @description Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.
          * @enum {string}
          */
-        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "exhausts_its_worker" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "inferred_from_part" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "kills_its_worker" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "lateness_depends_on_tasks" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_grace_behind_join" | "no_grace_on_derived" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "stalls_its_worker" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_in_built_in_log" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_lost" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
+        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "inferred_from_part" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "lateness_depends_on_tasks" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_grace_behind_join" | "no_grace_on_derived" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_in_built_in_log" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_crashed" | "worker_lost" | "worker_out_of_memory" | "worker_stalled" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
     };
     responses: never;
     parameters: never;
@@ -13695,7 +13695,7 @@ export interface operations {
                 /** @description With `state=discard`: begin anew whatever the edit is, and read from here: `earliest`, `latest`, or an event time (RFC 3339). It becomes the definition's `start`. */
                 from?: string | null;
                 /** @description `now`: what waits and is due under the new definition goes at the next launch, not with the next record. */
-                release?: "now" | null;
+                flush?: "now" | null;
             };
             header?: {
                 /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
@@ -14366,7 +14366,7 @@ export interface operations {
                      *       "warnings": []
                      *     }
                      */
-                    "application/json": components["schemas"]["WishAnswer"];
+                    "application/json": components["schemas"]["AcceptedAnswer"];
                 };
             };
             /** @description Noted; a driver will see to it. */
@@ -14388,7 +14388,7 @@ export interface operations {
                      *       "warnings": []
                      *     }
                      */
-                    "application/json": components["schemas"]["WishAnswer"];
+                    "application/json": components["schemas"]["AcceptedAnswer"];
                 };
             };
             /** @description The request cannot be read */
@@ -14664,7 +14664,7 @@ export interface operations {
                      *       "warnings": []
                      *     }
                      */
-                    "application/json": components["schemas"]["WishAnswer"];
+                    "application/json": components["schemas"]["AcceptedAnswer"];
                 };
             };
             /** @description The request cannot be read */
@@ -15300,7 +15300,7 @@ export interface operations {
                      *       "status": 400,
                      *       "detail": "unknown parameter limt; this path takes cursor, limit",
                      *       "cure": "See the detail for those it takes.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -15323,7 +15323,7 @@ export interface operations {
                      *       "status": 401,
                      *       "detail": "send an API key or a token: Authorization: Bearer …",
                      *       "cure": "Send `Authorization: Bearer sw_…`.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "api_key_missing",
                      *       "retryable": false,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -15346,7 +15346,7 @@ export interface operations {
                      *       "status": 403,
                      *       "detail": "this needs a key with the role write; the key 'dashboard' has the role read",
                      *       "cure": "Use a key with the role that the detail names.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "role_too_low",
                      *       "retryable": false,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -15369,7 +15369,7 @@ export interface operations {
                      *       "status": 404,
                      *       "detail": "there is no query 'delays'; GET /v1/queries lists those there are",
                      *       "cure": "`GET /v1/queries` lists them.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "query_not_found",
                      *       "retryable": false,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -15392,7 +15392,7 @@ export interface operations {
                      *       "status": 500,
                      *       "detail": "a fault of the service; please report it with the request id",
                      *       "cure": "Report it with the request id.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "internal_error",
                      *       "retryable": true,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -15415,7 +15415,7 @@ export interface operations {
                      *       "status": 503,
                      *       "detail": "the database did not answer; try again in a moment",
                      *       "cure": "Try again in a moment. `slackwater doctor` looks for the cause.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "database_unavailable",
                      *       "retryable": true,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -15438,7 +15438,7 @@ export interface operations {
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
                      *       "cure": "Ask by key, or with a condition that an index helps.",
-                     *       "instance": "/v1/queries/delays/commits",
+                     *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
                      *       "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
@@ -16212,7 +16212,7 @@ export interface operations {
                      *           "relations": [
                      *             "departures"
                      *           ],
-                     *           "is_looked_at": true,
+                     *           "is_discovered": true,
                      *           "partitions": [
                      *             {
                      *               "partition": 0,
@@ -16257,21 +16257,21 @@ export interface operations {
                      *           "count": 42
                      *         }
                      *       ],
-                     *       "carrier": {
-                     *         "kind": "shared",
+                     *       "execution": {
+                     *         "mode": "shared",
                      *         "is_waiting": false,
                      *         "moves": 0,
                      *         "cpu_share": 0.021,
                      *         "largest_batch": 412,
                      *         "max_rows": null,
-                     *         "put_off": 0
+                     *         "deferred": 0
                      *       },
                      *       "limited_by": "input",
                      *       "shares": {
                      *         "reading": 0.011,
                      *         "tasks": 0.018,
                      *         "commit": 0.03,
-                     *         "round": 0.12,
+                     *         "other_queries": 0.12,
                      *         "busiest_task": 0.27
                      *       },
                      *       "functions": [],
@@ -19430,7 +19430,7 @@ export interface operations {
                      *           {
                      *             "pointer": "/window/grace",
                      *             "kind": "in_place",
-                     *             "reason": "what has closed stays closed and is never shown again; what is closed under the new value closes with the next record, or at once with ?release=now"
+                     *             "reason": "what has closed stays closed and is never shown again; what is closed under the new value closes with the next record, or at once with ?flush=now"
                      *           }
                      *         ],
                      *         "effects": [
@@ -22575,14 +22575,14 @@ export interface operations {
                      *               "state": "running",
                      *               "internal": false,
                      *               "committed_at": "2025-11-21T08:29:58Z",
-                     *               "carrier": {
-                     *                 "kind": "shared",
+                     *               "execution": {
+                     *                 "mode": "shared",
                      *                 "is_waiting": false,
                      *                 "moves": 0,
                      *                 "cpu_share": 0.021,
                      *                 "largest_batch": 412,
                      *                 "max_rows": null,
-                     *                 "put_off": 0
+                     *                 "deferred": 0
                      *               }
                      *             }
                      *           ]

@@ -10,7 +10,7 @@ import typer
 from slackwater.blocking.client import Client
 from slackwater.cli.options.contexts import Context, checked_key, checked_url, shown
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import Command, Invocation, context_file, invocation_of
+from slackwater.cli.options.invocation import Command, Invocation, context_file, invocation_of
 from slackwater.cli.options.pairs import exclude
 from slackwater.errors import SlackwaterError
 

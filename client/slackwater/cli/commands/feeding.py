@@ -14,8 +14,8 @@ import typer
 from slackwater.blocking.relations import Relation
 from slackwater.cli.options import completing
 from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import relation_of
-from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.errors import RecordsRejected
 from slackwater.transport.batching import Appended
 

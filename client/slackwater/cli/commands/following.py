@@ -13,8 +13,8 @@ from rich.text import Text
 
 from slackwater.blocking.relations import Relation
 from slackwater.cli.options import completing
+from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import relation_of
-from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.cli.options.output import event_time, shown
 from slackwater.cli.options.pairs import exclude
 from slackwater.transport.event_streams import Change

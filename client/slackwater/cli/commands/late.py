@@ -13,7 +13,7 @@ from slackwater.blocking.queries import LateRecords
 from slackwater.cli.commands.looking import key_of
 from slackwater.cli.options import completing
 from slackwater.cli.options.asking import confirmed
-from slackwater.cli.options.opened import Command, Invocation, invocation_of
+from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.output import event_time, length, shown
 from slackwater.cli.options.pairs import exclude
 from slackwater.parameters import json_text

@@ -15,8 +15,8 @@ from slackwater.answers.answer_list import Event, OneQueryAnswer, QueryAnswer, R
 from slackwater.blocking.client import Client
 from slackwater.cli.options import completing
 from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
-from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.cli.options.output import age, event_time, shown
 from slackwater.cli.options.pairs import need
 from slackwater.errors import NotFound

@@ -11,8 +11,8 @@ from slackwater.cli.commands.looking import WAIT_S, seconds_to_wait
 from slackwater.cli.options import completing
 from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import Named, named, nothing, path_relation, result_of
-from slackwater.cli.options.opened import Command, Invocation, invocation_of
 from slackwater.errors import NotFound
 
 _PANEL = "Steering queries"

@@ -14,7 +14,7 @@ from slackwater.cli.definitions.plan import Plan, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
 from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import DIFFERENT, FAILED, Misused
-from slackwater.cli.options.opened import Command, Invocation, invocation_of
+from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.pairs import need
 
 _PANEL = "Definitions in git"

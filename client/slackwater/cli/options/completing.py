@@ -9,7 +9,7 @@ import typer
 
 from slackwater.blocking.client import Client
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import invocation_of
+from slackwater.cli.options.invocation import invocation_of
 from slackwater.errors import SlackwaterError
 from slackwater.transport.requests import Retries
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import Command, context_file, invocation_of
+from slackwater.cli.options.invocation import Command, context_file, invocation_of
 from slackwater.cli.options.pairs import exclude
 from slackwater.cli.shell.results import Format, Printer
 from slackwater.cli.shell.session import Session

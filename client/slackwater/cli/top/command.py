@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.options.failing import Misused
-from slackwater.cli.options.opened import Command, invocation_of
+from slackwater.cli.options.invocation import Command, invocation_of
 from slackwater.cli.top.reading import Snapshot, read
 from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
 

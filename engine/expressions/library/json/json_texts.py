@@ -19,7 +19,7 @@ from engine.expressions.library.json.json_writing import is_written_by_polars, w
 from engine.expressions.library.texts.more_texts import TEXT_LIST, TEXT_MAP, entries
 from engine.expressions.limits import MAX_TEXT_BYTES
 from engine.expressions.types.types import BOOLEAN, INT, STRING
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand
 

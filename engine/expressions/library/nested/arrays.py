@@ -11,7 +11,7 @@ from engine.expressions.library.arguments import whole, written_text
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.limits import MAX_ARRAY_ELEMENTS
 from engine.expressions.types.types import BIGINT, BOOLEAN, INT, STRING, ColumnType
-from engine.expressions.values.gaps import Gaps, without_result
+from engine.expressions.values.evaluation_errors import Gaps, without_result
 from engine.expressions.values.nested import NO_ORDER, comparable, listed
 from engine.expressions.values.nested_types import array_of
 from engine.expressions.values.once import once, repeated

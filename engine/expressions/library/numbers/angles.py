@@ -14,7 +14,7 @@ from engine.expressions.documented import Example
 from engine.expressions.library.arguments import given, of_double
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import DOUBLE
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import Operand
 

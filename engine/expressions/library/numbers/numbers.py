@@ -13,7 +13,8 @@ from engine.expressions.documented import Example
 from engine.expressions.library.arguments import numbers_of, of_double
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import BIGINT, INT, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal
-from engine.expressions.values import arithmetic, gaps, texts
+from engine.expressions.values import arithmetic, texts
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce, digits_of, literal_decimal
 

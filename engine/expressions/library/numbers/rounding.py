@@ -18,7 +18,7 @@ from engine.expressions.library.arguments import numbers_of, whole
 from engine.expressions.library.by_value import Unfit, by_value
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import BIGINT, DOUBLE, MAX_DECIMAL_PRECISION, ColumnType, decimal
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import Operand, coerce, finite
 

@@ -19,7 +19,7 @@ from engine.expressions.library.arguments import given, of_values
 from engine.expressions.library.by_value import Unfit
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import BIGINT, BYTES, DOUBLE, INT, STRING, ColumnType
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand, finite
 

@@ -13,7 +13,7 @@ from engine.expressions.library.arguments import texts_of, whole
 from engine.expressions.library.by_value import Unfit, by_value
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import STRING
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.operands import ExpressionInvalid, Operand
 
 _BY_DEFAULT: Final = ("X", "x", "n", "-")

@@ -20,7 +20,7 @@ from engine.expressions.library.texts.java_patterns import PatternRefused, group
 from engine.expressions.library.texts.more_texts import TEXT_LIST
 from engine.expressions.limits import MAX_TEXT_BYTES
 from engine.expressions.types.types import STRING, ColumnType
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand
 

@@ -10,7 +10,8 @@ from engine.expressions.documented import Example
 from engine.expressions.library.arguments import of_text, texts_of, whole, written_text
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import BIGINT, BOOLEAN, STRING
-from engine.expressions.values import gaps, texts
+from engine.expressions.values import evaluation_errors as gaps
+from engine.expressions.values import texts
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import Operand
 

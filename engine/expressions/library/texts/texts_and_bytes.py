@@ -17,8 +17,9 @@ from engine.expressions.library.by_value import Unfit, by_value
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.limits import MAX_TEXT_BYTES
 from engine.expressions.types.types import BYTES, INT, STRING, ColumnType
-from engine.expressions.values import gaps, texts
-from engine.expressions.values.gaps import Gaps
+from engine.expressions.values import evaluation_errors as gaps
+from engine.expressions.values import texts
+from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import Operand
 

@@ -14,7 +14,7 @@ from engine.expressions.library.times.time_texts import by_pattern
 from engine.expressions.library.times.time_zones import Zone, zone_of
 from engine.expressions.library.times.times import FIRST_INSTANT_MS, LAST_EVENT_TIME_MS
 from engine.expressions.types.types import DATE, INT, TIME, TIMESTAMP
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import FIRST_DAY, LAST_DAY, ExpressionInvalid, Operand, coerce
 

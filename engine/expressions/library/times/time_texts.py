@@ -17,7 +17,7 @@ from engine.expressions.library.times.time_patterns import parts_of
 from engine.expressions.library.times.time_zones import UTC, Zone, zone_of
 from engine.expressions.library.times.times import instant_of_ms
 from engine.expressions.types.types import BIGINT, DATE, INT, STRING, TIME, TIMESTAMP, ColumnType
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce
 

@@ -10,7 +10,7 @@ from engine.expressions.documented import Example
 from engine.expressions.library.arguments import whole, written_text
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.types.types import BIGINT, INT, TIMESTAMP
-from engine.expressions.values import gaps
+from engine.expressions.values import evaluation_errors as gaps
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce
 

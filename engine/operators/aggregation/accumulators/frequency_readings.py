@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from engine.expressions.types.types import ColumnType
 from engine.frames.list_columns import Int64s, flat
 from engine.operators.aggregation.accumulators.accumulators import Records, Results
+from engine.operators.aggregation.accumulators.capacity import Room
 from engine.operators.aggregation.accumulators.list_accumulators import Frequencies
-from engine.operators.aggregation.accumulators.room import Room
 from engine.state.sorted.running import Groups, codes_of
 
 Doubles = NDArray[np.float64]

@@ -19,7 +19,7 @@ from engine.expressions.types.types import STRING, ColumnType
 from engine.frames.clocks import Bools
 from engine.frames.list_columns import Flat, Int64s, flat, lengths, lists_by_row, lists_of, null_where_empty, singletons
 from engine.operators.aggregation.accumulators.accumulators import Accumulator, Records, Results
-from engine.operators.aggregation.accumulators.room import Room
+from engine.operators.aggregation.accumulators.capacity import Room
 from engine.state.sorted.running import Groups, codes_of
 from engine.state.sorted.sorted_search import expand
 

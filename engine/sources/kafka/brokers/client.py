@@ -18,20 +18,20 @@ import psycopg
 
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connections.secret_sources import SecretMissing, SecretSources
 from engine.connections.stored import Resolved, Stored, WrongConnection, load, resolved
-from engine.connections.surroundings import SecretMissing, SecretSources
 from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
 from engine.postgres.postgres import shared_connection
-from engine.sources.kafka.brokers.away import AwayBrokers
+from engine.sources.kafka.brokers.broker_errors import BrokerErrors
+from engine.sources.kafka.brokers.consumer_loop import RESTING_S, ConsumerLoop
 from engine.sources.kafka.brokers.fetch_size import MOST_BYTES, FetchSize
 from engine.sources.kafka.brokers.fetching.library import library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.plain import PlainFetcher
 from engine.sources.kafka.brokers.fetching.port import Fetcher, RecordFields
-from engine.sources.kafka.brokers.taking import RESTING_S, ConsumerLoop
 from engine.sources.kafka.brokers.topic_client import TopicClient, shared_options
-from engine.sources.kafka.brokers.troubles import BrokerErrors
+from engine.sources.kafka.brokers.unreachable import AwayBrokers
 
 KEPT_S: Final = 600.0
 """A client is made anew after this time: what a broker says of itself may have changed."""

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from engine.connections.kafka import silent_logger
 from engine.definition.sources.kafka import KafkaPlace
+from engine.sources.kafka.brokers.broker_errors import BEING_ELECTED, OUT_OF_RANGE, BrokerErrors
 from engine.sources.kafka.brokers.client import connection_of, consumer_options
-from engine.sources.kafka.brokers.troubles import BEING_ELECTED, OUT_OF_RANGE, BrokerErrors
 
 FURTHER: Final = 16
 """Markers of transactions and what compaction took are no records: so many times further back is looked each time that none is found."""

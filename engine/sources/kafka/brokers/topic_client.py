@@ -21,8 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # the package 
 
 from engine.connections.kafka import silent_logger
 from engine.errors import SourceUnavailable
-from engine.sources.kafka.brokers.away import BrokersAway
-from engine.sources.kafka.brokers.troubles import AWAY, BEING_ELECTED, BrokerErrors
+from engine.sources.kafka.brokers.broker_errors import AWAY, BEING_ELECTED, BrokerErrors
+from engine.sources.kafka.brokers.unreachable import BrokersAway
 
 ANSWER_S: Final = 10.0
 """Of one question to the brokers; a broker that starts again is away longer, and is asked again by the next attempt."""

@@ -17,7 +17,7 @@ import pytest
 import slackwater.cli
 import typer
 from slackwater.cli.options.failing import INTERRUPTED
-from slackwater.cli.options.opened import ReportingCommand
+from slackwater.cli.options.invocation import ReportingCommand
 from slackwater.cli.program import Program, cli
 from typer.cli import get_docs_for_click
 from typer.core import TyperGroup

@@ -160,7 +160,7 @@ function Edit({ query, setting, item, onApplied }: { query: OneQuery; setting: S
   const apply = (): void => {
     setBusy(true);
     api
-      .put("/v1/queries/{name}", { path: { name: query.name }, query: { release: isReleasing ? "now" : null }, body: edited, headers: { "if-match": `"${query.version}"` } })
+      .put("/v1/queries/{name}", { path: { name: query.name }, query: { flush: isReleasing ? "now" : null }, body: edited, headers: { "if-match": `"${query.version}"` } })
       .then(() => {
         notify(`The grace of ${setting.operator ?? query.name} is ${span(wanted)} from the next launch on.`);
         onApplied();
@@ -184,7 +184,7 @@ function Edit({ query, setting, item, onApplied }: { query: OneQuery; setting: S
           </Button>
           <label class="row small">
             <input type="checkbox" checked={isReleasing} onChange={(event) => setReleasing(event.currentTarget.checked)} />
-            Release at once what is due, not with the next record
+            Emit at once what is due, not with the next record
           </label>
         </div>
       )}

@@ -12,7 +12,7 @@ const LIMITS: Record<string, string> = {
   reading: "Reading and sharing out its records takes the most time.",
   tasks: "The work of its tasks takes the most time. More tasks and cores help, unless one task has most of the records.",
   commit: "Writing its results to the database takes the most time.",
-  round: "Other queries of its carrier take the most time. More drivers help.",
+  other_queries: "Other queries of its slot take the most time. More drivers help.",
   upstream: "It leaves records unread until the query that writes another of its inputs has come as far in event time.",
   unmeasured: "It has committed nothing yet, or has worked at one batch for more than ten seconds.",
   paused: "It is paused.",
@@ -162,10 +162,10 @@ function Counted({ status }: { status: Status }) {
   );
 }
 
-const PARTS = ["reading", "tasks", "commit", "round"] as const;
+const PARTS = ["reading", "tasks", "commit", "other_queries"] as const;
 
 function Work({ status }: { status: Status }) {
-  const { shares, carrier } = status;
+  const { shares, execution } = status;
   const busy = PARTS.reduce((sum, part) => sum + shares[part], 0);
   return (
     <Panel id="work" title="What its time goes into" hint="Over the last ten seconds">
@@ -181,7 +181,7 @@ function Work({ status }: { status: Status }) {
             ...PARTS.map((part): [string, string] => [part, percent(shares[part])]),
             ...status.functions.map((each): [string, string] => [`function ${each.name}`, percent(each.share)]),
             ["busiest task", shares.busiest_task === null ? NONE : `${percent(shares.busiest_task, 0)} of the tasks' work`],
-            ["carrier", carrier === null ? NONE : `${carrier.kind}${carrier.is_waiting ? ", waits for its own" : ""}${carrier.cpu_share === null ? "" : `, ${percent(carrier.cpu_share)} of a core`}`],
+            ["slot", execution === null ? NONE : `${execution.mode}${execution.is_waiting ? ", waits for its own" : ""}${execution.cpu_share === null ? "" : `, ${percent(execution.cpu_share)} of a core`}`],
             ["launch", `${status.epoch}, definition ${status.observed_generation} of ${status.generation}`],
           ]}
         />

@@ -1,7 +1,7 @@
 /** Drivers: the processes that run queries, which each has, and what carries them. */
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
-import type { DriverItem, HeldQueryItem } from "~/api/types";
+import type { DriverItem, LeasedQueryItem } from "~/api/types";
 import { Badge, Empty, Facts, Note, Panel, Skeleton, StateBadge } from "~/components/basics";
 import { ErrorPanel } from "~/components/ErrorPanel";
 import { QueryLink } from "~/components/links";
@@ -10,12 +10,12 @@ import { ago, compact, count, moment, percent, plural, words } from "~/format";
 import { useState } from "preact/hooks";
 
 const EVERY_MS = 5_000;
-const COLUMNS: Column<HeldQueryItem>[] = [
+const COLUMNS: Column<LeasedQueryItem>[] = [
   { id: "name", title: "Query", width: "minmax(120px, 2fr)", cell: (row) => <QueryLink name={row.name}>{row.internal ? `${row.name} (internal)` : row.name}</QueryLink>, sort: (row) => row.name },
   { id: "state", title: "State", width: "110px", cell: (row) => <StateBadge state={row.state} />, sort: (row) => row.state },
-  { id: "carrier", title: "Carrier", width: "90px", from: 420, cell: (row) => carrierOf(row), sort: (row) => row.carrier?.kind ?? null },
-  { id: "cpu", title: "CPU", width: "80px", align: "end", from: 620, cell: (row) => (row.carrier?.cpu_share == null ? "–" : percent(row.carrier.cpu_share)), sort: (row) => row.carrier?.cpu_share ?? null },
-  { id: "largest", title: "Largest batch", width: "110px", align: "end", from: 760, cell: (row) => compact(row.carrier?.largest_batch), sort: (row) => row.carrier?.largest_batch ?? null },
+  { id: "slot", title: "Slot", width: "90px", from: 420, cell: (row) => slotOf(row), sort: (row) => row.execution?.mode ?? null },
+  { id: "cpu", title: "CPU", width: "80px", align: "end", from: 620, cell: (row) => (row.execution?.cpu_share == null ? "–" : percent(row.execution.cpu_share)), sort: (row) => row.execution?.cpu_share ?? null },
+  { id: "largest", title: "Largest batch", width: "110px", align: "end", from: 760, cell: (row) => compact(row.execution?.largest_batch), sort: (row) => row.execution?.largest_batch ?? null },
   { id: "committed", title: "Committed", width: "120px", align: "end", from: 560, cell: (row) => ago(row.committed_at), sort: (row) => row.committed_at },
 ];
 
@@ -54,7 +54,7 @@ export function Drivers() {
 function One({ driver }: { driver: DriverItem }) {
   const [sorting, setSorting] = useState<Sorting | null>(null);
   const own = driver.queries.filter((query) => !query.internal).length;
-  const carried = (kind: string): number => driver.queries.filter((query) => query.carrier?.kind === kind).length;
+  const countOf = (kind: string): number => driver.queries.filter((query) => query.execution?.mode === kind).length;
   return (
     <Panel
       id={`driver-${driver.id}`}
@@ -78,7 +78,7 @@ function One({ driver }: { driver: DriverItem }) {
         <Facts
           items={[
             ["Queries", `${count(own)} of at most ${count(driver.max_queries)}`],
-            ["Carriers", driver.queries.length === 0 ? "none" : `${plural(carried("shared"), "query shares", "queries share")}, ${plural(carried("own"), "has its own", "have their own")}${carried("trial") > 0 ? `, ${count(carried("trial"))} on trial` : ""}`],
+            ["Slots", driver.queries.length === 0 ? "none" : `${plural(countOf("shared"), "query shares", "queries share")}, ${plural(countOf("dedicated"), "has its own", "have their own")}${countOf("isolated") > 0 ? `, ${count(countOf("isolated"))} on trial` : ""}`],
             ["Id", <code key="id">{driver.id}</code>],
           ]}
         />
@@ -88,12 +88,12 @@ function One({ driver }: { driver: DriverItem }) {
   );
 }
 
-function carrierOf(row: HeldQueryItem) {
-  if (row.carrier === null) return <span class="muted">not yet</span>;
-  const about = { shared: "Light: it shares a carrier with others", own: "Its work is large: a carrier of its own", trial: "It was at work when a worker died, and does its next batch alone" };
+function slotOf(row: LeasedQueryItem) {
+  if (row.execution === null) return <span class="muted">not yet</span>;
+  const about = { shared: "Its load is low: it shares a slot with others", dedicated: "Its load is high: it has a slot of its own", isolated: "It was at work when a worker died, and does its next batch alone" };
   return (
-    <Badge tone={row.carrier.kind === "own" ? "water" : row.carrier.kind === "trial" ? "warn" : "neutral"} title={about[row.carrier.kind]}>
-      {row.carrier.kind}
+    <Badge tone={row.execution.mode === "dedicated" ? "water" : row.execution.mode === "isolated" ? "warn" : "neutral"} title={about[row.execution.mode]}>
+      {row.execution.mode}
     </Badge>
   );
 }

@@ -1,0 +1,170 @@
+"""Judging posted records: one large body by itself, many small ones together.
+
+Judging is vectorised, so its cost hardly depends on the number of records: 64 requests of one record each cost little more than one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from app.appends.change_positions import keyed
+from app.catalog.connections.registries import WAIT_S
+from engine.formats.bodies.bodies import JSON_TYPES, LINE_TYPES, parse_records
+from engine.formats.bodies.body_formats import BodyOptions, read_posted
+from engine.formats.json.json_reading import JsonReader
+from engine.formats.json.json_records import BodyMalformed, line_bounds, parse_array
+from engine.formats.port import SchemaStore
+from engine.formats.registry.bounded import until
+from engine.plan.model import RelationSchema
+from engine.records.canonical import canonicalise, reject_rows
+
+# Up to here a body waits to be judged together with others; a larger one is judged by itself, in a thread.
+SMALL_BYTES = 32 * 1024
+_BOM = b"\xef\xbb\xbf"
+_JSON_SPACES = " \t\r\n"
+_MEDIA_TYPES = {"array": JSON_TYPES[0], "lines": LINE_TYPES[0]}
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedBody:
+    """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body.
+
+    Attributes:
+        accepted: the records.
+        rejects: the others.
+        changes: where each record stands in its database's log (``change_positions.keyed``); None: these are no change events.
+    """
+
+    accepted: pl.DataFrame
+    rejects: pl.DataFrame
+    changes: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmallBody:
+    """A body known to be whole, so that it can be put together with others.
+
+    Attributes:
+        form: what ``text`` is: members of an array without its brackets, or lines.
+        count: number of records, good or bad.
+    """
+
+    form: Literal["array", "lines"]
+    text: bytes
+    count: int
+
+
+def small_body(body: bytes, media_type: str, relation: RelationSchema) -> SmallBody | None:
+    """Return the body in a form that can be joined to others; None where it is large, or Arrow.
+
+    Raises:
+        BodyMalformed: it is JSON that cannot be read.
+    """
+    if len(body) > SMALL_BYTES:
+        return None
+    if media_type in LINE_TYPES:
+        text = body.removeprefix(_BOM)
+        return SmallBody("lines", text, len(line_bounds(text)[0]))
+    return _small_array(body, relation) if media_type in JSON_TYPES else None
+
+
+def _small_array(body: bytes, relation: RelationSchema) -> SmallBody:
+    try:
+        text = body.decode("utf-8-sig").strip(_JSON_SPACES)
+        value = JsonReader().read(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return SmallBody("array", text.encode(), 1)
+    if isinstance(value, list):
+        return SmallBody("array", text[1:-1].encode(), len(value))
+    parse_array(body, relation)  # says what is wrong with it
+    raise AssertionError("a body that is neither an array nor an object was parsed")
+
+
+def validate_body(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -> ValidatedBody:
+    """Judge the records of one body.
+
+    Raises:
+        BodyMalformed: no record can be told from another.
+    """
+    raw, malformed = parse_records(body, media_type, relation)
+    accepted, refused = canonicalise(raw, relation, now_ms)
+    if malformed.height and refused.height:
+        return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
+    return ValidatedBody(accepted, malformed if malformed.height else refused)
+
+
+def validate_format_body(
+    body: bytes, asked: BodyOptions, relation: RelationSchema, now_ms: int, store: SchemaStore
+) -> ValidatedBody:
+    """Judge the records of a body in a format that is named. The registry is asked for ``WAIT_S`` at most: whoever waits does not wait longer.
+
+    Raises:
+        FormatInvalid, BodyMalformed, RegistryUnavailable, RegistryRefused: see ``read_posted``.
+    """
+    with until(WAIT_S):
+        raw, malformed, changes = read_posted(body, asked, relation, store)
+    if changes is None:
+        accepted, refused = canonicalise(raw, relation, now_ms)
+        return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
+    # A changed key makes two rows of one event: rows are judged by their own places, and refused by the event's.
+    places = raw.get_column("_offset")
+    rows = raw.with_columns(pl.int_range(raw.height, dtype=pl.Int64, eager=True).alias("_offset"))
+    accepted, refused = canonicalise(rows, relation, now_ms)
+    if refused.height:
+        refused = refused.with_columns(places.gather(refused.get_column("offset")).alias("offset")).unique(
+            "offset", keep="first", maintain_order=True
+        )
+    beside = keyed(accepted, relation.key, changes)
+    accepted = accepted.with_columns(places.gather(accepted.get_column("_offset")).alias("_offset"))
+    return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True), beside)
+
+
+def validate_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms: int) -> list[ValidatedBody]:
+    """Judge several bodies of one relation at once; the result is that of judging each alone."""
+    judged: dict[int, ValidatedBody] = {}
+    for form, separator in (("array", b","), ("lines", b"\n")):
+        indexes = [index for index, body in enumerate(bodies) if body.form == form]
+        text = separator.join(bodies[index].text for index in indexes if bodies[index].count)
+        if not indexes:
+            continue
+        try:
+            whole = validate_body(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms)
+        except BodyMalformed:  # one is nested deeper than this thread's stack reaches
+            judged |= {index: _validate_alone(bodies[index], relation, now_ms) for index in indexes}
+        else:
+            bounds = list(itertools.accumulate((bodies[index].count for index in indexes), initial=0))
+            judged |= dict(zip(indexes, _cut(whole, bounds), strict=True))
+    return [judged[index] for index in range(len(bodies))]
+
+
+def _validate_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> ValidatedBody:
+    """Judge one body that others waited with; where it cannot be read, each of its records is refused."""
+    text = b"[" + body.text + b"]" if body.form == "array" else body.text
+    try:
+        return validate_body(text, _MEDIA_TYPES[body.form], relation, now_ms)
+    except BodyMalformed as error:
+        accepted, _ = canonicalise(pl.DataFrame(), relation, now_ms)
+        return ValidatedBody(accepted, reject_rows([(index, BodyMalformed.code, str(error), "") for index in range(body.count)]))
+
+
+def _cut(whole: ValidatedBody, bounds: Sequence[int]) -> list[ValidatedBody]:
+    """Cut at the given indexes; indexes inside a part begin at 0 again."""
+    if len(bounds) == 2:
+        return [whole]
+    accepted = np.searchsorted(whole.accepted["_offset"].to_numpy(), bounds)
+    rejects = np.searchsorted(whole.rejects["offset"].to_numpy(), bounds)
+    parts = []
+    for part, base in enumerate(bounds[:-1]):
+        refused = whole.rejects[int(rejects[part]) : int(rejects[part + 1])]
+        if refused.height:
+            refused = refused.with_columns(pl.col("offset") - base)
+        parts.append(ValidatedBody(whole.accepted[int(accepted[part]) : int(accepted[part + 1])], refused))
+    return parts

@@ -1,0 +1,128 @@
+"""What a query's time goes into: the measured parts of its batches of the last seconds. Pure.
+
+``reading``: its records are read, judged and shared out. ``tasks``: its tasks work. ``commit``: its results are written. ``other_queries``: what
+else its slot does before its next batch can begin, its neighbours' batches and what Spark does for each batch. What is left of the time it waits
+for input.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+WINDOW_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEffort:
+    """Milliseconds of one batch.
+
+    Attributes:
+        part_ms: reading and the tasks' work one after the other, where one worker has done both; None: several have.
+        tasks_ms: the tasks' work, one after the other or side by side as it was done.
+        commit_ms: until its results were committed.
+        busiest: share of its busiest task in the work of all; None where fewer than two had work.
+        function_ms: how long its tasks waited for each Python function; a part of ``tasks_ms``, or of reading.
+    """
+
+    part_ms: int | None
+    tasks_ms: int
+    commit_ms: int
+    busiest: float | None
+    function_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A batch that is done.
+
+    Attributes:
+        ended_s: when, in monotonic seconds.
+        parts: milliseconds of each of ``PARTS``.
+    """
+
+    ended_s: float
+    parts: Mapping[str, float]
+    batch: BatchEffort
+
+    def within(self, since_s: float) -> float:
+        """Return the share of its time that lies after a moment."""
+        took_s = sum(self.parts.values()) / 1_000
+        after_s = max(self.ended_s - since_s, 0.0)
+        return 1.0 if took_s <= after_s else after_s / took_s
+
+
+class Effort:
+    """The batches of the last ``WINDOW_S`` of one launch.
+
+    Args:
+        now_s: monotonic seconds.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._began_s = now_s
+        self._done: deque[_Done] = deque()
+        self._newest: tuple[float, BatchEffort] | None = None
+
+    def after(self, batch: BatchEffort, phases_ms: Mapping[str, int], now_s: float) -> None:
+        """Take note of a batch.
+
+        Args:
+            batch: what it took.
+            phases_ms: what Spark tells of the round that its batch before was in (``engine.spark.streams.reports``); empty without one.
+            now_s: monotonic seconds.
+        """
+        if self._newest is not None:
+            ended_s, before = self._newest
+            self._done.append(_Done(ended_s, _parts(before, phases_ms), before))
+        self._newest = now_s, batch
+
+    def measured(self, now_s: float, batch: BatchEffort | None = None) -> dict[str, Any]:
+        """Return each part's share of the time.
+
+        Besides ``busiest_task``, its share in all tasks' work, and ``functions``, the share of the time of each: absent where nothing is known.
+
+        Args:
+            now_s: monotonic seconds.
+            batch: what is about to be committed: without it a query whose batches take seconds would seem to wait for input.
+        """
+        while self._done and self._done[0].ended_s < now_s - WINDOW_S:
+            self._done.popleft()
+        window_s = max(min(WINDOW_S, now_s - self._began_s), 0.001)
+        known = list(self._done)
+        if batch is not None:
+            if self._newest is not None:
+                ended_s, before = self._newest
+                known.append(_Done(ended_s, _parts(before, {}), before))
+            known.append(_Done(now_s, _parts(batch, {}), batch))
+        within = [each.within(now_s - window_s) for each in known]
+
+        def share(spent_ms: Iterable[float]) -> float:
+            inside_ms = sum(ms * part for ms, part in zip(spent_ms, within, strict=True))
+            return round(min(inside_ms / 1_000 / window_s, 1.0), 3)
+
+        shares: dict[str, Any] = {name: share(each.parts[name] for each in known) for name in PARTS}
+        if names := sorted({name for each in known for name in each.batch.function_ms}):
+            shares["functions"] = {name: share(each.batch.function_ms.get(name, 0) for each in known) for name in names}
+        weights = [(each.parts["tasks"], each.batch.busiest) for each in known if each.batch.busiest is not None]
+        if (total := sum(weight for weight, _ in weights)) > 0:
+            shares["busiest_task"] = round(sum(weight * busiest for weight, busiest in weights) / total, 3)
+        return shares
+
+
+PARTS: Final = ("reading", "tasks", "commit", "other_queries")
+
+
+def _parts(batch: BatchEffort, phases_ms: Mapping[str, int]) -> dict[str, float]:
+    in_workers_ms = batch.part_ms
+    if in_workers_ms is None:
+        in_workers_ms = max(phases_ms.get("spark_add_batch", 0) - batch.commit_ms, batch.tasks_ms)
+    own_ms = in_workers_ms + batch.commit_ms
+    return {
+        "reading": max(in_workers_ms - batch.tasks_ms, 0),
+        "tasks": batch.tasks_ms,
+        "commit": batch.commit_ms,
+        "other_queries": max(phases_ms.get("spark_trigger", 0) - own_ms, 0),
+    }

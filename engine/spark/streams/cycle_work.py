@@ -1,0 +1,142 @@
+"""What a worker does in a round: it reads and works for one member after the other, and what goes wrong with one becomes its ``failed`` packet.
+
+Who has a part in a round says ``engine.spark.streams.scheduling``.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from engine.errors import SourceUnavailable
+from engine.log.fetched import Fetched, fetch
+from engine.postgres.postgres import shared_connection
+from engine.runtime.failures import marked
+from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
+from engine.runtime.source import PacketReader
+from engine.sources.packets import Packet, encode_json, size_of
+
+ROUND_EMITTED: Final = 64 << 20
+"""When the batches of a round have emitted so much, those whose turn has not come are put off to the next round: as much as one member may emit
+alone (``SHARED_EMITTED``), so at most twice that is made. The driver holds what a whole round emits, several times over."""
+
+KEPT_READERS: Final = 1_024
+"""Readers kept per worker process."""
+
+_readers: OrderedDict[bytes, PacketReader] = OrderedDict()
+"""By spec, as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPart:
+    """A member's batch, or a part of it.
+
+    Attributes:
+        member: its number.
+        spec: its ``SourceSpec``, as written.
+        batch_id: number of the batch, counted per checkpoint.
+        group: what is read; None: planning failed.
+        failure: why it did, as ``decoded`` reads it.
+    """
+
+    member: int
+    spec: bytes
+    batch_id: int
+    group: SplitGroup | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPart(InputPartition):
+    """What one Spark task does in a round.
+
+    Attributes:
+        parts: one after the other.
+        is_alone: the slot has one member only, with which it ends.
+    """
+
+    parts: tuple[MemberPart, ...]
+    is_alone: bool
+
+
+def carried(error: Exception) -> str:
+    """Return an error as text that ``decoded`` reads."""
+    try:
+        with marked():
+            raise error
+    except Exception as found:  # noqa: BLE001 - what is raised here is the error, perhaps marked
+        return "".join(traceback.format_exception(found, chain=False))
+
+
+def failed(member: int, failure: str) -> Packet:
+    """Return the packet that stands for a batch that failed."""
+    return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
+
+
+def round_packets(partition: RoundPart) -> Iterator[Packet]:
+    """Yield what comes of the parts of a round, one after the other; several members until they have emitted as much as a round may."""
+    fetched = _fetched(partition.parts)
+    emitted = 0
+    for part in partition.parts:
+        if emitted >= ROUND_EMITTED and part.group is not None and not partition.is_alone:
+            yield Packet(0, "put_off", 0, 0, 0, 0, None, None, part.group.now_ms, b"", member=part.member)
+            continue
+        for packet in _packets(part, fetched, is_alone=partition.is_alone):
+            emitted += size_of(packet)
+            yield packet
+
+
+def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
+    """Ask at once for what small batches need of the database; nothing where that fails: each then finds out by itself."""
+    readers = []
+    for part in parts:
+        if part.group is not None and part.group.is_whole:
+            try:
+                readers.append((_reader(part.spec), part.group))
+            except Exception:  # noqa: BLE001, S112 - comes again in the member's turn, and is told to it
+                continue
+    queries = {reader.query_id for reader, _ in readers if reader.query_id is not None}
+    if not queries:
+        return None
+    splits = [split for reader, group in readers for split in reader.fetchable(group)]
+    try:
+        with shared_connection(readers[0][0].dsn) as connection:
+            return fetch(connection, queries, splits)
+    except SourceUnavailable:
+        return None
+
+
+def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
+    """Yield what comes of a part. Beside others nothing comes of one that fails half-way; who is alone ends with its error."""
+    if part.group is None:
+        yield failed(part.member, part.failure)
+        return
+    reader = _reader(part.spec)
+    found = reader.done(part.group, part.batch_id, fetched)
+    if not is_alone:
+        begun = perf_counter()
+        try:
+            with reader.at_work(part.batch_id):  # once for all packets: most of them are made in less time than saying so takes
+                packets = list(found)
+        except Exception as error:  # noqa: BLE001 - told to the member
+            yield failed(part.member, carried(error))
+            return
+        part_ms = round((perf_counter() - begun) * 1_000)
+        effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
+        found = iter([*packets, effort])
+    for packet in found:
+        yield packet.of_member(part.member)
+
+
+def _reader(spec: bytes) -> PacketReader:
+    reader = _readers.pop(spec, None) or PacketReader.of(SourceSpec.decoded(spec))
+    _readers[spec] = reader
+    while len(_readers) > KEPT_READERS:
+        _readers.popitem(last=False)
+    return reader

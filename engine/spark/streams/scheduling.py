@@ -1,0 +1,323 @@
+"""The source of a slot, as Spark knows it: in each round, which is one batch of Spark's, every member that has news has a batch.
+
+Who the members are stands in files of the slot's folder, which the driver writes and the planning process looks at before each round:
+``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs; who joins rings (``engine.spark.streams.notification``).
+``<number>.looked`` says that a first look found nothing.
+
+A round takes a bounded amount together (``ROUND_BYTES``), of so many members at most (``ROUND_MEMBERS``): who has waited longest, and beside it
+small batches before large ones, in the order of waiting. The others are for the rounds behind it, beside who has news by then. So who has little
+waits for little.
+What a round emits is bounded together, too. That is known only when it is made (``engine.spark.streams.cycle_work``): whose turn comes behind it
+is put off, boards anew from its last commit, and is among the first in the next round.
+
+What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
+offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from engine.errors import SourceUnavailable
+from engine.log.backlogs import Looked
+from engine.log.feed_ends import feed_ends
+from engine.postgres.postgres import shared_connection
+from engine.runtime.failures import marked
+from engine.runtime.limits.watchdog import watch
+from engine.runtime.planning.batch_planner import BatchPlanner
+from engine.runtime.planning.source_spec import SourceSpec
+from engine.sources.packets import PACKET_DDL, packet_batches
+from engine.spark.streams.committing import TOGETHER
+from engine.spark.streams.cycle_work import MemberPart, RoundPart, carried, round_packets
+from engine.spark.streams.notification import Notification
+from engine.spark.streams.planned import Ends, Planned, looked_at
+from engine.spark.streams.silence import Silence
+
+FORMAT: Final = "slackwater"
+
+FOLDER_OPTION: Final = "members"
+
+ROUND_BYTES: Final = 16 << 20
+"""About so much is read in one round of several members, twice what one of them takes at most. That takes half a second to a second: each waits
+for the others, and the driver holds what comes of all."""
+
+ROUND_MEMBERS: Final = TOGETHER
+"""So many have a batch in one round at most: as many as share a transaction. Results are committed when all of a round
+is done, so of a hundred members each would wait for a hundred; in turns they wait for some thirty."""
+
+LOOKED: Final = ".looked"
+
+POOL_VARIABLE: Final = "SLACKWATER_POOL"
+"""Of the environment of workers: that of another pool has another value."""
+
+
+class PacketSource(DataSource):
+    """Registered once per session under ``FORMAT``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return PACKET_DDL
+
+    def streamReader(self, schema: StructType) -> RoundReader:  # noqa: ARG002, N802 - Spark's name
+        return RoundReader(Path(self.options[FOLDER_OPTION]))
+
+
+def register_for_pool(session: SparkSession, pool: int) -> str:
+    """Register the source once more, under a name for which Spark keeps Python workers of its own; returns the name.
+
+    So a slot's rounds are always done by the process that has its members' state in memory: Spark lends idle workers in turn to whoever
+    has the same environment.
+
+    Args:
+        session: the driver's.
+        pool: number of the slot that these workers work for.
+    """
+
+    class PooledSource(PacketSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"{FORMAT}_{pool}"
+
+    environment = session.sparkContext.environment
+    environment[POOL_VARIABLE] = str(pool)
+    try:
+        session.dataSource.register(PooledSource)
+    finally:
+        del environment[POOL_VARIABLE]
+    return PooledSource.name()
+
+
+class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans rounds in the slot's planning process, does them in workers.
+
+    Args:
+        folder: of the members' files; ``alone`` in it says that there is one member only.
+        silence: how to wait where there is nothing; None: as ``Silence`` does.
+    """
+
+    def __init__(self, folder: Path, silence: Silence | None = None) -> None:
+        self._folder = folder
+        self._silence = silence or Silence(sleep=Notification(folder).wait)
+        self._members: dict[int, Planned] = {}
+        self._is_bounded = False
+        self._pending: list[int] = []
+        self._left_over = frozenset[int]()
+        self._shared_out: tuple[int | None, list[RoundPart]] = None, []
+        self._rested: tuple[Ends, frozenset[int]] = {}, frozenset()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._folder,)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"round": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._is_bounded = True
+        self._refresh()
+        for planned in self._members.values():
+            if planned.planner is not None:
+                try:
+                    planned.planner.prepare()
+                except Exception as error:  # noqa: BLE001 - told to the member
+                    planned.failure = carried(error)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
+        """Return the next round; ``start`` itself when no member has news.
+
+        What comes while this waits is left for the next call, so that the time until its answer is that of planning.
+        """
+        if (self._pending and not self._left_over) or self._look():
+            self._silence.broken()
+            return {"round": start["round"] + 1}
+        if not self._is_bounded:
+            self._silence.wait(self._look, is_told=lambda: not self._members)
+        return start
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Share a round among Spark's tasks: batches of many members one after the other in one, those of a single one in groups."""
+        if self._shared_out[0] != end["round"]:
+            self._shared_out = end["round"], self._round_parts() if end != start else self._without_parts()
+        return self._shared_out[1]
+
+    def _without_parts(self) -> list[RoundPart]:
+        """Share out Spark's first batch where there is nothing yet: it has no other.
+
+        Who is alone commits it, so theirs has the next number. Beside others it brings the worker up, for which who joins need not wait then.
+        """
+        if not self._is_alone:
+            return [RoundPart((), False)]
+        for planned in self._members.values():
+            planned.next_batch += 1
+        return []
+
+    def _round_parts(self) -> list[RoundPart]:
+        if not (self._is_bounded or self._is_alone):
+            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next,
+            # nor what has come for who was left over by the last.
+            for number in self._left_over.intersection(self._pending[:ROUND_MEMBERS], self._members):
+                self._members[number].plan_again()
+            self._look()
+        chosen = self._taken()
+        taken = [number for number in self._pending if number in chosen]
+        parts = [part for number in taken for part in self._parts(number)]
+        for number in taken:
+            self._members[number].go_on()
+        self._pending = [number for number in self._pending if number not in taken]
+        self._left_over = frozenset(self._pending)
+        if self._is_alone:
+            return [RoundPart((part,), True) for part in parts]
+        return [RoundPart(tuple(parts), False)]
+
+    def _taken(self) -> set[int]:
+        """Say whose batches are in this round: who waits longest, and beside it the small ones first, as many as a round takes."""
+        share = ROUND_BYTES // ROUND_MEMBERS  # batches of less count as equally small
+        weights, small = dict[int, int](), 0
+        for number in self._pending:
+            if small == ROUND_MEMBERS:
+                break
+            if (planned := self._members.get(number)) is not None:
+                if not planned.failure:
+                    try:
+                        self._cut(planned)
+                    except Exception as error:  # noqa: BLE001 - told to the member
+                        planned.failure = carried(error)
+                weights[number] = 0 if planned.failure else planned.weight_bytes
+                small += weights[number] < share
+        left, taken = ROUND_BYTES, set[int]()
+        # Sorting keeps the order of waiting among those that count as equal.
+        for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=lambda number: weights[number] // share)]:
+            if taken and (weights[number] > left or len(taken) == ROUND_MEMBERS):
+                break
+            taken.add(number)
+            left -= weights[number]
+        return taken
+
+    def _cut(self, planned: Planned) -> None:
+        if planned.spec is not None:
+            with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+                planned.cut()
+
+    @property
+    def _is_alone(self) -> bool:
+        return (self._folder / "alone").exists()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the packets of a part of a round; runs in a worker."""
+        assert isinstance(partition, RoundPart)  # noqa: S101
+        with marked():
+            yield from packet_batches(round_packets(partition))
+
+    def _refresh(self) -> None:
+        """Look at who the members are."""
+        there = {int(name) for name in os.listdir(self._folder) if name.isdecimal()}  # noqa: PTH208 - hundreds, in each look
+        for number in self._members.keys() - there:
+            del self._members[number]
+        for number in sorted(there - self._members.keys()):
+            try:
+                planned = Planned((self._folder / str(number)).read_bytes())
+            except FileNotFoundError:
+                continue
+            self._members[number] = planned
+            try:
+                planned.spec = SourceSpec.decoded(planned.written)
+                planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
+                with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+                    planned.planner = BatchPlanner.of(planned.spec)
+                planned.watched = planned.planner.watched
+            except Exception as error:  # noqa: BLE001 - told to the member
+                planned.failure = carried(error)
+
+    def _look(self) -> bool:
+        """Find out who has news, and where their batches end."""
+        self._refresh()
+        ends = self._ends()
+        awake = self._awake(ends)
+        looked = looked_at(awake, ends)
+        for number, planned in awake.items():
+            try:
+                self._look_at(number, planned, looked.get(number))
+            except Exception as error:  # noqa: BLE001 - told to the member
+                planned.failure = carried(error)
+        has_batch = {
+            number: None
+            for number, planned in self._members.items()
+            if planned.end is not None or (planned.failure and not planned.is_told)
+        }
+        # Who was left over by the last round is still first, then who was put off in it.
+        put_off = [number for number in has_batch if self._members[number].is_put_off]
+        self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *put_off, *has_batch])]
+        return bool(self._pending)
+
+    def _awake(self, ends: Ends) -> dict[int, Planned]:
+        """Return those that are to be looked at. Who had read everything has so still where no feed has come further since."""
+        still, resting = self._rested[1] if self._rested[0] == ends else frozenset(), set[int]()
+        awake = {}
+        for number, planned in self._members.items():
+            if number in still or (not self._is_bounded and planned.rests(ends)):
+                resting.add(number)
+            elif not planned.failure and planned.end is None:
+                awake[number] = planned
+        self._rested = ends, frozenset(resting)
+        return awake
+
+    def _ends(self) -> Ends:
+        """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
+        known = [planned for planned in self._members.values() if planned.place is not None and not planned.failure]
+        if not known or self._is_bounded:
+            return {}
+        dsn = next(planned.spec.dsn for planned in known if planned.spec is not None)
+        names = frozenset[str]().union(*(planned.watched for planned in known if planned.watched is not None))
+        try:
+            return _ends_of(dsn, names)
+        except SourceUnavailable as error:
+            for planned in self._members.values():
+                planned.failure = planned.failure or carried(error)
+            return {}
+
+    def _look_at(self, number: int, planned: Planned, looked: Looked | None) -> None:
+        assert planned.planner is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
+        with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+            end = planned.planner.next_cursor(planned.start, looked)
+        if end is not planned.start:
+            planned.end = end
+        elif not planned.is_discovered:
+            (self._folder / f"{number}{LOOKED}").touch()
+        planned.is_discovered = True
+
+    def _parts(self, number: int) -> list[MemberPart]:
+        planned = self._members[number]
+        groups = None if planned.failure else planned.groups
+        if groups is not None:
+            try:
+                planned.note()
+            except OSError as error:
+                planned.failure = carried(error)
+        # Who is stopped leaves first and reads the note then, so that one of the two sees the other.
+        if not (self._folder / str(number)).exists():
+            return []
+        if groups is not None and not planned.failure:
+            return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
+        planned.is_told = True
+        return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
+
+
+def _ends_of(dsn: str, names: frozenset[str]) -> Ends:
+    """Ask for ends; once more where the connection was cut."""
+    try:
+        with shared_connection(dsn) as connection:
+            return feed_ends(connection, names)
+    except SourceUnavailable:
+        with shared_connection(dsn) as connection:
+            return feed_ends(connection, names)
