@@ -129,7 +129,7 @@ def clock_finding(before_s: float, there_s: float, after_s: float) -> Finding:
 
 def _secrets(dsn: str, settings: Settings) -> Finding:
     """Decrypt what connections keep, as their users do."""
-    subject, keys = "Secrets", settings.surroundings.keys
+    subject, keys = "Secrets", settings.secret_sources.keys
     try:
         with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             found = look_at_secrets(connection, keys)

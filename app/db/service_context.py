@@ -20,4 +20,4 @@ def delivery_context_of(settings: Settings) -> DeliveryContext:
     """
     if (dsn := settings.dsn) is None:
         raise ValueError("outputs need a database_url")
-    return DeliveryContext(dsn, settings.delivery_root, settings.surroundings)
+    return DeliveryContext(dsn, settings.delivery_root, settings.secret_sources)

@@ -64,7 +64,7 @@ class Leases:
         claimed = transitions.claim_errands(connection, claimant)
         for is_internal in (True, False):
             if waiting := transitions.unplaced(connection, claimant, is_internal=is_internal):
-                room = self.fleet(connection, waiting, is_internal=is_internal).room(self._driver_id)
+                room = self.ready_drivers(connection, waiting, is_internal=is_internal).room(self._driver_id)
                 if room > 0:
                     claimed += transitions.claim(connection, claimant, room, is_internal=is_internal)
         if claimed:
@@ -75,16 +75,16 @@ class Leases:
     def surplus(self, connection: psycopg.Connection[Any], *, is_internal: bool) -> int:
         """Say how many of this driver's queries (users' or internal ones) others have room for."""
         waiting = transitions.unplaced(connection, self._claimant(), is_internal=is_internal)
-        return self.fleet(connection, waiting, is_internal=is_internal).surplus(self._driver_id)
+        return self.ready_drivers(connection, waiting, is_internal=is_internal).surplus(self._driver_id)
 
-    def fleet(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> ReadyDrivers:
+    def ready_drivers(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> ReadyDrivers:
         """Return the drivers among which queries are spread: those of this root that were heard of within the life of a lease.
 
         Users' queries and internal ones are spread apart: the first up to each driver's cap, the others without one.
         """
         return drivers.load_ready_drivers(connection, unplaced, self._ttl_ms, self._root.id, is_internal=is_internal)
 
-    def held(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> list[LeasedQuery]:
+    def leased_queries(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> list[LeasedQuery]:
         """Return the queries whose leases are this driver's now; ``only`` of these, where it is given."""
         found = transitions.load_leased(connection, self._driver_id, only)
         if only is None:

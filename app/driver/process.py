@@ -265,7 +265,7 @@ class DriverProcess:
                 pause_s = poll_s
             if due_ms is not None:
                 pause_s = min(pause_s, max(LEAST_PAUSE_S, due_ms / 1000))
-        self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+        self._is_empty = not self._leases.leased_queries(connection) if self._phase == "draining" else False
         self._all_at = begun + pause_s if heard is None else min(self._all_at, begun + pause_s)
 
     def _connect(self) -> psycopg.Connection[Any]:
@@ -283,7 +283,7 @@ class DriverProcess:
                 patience_s=ttl_ms / 3000,
             )
             # It may have been put back while it was away; nothing is launched before that is known.
-            notice(self._connection, self._root.seen())
+            notice(self._connection, self._root.last_mark())
         return self._connection
 
     def _disconnect(self) -> None:

@@ -72,7 +72,7 @@ class Reconciler:
         Returns:
             How many milliseconds from now something becomes due by itself, None when nothing will.
         """
-        held = self._leases.held(connection, only)
+        held = self._leases.leased_queries(connection, only)
         if only is None:
             self._handing_over &= {leased.query_id for leased in held}
             self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
@@ -90,7 +90,11 @@ class Reconciler:
             number: how many.
             is_internal: of the internal queries; else of users'.
         """
-        held = [leased for leased in self._leases.held(connection) if internal_queries.is_internal(leased.name) == is_internal]
+        held = [
+            leased
+            for leased in self._leases.leased_queries(connection)
+            if internal_queries.is_internal(leased.name) == is_internal
+        ]
         movable = [leased for leased in held if leased.wish.wants is not Desired.STOPPED and leased.status.state in _MOVABLE]
         movable.sort(key=lambda leased: leased.status.state_since_ms, reverse=True)
         under_way = sum(leased.query_id in self._handing_over for leased in held)

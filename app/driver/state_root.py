@@ -65,7 +65,7 @@ class StateRoot:
             return cls(path, _id_of(file, file.read_bytes()))
         return cls(path, _id_of(f"{store}/{ROOT_FILE}", _made_in(store, file)))
 
-    def seen(self) -> Mark | None:
+    def last_mark(self) -> Mark | None:
         """Return how far the database had come when a driver of this root last looked; None where that is not known."""
         try:
             return Mark(**json.loads((self.path / SEEN).read_bytes()))

@@ -68,7 +68,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Readables(database, gates, settings.limits),
         Followables(database.reads),
         Tails(dsn, bell, settings.limits.read_timeout_ms),
-        Registries(database, settings.surroundings),
+        Registries(database, settings.secret_sources),
     )
     services = Services(
         settings,

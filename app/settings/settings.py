@@ -339,7 +339,7 @@ class Settings(BaseSettings):
         return parse_duration(self.retained_commits_every)
 
     @property
-    def surroundings(self) -> SecretSources:
+    def secret_sources(self) -> SecretSources:
         """What this process uses connections with. Drivers and workers read the same from their environment."""
         keys = None if self.secret_key is None else SecretKeys.of(self.secret_key.get_secret_value())
         return SecretSources(keys, os.environ, self.secrets_dir, HostBounds.of(self.connection_hosts))

@@ -199,7 +199,7 @@ def _made(columns: Sequence[str], frame: pl.DataFrame) -> PushedRows:
 
 def _looked_at(reader: RowReader, frame: pl.DataFrame) -> PushedRows:
     """Return what is selected of a relation's single changes."""
-    kept = reader.kept(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
+    kept = reader.selected(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
     shown = reader.shown(kept).with_columns(
         pl.when(kept["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)
         for name in reader.values  # of a row that is gone only the key is left

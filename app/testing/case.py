@@ -107,7 +107,7 @@ class Case:
         return self.tasks is None
 
     @property
-    def wanted(self) -> list[Expectation]:
+    def expectations(self) -> list[Expectation]:
         """Everything that is expected anywhere."""
         return [wanted for step in self.steps if isinstance(step, Expect) for wanted in step.wanted]
 

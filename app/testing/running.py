@@ -40,7 +40,7 @@ class Machine(Protocol):
         """Stop every query and start it again."""
         ...
 
-    def found(self, wanted: Expectation) -> Outcome:
+    def outcome(self, wanted: Expectation) -> Outcome:
         """Return what there is of the parts that are wanted; what was shown once as new is not new any more."""
         ...
 
@@ -68,18 +68,18 @@ def run_case(case: Case, machine: Machine) -> list[Failure]:
                 machine.restart(step)
             case Expect():
                 for wanted in step.wanted:
-                    failures += compare(wanted, machine.found(wanted))
+                    failures += compare(wanted, machine.outcome(wanted))
     return [*failures, *_unexpected(case, machine)]
 
 
 def _unexpected(case: Case, machine: Machine) -> list[Failure]:
-    expected = {wanted.subject.name for wanted in case.wanted if wanted.rejects is not None}
+    expected = {wanted.subject.name for wanted in case.expectations if wanted.rejects is not None}
     failures = [
         Failure(each.pointer, f"a record of {each.relation} was refused", (Line("+", f"{each.reason}: {each.detail}"),))
         for each in machine.rejects
         if each.relation not in expected
     ]
-    foreseen = {wanted.subject.query for wanted in case.wanted if wanted.failure is not None}
+    foreseen = {wanted.subject.query for wanted in case.expectations if wanted.failure is not None}
     failures += [
         Failure("", f"the query {query} failed", (Line("+", detail),))
         for query, detail in machine.failed.items()

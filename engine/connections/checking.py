@@ -53,7 +53,7 @@ def check(
     began, reader = now(), SecretReader(surroundings)
     reason: Reason | None = None
     try:
-        definition = stored.opened(surroundings.keys)
+        definition = stored.decrypted(surroundings.keys)
         for endpoint in (*definition.endpoints, *definition.further_endpoints):
             surroundings.hosts.check(endpoint.host)
         for endpoint in definition.further_endpoints:

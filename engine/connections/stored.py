@@ -60,7 +60,7 @@ class Stored:
         """What the secret at this pointer is bound to."""
         return Place(self.name, self.definition, pointer)
 
-    def opened(self, keys: SecretKeys | None) -> AnyConnection:
+    def decrypted(self, keys: SecretKeys | None) -> AnyConnection:
         """Return the definition with its secrets.
 
         Raises:
@@ -124,7 +124,7 @@ def resolved(stored: Stored, surroundings: SecretSources) -> Resolved:
         SourceUnavailable: a secret cannot be decrypted, or a host may not be reached: both are settings of this process.
     """
     try:
-        definition = stored.opened(surroundings.keys)
+        definition = stored.decrypted(surroundings.keys)
         for endpoint in (*definition.endpoints, *definition.further_endpoints):
             surroundings.hosts.check_at_use(endpoint.host)
     except (SecretUnreadable, HostRefused) as error:

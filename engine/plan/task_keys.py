@@ -32,7 +32,7 @@ def followed_keys(stage: Stage, plan: Plan) -> list[tuple[str, ...]]:
             _behind(operator, (), equal)
     found = []
     for operator in stage.operators:
-        sources = operator.kept_by
+        sources = operator.stored_by
         key = tuple(next((source for source in sources if source == name or source in equal.get(name, ())), name) for name in key)
         found.append(key)
         key = _behind(operator, key, equal)

@@ -95,7 +95,7 @@ class PacketReader:
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
         stages = self._spec.stages if group.is_whole else ()
-        is_hashed_anew = bool(stages) and all(stage.is_hashed_anew for stage in stages)
+        is_hashed_anew = bool(stages) and all(stage.has_own_hashes for stage in stages)
         return ReadRequest(inputs, group.now_ms, self._spec.tasks, fetched, bool(stages), is_hashed_anew)
 
     @staticmethod

@@ -147,7 +147,7 @@ class StageWork:
         return self._place.query_id
 
     @property
-    def is_hashed_anew(self) -> bool:
+    def has_own_hashes(self) -> bool:
         """Whether one task does it all, by hashes of its own."""
         return self._plan.tasks == 1 and KeyHash(self._plan.hash_seed) != UNSEEDED
 

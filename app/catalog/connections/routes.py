@@ -92,7 +92,7 @@ def put_connection_of(
     A secret is a value, which is kept encrypted (`SLACKWATER_SECRET_KEY`) and never shown again, or `env:NAME` or `file:PATH`, which are read
     by the process that connects, when it does. Every PUT gives all secrets. An equal definition changes nothing.
     """
-    surroundings = services.settings.surroundings
+    surroundings = services.settings.secret_sources
     definition = _checked(name, body, surroundings.hosts)
 
     def make(response: Response) -> ConnectionAnswer:
@@ -189,7 +189,7 @@ async def _tried(services: Services, row: ConnectionRow) -> Outcome:
     """Check in a thread, which is left behind where the system does not let go of it in time (names that nobody resolves)."""
     gate = services.gates.checks
     gate.enter()
-    running = asyncio.get_running_loop().run_in_executor(None, check, row.stored, services.settings.surroundings)
+    running = asyncio.get_running_loop().run_in_executor(None, check, row.stored, services.settings.secret_sources)
     running.add_done_callback(lambda _: gate.leave())
     try:
         async with asyncio.timeout(MOST_S + 1):

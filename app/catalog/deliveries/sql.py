@@ -142,7 +142,7 @@ class LeasedDelivery:
     connections_at: datetime | None
 
     @property
-    def held(self) -> DeliveryLease:
+    def lease(self) -> DeliveryLease:
         """The lease."""
         return DeliveryLease(self.id, self.epoch)
 

@@ -25,7 +25,7 @@ class Lender:
         self._idle: list[Connection] = []
 
     @contextmanager
-    def lent(self) -> Iterator[Connection]:
+    def borrowed(self) -> Iterator[Connection]:
         """Lend a connection in autocommit mode for the length of the block. One in which anything was raised is closed.
 
         Raises:

@@ -125,7 +125,7 @@ class DeliveryProcess:
 
     def _follow(self, connection: Connection) -> None:
         """Let there be a worker for each delivery that is held, and none for others."""
-        seen = {each.held: each for each in deliveries.look(connection, self._owner)}
+        seen = {each.lease: each for each in deliveries.look(connection, self._owner)}
         for held, own in list(self._held.items()):
             found = seen.pop(held, None)
             if not own.worker.is_alive:

@@ -70,7 +70,7 @@ class Worker:
         on_end: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.held: DeliveryLease = seen.held
+        self.lease: DeliveryLease = seen.lease
         self._site, self._lender, self._seen, self._on_end, self._clock = site, lender, seen, on_end, clock
         self._wake, self._ending = threading.Event(), threading.Event()
         self._open: _Open | None = None
@@ -118,7 +118,7 @@ class Worker:
                 self._wake.wait(self._turn())
                 self._wake.clear()
         except DeliveryLost:
-            log.info("delivery_lost", query=self._seen.query, delivery=str(self.held.id))
+            log.info("delivery_lost", query=self._seen.query, delivery=str(self.lease.id))
         finally:
             self._close_target()
             self._on_end()
@@ -173,10 +173,10 @@ class Worker:
         opened = self._open_target(seen)
         start = self._ask(opened) if opened.start is None else opened.start
         self._remember(opened, start)
-        with self._lender.lent() as connection:
-            gathered = deliveries.plan(connection, self.held, start, opened.result, is_known=opened.is_known)
+        with self._lender.borrowed() as connection:
+            gathered = deliveries.plan(connection, self.lease, start, opened.result, is_known=opened.is_known)
             if gathered is None:
-                deliveries.note_reached(connection, self.held, start, is_known=opened.is_known)
+                deliveries.note_reached(connection, self.lease, start, is_known=opened.is_known)
         if gathered is None:
             self._seen = replace(self._seen, position=start, planned=start, next_sequence=start)
             return
@@ -184,8 +184,8 @@ class Worker:
         opened.start = None
         opened.target.deliver(gathered.rows, start, gathered.upto)
         self._step_since = None
-        with self._lender.lent() as connection:
-            deliveries.note_delivered(connection, self.held, start, gathered)
+        with self._lender.borrowed() as connection:
+            deliveries.note_delivered(connection, self.lease, start, gathered)
         opened.start, opened.is_known = gathered.upto, opened.target.keeps_position
         self._pending_since = None
         log.debug("results_delivered", query=seen.query, start=start, upto=gathered.upto)
@@ -195,8 +195,8 @@ class Worker:
         self._step_since = self._clock()
         found = opened.target.position()
         self._step_since = None
-        with self._lender.lent() as connection:
-            noted = deliveries.recorded_delivery(connection, self.held)
+        with self._lender.borrowed() as connection:
+            noted = deliveries.recorded_delivery(connection, self.lease)
         opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
         opened.is_known = found is not None
         return opened.start
@@ -233,8 +233,8 @@ class Worker:
         log.warning("delivery_not_taken", query=self._seen.query, code=code, detail=detail, is_stopped=again_s is None)
         again_ms = None if again_s is None else int(again_s * 1000)
         try:
-            with self._lender.lent() as connection:
-                deliveries.note_failed(connection, self.held, code, detail, again_ms)
+            with self._lender.borrowed() as connection:
+                deliveries.note_failed(connection, self.lease, code, detail, again_ms)
         except DATABASE_AWAY as error:
             # It is found again by whoever tries next.
             log.warning("database_unavailable", query=self._seen.query, error=str(error))

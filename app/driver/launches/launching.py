@@ -60,7 +60,7 @@ class FencedLauncher:
         # Looked for before the fence is taken: what a newer launch makes while this process is frozen is not among them.
         former = self._former_checkpoints(order)
         order.note_phase("fencing")
-        with self._lent.lent() as connection:
+        with self._lent.borrowed() as connection:
             self._take_fence(connection, order)
         for directory in former:
             log.info("checkpoint_discarded", query=order.name, checkpoint=directory.name)

@@ -30,7 +30,7 @@ class SharedConnection:
         self._used_at = 0.0
 
     @contextmanager
-    def lent(self) -> Iterator[psycopg.Connection[Any]]:
+    def borrowed(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend it for the length of a block; where that fails it is not used again."""
         kept, self._connection = self._connection, None
         if kept is not None and (self._clock() - self._used_at > KEPT_S or not is_usable(kept)):

@@ -87,7 +87,7 @@ async def _answered(services: Services, read: OwnedRead) -> ResultRows:
 
 
 def _page(reader: RowReader, page: pl.DataFrame) -> pl.DataFrame:
-    return reader.shown(reader.kept(page))
+    return reader.shown(reader.selected(page))
 
 
 async def _rows(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:

@@ -51,7 +51,7 @@ class RowReader:
         """Names of the result's columns that are not of the relation's key."""
         return tuple(name for name in self._read.types.names if name not in self._read.key)
 
-    def kept(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
+    def selected(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
         """Return the rows that fulfil WHERE.
 
         Args:

@@ -85,7 +85,7 @@ class EngineMachine:
         self._run_until_idle()
         self._bench.restart()
 
-    def found(self, wanted: Expectation) -> Outcome:
+    def outcome(self, wanted: Expectation) -> Outcome:
         """See ``Machine``."""
         self._run_until_idle()
         subject = wanted.subject

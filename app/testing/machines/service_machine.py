@@ -163,7 +163,7 @@ class ServiceMachine:
             self._client.query(self._prefix + plan.query).restart()
             self._wait_running(plan.query, above=epoch)
 
-    def found(self, wanted: Expectation) -> Outcome:
+    def outcome(self, wanted: Expectation) -> Outcome:
         """See ``Machine``."""
         self._wait_read()
         subject, query = wanted.subject, wanted.subject.query

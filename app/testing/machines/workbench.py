@@ -353,7 +353,7 @@ class Workbench:
         made = {query: self.read(query, now_ms) for query in self.queries}
         return {query: changes for query, changes in made.items() if changes is not None and changes.height}
 
-    def judged(self, name: str, raw: pl.DataFrame, now_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def validated(self, name: str, raw: pl.DataFrame, now_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Judge raw records as an append does; returns the accepted ones and the rejects."""
         return canonicalise(raw, self.catalog[name].relation, now_ms, LOGGED, None)
 

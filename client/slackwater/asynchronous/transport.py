@@ -73,7 +73,7 @@ class AsyncTransport:
         return found
 
     @asynccontextmanager
-    async def opened(self, wanted: Request) -> AsyncIterator[httpx.Response]:
+    async def streamed(self, wanted: Request) -> AsyncIterator[httpx.Response]:
         """Send a request once; its answer is read while the block lasts.
 
         Raises:
@@ -98,7 +98,7 @@ class AsyncTransport:
     @asynccontextmanager
     async def events(self, wanted: Request) -> AsyncIterator[AsyncIterator[Event]]:
         """Open one connection to an event stream; its events end with it."""
-        async with self.opened(wanted) as response:
+        async with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 raise foreign(response, "is no stream of events")
             yield _events(response)
@@ -106,7 +106,7 @@ class AsyncTransport:
     @asynccontextmanager
     async def lines(self, wanted: Request) -> AsyncIterator[AsyncIterator[str]]:
         """Open an answer of lines."""
-        async with self.opened(wanted) as response:
+        async with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(NDJSON_TYPE):
                 raise foreign(response, "is no answer in lines of JSON")
             yield _lines(response)

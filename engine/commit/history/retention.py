@@ -108,7 +108,7 @@ class _UnnamedSegment:
     epoch: int
     batch_id: int | None
 
-    def is_settled(self, now: _Committed) -> bool:
+    def is_final(self, now: _Committed) -> bool:
         """Whether nobody can name it any more."""
         if now.epoch != self.epoch:
             return now.epoch > self.epoch
@@ -198,7 +198,7 @@ class Collector:
         # What is there comes first: whatever is written later is not in it, and can be named or not.
         there = {found.name: found.size_bytes for found in place.listed()}
         committed = _committed(connection, query_id)
-        noted = self._noted(connection, query_id)
+        noted = self._unnamed_segments(connection, query_id)
         if committed is None or not (there or noted):
             return [], False
         unnamed = {name: size for name, size in there.items() if not committed.spares(name)}
@@ -217,7 +217,7 @@ class Collector:
         for one in kept:  # the oldest come first
             is_over = is_full or left_bytes > self._retention.most_bytes or left > self._retention.most_segments
             is_past = (committed.now - one.since).total_seconds() * 1000 >= self._retention.keep_ms
-            if (is_over or is_past) and one.is_settled(committed):
+            if (is_over or is_past) and one.is_final(committed):
                 going.append(one)
                 left_bytes, left = left_bytes - one.size_bytes, left - 1
         self._remove(connection, query_id, place, going)
@@ -248,7 +248,7 @@ class Collector:
         place.remove(names)
         connection.execute(_STRIKE, (query_id, self._root, names))
 
-    def _noted(self, connection: Connection, query_id: UUID) -> list[_UnnamedSegment]:
+    def _unnamed_segments(self, connection: Connection, query_id: UUID) -> list[_UnnamedSegment]:
         with connection.cursor(row_factory=tuple_row) as cursor:
             return [_UnnamedSegment(*row) for row in cursor.execute(_NOTED, (query_id, self._root))]
 

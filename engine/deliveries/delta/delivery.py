@@ -84,7 +84,7 @@ class DeltaDeliverer:
             )
         except SchemaMismatchError as error:
             raise DeliveryStopped(
-                "delivery_refused", f"the table has other columns: {self._place.told(error)}; name another path"
+                "delivery_refused", f"the table has other columns: {self._place.error_text(error)}; name another path"
             ) from None
         except (CommitFailedError, OSError, DeltaError) as error:
             raise self._failure(error) from None
@@ -102,7 +102,7 @@ class DeltaDeliverer:
 
     def _failure(self, error: Exception) -> TargetUnavailable | DeliveryStopped:
         """Return how an error is told; it is no cause, for what the library says of a request is not for logs."""
-        told = self._place.told(error)
+        told = self._place.error_text(error)
         if _BROKEN_RULE in str(error):
             detail = f"the table has a rule that a row breaks: {told}; drop the rule, or name another path"
             return DeliveryStopped("delivery_refused", detail)

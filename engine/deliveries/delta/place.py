@@ -49,7 +49,7 @@ class DeltaPlace:
     options: dict[str, str] | None = field(default=None, repr=False)
     hidden: Callable[[str], str] = field(default=str, repr=False)
 
-    def told(self, error: Exception) -> str:
+    def error_text(self, error: Exception) -> str:
         """Return what the library says, in one line and without secrets: its beginning."""
         return self.hidden(" ".join(_COLOUR.sub("", str(error)).replace("↳", ":").split()))[:_TOLD_CHARS]
 

@@ -60,7 +60,7 @@ class JsonRows:
         has_none = np.searchsorted(special, starts) == np.searchsorted(special, ends)
         self._left: I64 = np.flatnonzero(is_plain & has_none)
 
-    def alike(self) -> Iterator[LayoutRecords]:
+    def layouts(self) -> Iterator[LayoutRecords]:
         """Yield records of one layout after another, those of which most are first; each record at most once."""
         for _ in range(_LAYOUTS):
             if len(self._left) <= FEW_ROWS or (layout := self._commonest()) is None:

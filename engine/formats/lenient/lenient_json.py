@@ -116,7 +116,7 @@ class LenientJsonReader:
         if not is_utf8(chunk):
             is_plain = texts_of(payloads).is_not_null().to_numpy()
         rows = JsonRows(chunk, starts, ends, is_plain)
-        for alike in rows.alike():
+        for alike in rows.layouts():
             if self._may_be_plain(alike):
                 yield self._rows(rows.words, alike)
             else:

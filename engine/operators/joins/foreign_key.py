@@ -101,7 +101,7 @@ class ForeignKeySubscriber(Operator):
         self._gaps.count(frame, counters)
         numbers = pl.Series(POS, np.arange(self._next, self._next + frame.height))
         batch = self._left.open(frame.with_columns(*self._expressions, numbers))
-        late = batch.judged(frame, self._spec.name, counters)
+        late = batch.checked(frame, self._spec.name, counters)
         output = self._messages(frame, batch)
         self._next += frame.height
         self._left.commit(batch)
@@ -205,7 +205,7 @@ class ForeignKeyAnswerer(Operator):
         batch = self._right.open(puts, Probed(messages.get_column(KEY_HASH).to_numpy()[has_key], asked))
         numbers = np.full(messages.height, NO_KEY)
         numbers[has_key] = batch.probed
-        late = empty_late() if puts is None else batch.judged(puts, name, counters)
+        late = empty_late() if puts is None else batch.checked(puts, name, counters)
         output = self._answers(messages, frame.get_column(action_column(name)).to_numpy(), numbers, batch, causes)
         self._right.commit(batch)
         self._subscriptions.append(messages[has_key])

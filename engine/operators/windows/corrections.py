@@ -88,7 +88,7 @@ class _Chain:
         return lasts
 
     @property
-    def settled(self) -> I64:
+    def last_rows(self) -> I64:
         """Index of the row that each row's window has at the end of the row's position."""
         ends = np.flatnonzero(self.until > self.at)
         settled: I64 = ends[np.searchsorted(ends, np.arange(len(self.at)))]
@@ -267,7 +267,7 @@ class Corrections:
         closes_at = np.full(len(chain.starts), positions)
         closes_at[is_final] = closing
         preliminary = preliminary[shown_at[preliminary] < closes_at[chain.groups.ids[preliminary]]]
-        is_gone = self._is_moving & ~chain.is_row[chain.settled[corrections]]
+        is_gone = self._is_moving & ~chain.is_row[chain.last_rows[corrections]]
         rows = np.concatenate([corrections, preliminary, final])
         places = np.concatenate([chain.at[corrections], shown_at[preliminary], closing])
         others = np.repeat([_PRELIMINARY, _FINAL], [len(preliminary), len(final)])

@@ -74,7 +74,7 @@ class Aggregation(StatefulOperator):
         return {source: name for name, source in reversed(self.group)}
 
     @property
-    def kept_by(self) -> tuple[str, ...]:
+    def stored_by(self) -> tuple[str, ...]:
         return tuple(source for _, source in self.group)
 
     def values_behind(self, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -111,7 +111,7 @@ class TableRegrouping(StatefulOperator):
     columns: tuple[str, ...]
 
     @property
-    def kept_by(self) -> tuple[str, ...]:
+    def stored_by(self) -> tuple[str, ...]:
         return self.key
 
 

@@ -120,7 +120,7 @@ class Operator:
         return {}
 
     @property
-    def kept_by(self) -> tuple[str, ...]:
+    def stored_by(self) -> tuple[str, ...]:
         """Columns by which it keeps the rows of the running relation; empty: by those that they came with."""
         return ()
 

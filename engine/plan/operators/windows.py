@@ -64,7 +64,7 @@ class WindowedAggregation(Aggregation):
         raise NotImplementedError
 
     def gauge(self, stage: int) -> Gauge:
-        return Gauge(f"{self.name}.grace", stage, None, self.name, self.name, self.kept_by, self.allowance, self.grace_ms)
+        return Gauge(f"{self.name}.grace", stage, None, self.name, self.name, self.stored_by, self.allowance, self.grace_ms)
 
     def setting(self, source: str | None, gauge: str) -> Setting:
         return Setting("window_grace", self.name, source, gauge, self.grace_ms, self.rule, self.is_late_surely)

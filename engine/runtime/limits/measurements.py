@@ -55,7 +55,7 @@ class Measured:
         """Whether it has had little to do for a while."""
         return not self._weight.after(0, 0, time.monotonic())
 
-    def told(self, under_way: Committed) -> dict[str, Any]:
+    def as_status(self, under_way: Committed) -> dict[str, Any]:
         """Return what the status says of it, with the batch that is about to be committed."""
         now_s = time.monotonic()
         share, heaviest = self._weight.measured(now_s)

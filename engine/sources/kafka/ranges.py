@@ -50,13 +50,13 @@ class Topic:
     stopping: tuple[str, ...]
 
     @contextmanager
-    def asked(self) -> Iterator[TopicClient]:
+    def client(self) -> Iterator[TopicClient]:
         """Lend what asks about it.
 
         Raises:
             SourceUnavailable: it cannot be read now.
         """
-        with self.told(), asking(self.dsn, self.place) as client:
+        with self.explained_errors(), asking(self.dsn, self.place) as client:
             yield client
 
     def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[RangePart]:
@@ -70,7 +70,7 @@ class Topic:
             found: list[Fetched] = []
             position, count, size = start, 0, 0
             is_overtaken = False
-            with self.told(), consumer_loop(self.dsn, self.place, self.wanted, partition, start) as taker:
+            with self.explained_errors(), consumer_loop(self.dsn, self.place, self.wanted, partition, start) as taker:
                 while position < end and count < PIECE_RECORDS and size < PIECE_BYTES:
                     try:
                         taken = taker.take(partition, position, end, PIECE_RECORDS - count)
@@ -92,7 +92,7 @@ class Topic:
             RecordsRemoved: it does not.
             SourceUnavailable: the partition is shorter than it was.
         """
-        with self.asked() as client:
+        with self.client() as client:
             low = client.lows([partition])[partition]
         name = self.place.topic
         if low <= start:
@@ -127,7 +127,7 @@ class Topic:
         )
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def explained_errors(self) -> Iterator[None]:
         """Say in an error what the broker's refusals mean to a query.
 
         Raises:

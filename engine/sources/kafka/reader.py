@@ -118,7 +118,7 @@ class KafkaReader(UsualAnswers):
         """
         if start == "latest":
             return self.ends()
-        with self._topic.asked() as client:
+        with self._topic.client() as client:
             partitions = client.partitions()
             lows = client.lows(partitions)
             if start == "earliest" or not self._is_by_timestamp:
@@ -133,7 +133,7 @@ class KafkaReader(UsualAnswers):
             TopicReplaced: the topic was deleted and made again.
         """
         seen = self._seen
-        with self._topic.asked() as client:
+        with self._topic.client() as client:
             partitions = client.partitions()
             is_due = time.monotonic() - seen.asked_at > LOW_S or {*seen.lows} != {*partitions}
             if is_due:
@@ -155,7 +155,7 @@ class KafkaReader(UsualAnswers):
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
         """See ``FeedReader``. Where they are dated, the records are read, and kept for the workers; else only offsets are looked at."""
-        with self._topic.asked() as client:
+        with self._topic.client() as client:
             end = client.ends([partition])[partition]
         if not is_dated:  # else the records are read right here, which finds what is gone
             self._topic.require_available(partition, start, self._seen.lows.get(partition, 0))
@@ -237,7 +237,7 @@ class KafkaReader(UsualAnswers):
             low = seen.lows.get(partition, 0)
             if epoch <= known or position <= low or seen.checked.get(partition) == epoch:
                 continue
-            with self._topic.told():
+            with self._topic.explained_errors():
                 found = epoch_before(self.dsn, self.place, partition, low, position)
             if found is not None and found > known:
                 text = (

@@ -117,7 +117,9 @@ class RunningQuery:
         self._log = log.bind(**bound)
 
     @classmethod
-    def opened(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
+    def prepare(
+        cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None
+    ) -> RunningQuery:
         """Find out where a query goes on, for a slot to take it. Its fence is taken (``claim_epoch``) and its output exists.
 
         Args:
@@ -153,7 +155,7 @@ class RunningQuery:
     @classmethod
     def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
         """Start a query in a slot of its own; see ``opened``."""
-        query = cls.opened(spark, plan, launch, dsn, options)
+        query = cls.prepare(spark, plan, launch, dsn, options)
         query.use_own_slot(spark, lambda _slot, error: query.fail(error))
         return query
 
@@ -297,7 +299,7 @@ class RunningQuery:
             "is_waiting": self._ride is SlotMode.SHARED and self._measured.is_heavy,
             "moves": self._moves,
             "deferred": self._times_put_off,
-            **self._measured.told(batch),
+            **self._measured.as_status(batch),
         }
 
     @property

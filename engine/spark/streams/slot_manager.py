@@ -88,7 +88,7 @@ class SlotManager:
 
     def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> RunningQuery:
         """Launch a query. See ``RunningQuery.opened``."""
-        member = RunningQuery.opened(self._spark, plan, launch, self._dsn, options)
+        member = RunningQuery.prepare(self._spark, plan, launch, self._dsn, options)
         member.on_weight, member.on_failed = self._weighed, self._failed
         if launch.query_id in self._culprits:
             self._suspects.put(member)

@@ -270,7 +270,7 @@ class LatestBatch:
         replaces: Bools = (self.previous >= 0) & (self.ops[self.previous] == 0)
         return replaces
 
-    def judged(self, puts: pl.DataFrame, name: str, counters: Counters) -> pl.DataFrame:
+    def checked(self, puts: pl.DataFrame, name: str, counters: Counters) -> pl.DataFrame:
         """Count ``table_history_expired`` (V1), ``not_latest`` (TT2) or ``out_of_order`` (V7); return the late rows.
 
         Out of order is a change that is older than the row it replaces; one that follows a delete replaces none.

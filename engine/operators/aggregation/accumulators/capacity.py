@@ -44,7 +44,7 @@ class Room:
         """Whether lists of so many values have room for more, whatever the values are."""
         return self._is_counted_only and int(sizes.max(initial=0)) < self._most.values
 
-    def kept(self, values: pl.Series, owners: Int64s) -> Bools:
+    def fitting(self, values: pl.Series, owners: Int64s) -> Bools:
         """Say which values belong to their collection.
 
         Args:

@@ -52,7 +52,7 @@ class DistinctCount(ListAccumulator):
         if self._room.is_ample(lengths(lists)):
             return partials
         values, rows = flat(lists)
-        is_kept = self._room.kept(values, rows)  # whichever are kept: they fill the room
+        is_kept = self._room.fitting(values, rows)  # whichever are kept: they fill the room
         if is_kept.all():
             return partials
         return partials.with_columns(cut(values, rows, is_kept, partials.height).alias(self._name))
@@ -110,7 +110,7 @@ class Frequencies(ListAccumulator):
     def run_until_idle(self, partials: pl.DataFrame) -> pl.DataFrame:
         values, counts, rows = self.condensed(partials)
         if self._shown is not None and not self._with_undo:
-            is_kept = self._shown.kept(values, rows)
+            is_kept = self._shown.fitting(values, rows)
             values, counts, rows = values.filter(pl.Series(is_kept)), counts.filter(pl.Series(is_kept)), rows[is_kept]
         own = [lists_by_row(each, rows, partials.height) for each in (values, counts)]
         return partials.with_columns(own[0].alias(self._values), own[1].alias(self._counts))
@@ -175,7 +175,7 @@ class Frequencies(ListAccumulator):
         """Make ``count`` maps of texts and their counts, of which those are shown that have room; texts of a row ascend."""
         if self._shown is None:
             raise InvariantBroken("a number of values has no map")
-        is_kept = self._shown.kept(texts, rows)
+        is_kept = self._shown.fitting(texts, rows)
         if not is_kept.all():
             texts, counts, rows = texts.filter(pl.Series(is_kept)), counts.filter(pl.Series(is_kept)), rows[is_kept]
         entries = pl.DataFrame([texts.alias("key"), counts.alias("value")]).to_struct("entry")
@@ -297,7 +297,7 @@ class Collection(ListAccumulator):
         if self.kind.is_distinct and len(values):
             kept = np.sort(first_of_each(groups.ids[rows], codes_of(values)))
             values, rows = values.gather(kept), rows[kept]
-        is_kept = self.kind.room.kept(values, groups.ids[rows])
+        is_kept = self.kind.room.fitting(values, groups.ids[rows])
         if not is_kept.all():
             values, rows = values.filter(pl.Series(is_kept)), rows[is_kept]
         starts = np.searchsorted(rows, groups.firsts)
@@ -322,7 +322,7 @@ class Collection(ListAccumulator):
         if self.kind.is_distinct and len(order):
             order = order[np.sort(first_of_each(elements.rows[order], codes_of(elements.values)[order]))]
         values, rows = elements.values.gather(order), elements.rows[order]
-        is_kept = self.kind.room.kept(values, rows)
+        is_kept = self.kind.room.fitting(values, rows)
         if is_kept.all():
             return positions.gather(order), Flat(values, rows)
         return positions.gather(order[is_kept]), Flat(values.filter(pl.Series(is_kept)), rows[is_kept])

@@ -37,7 +37,7 @@ class Top(ListAccumulator):
         values, rows = flat(partials[self._name])
         best = running_best(codes_of(values), rows, groups, self._limit, is_distinct=self._kind.is_distinct)
         values, owners = best.of(values)
-        is_kept = self._kind.room.kept(values, owners)
+        is_kept = self._kind.room.fitting(values, owners)
         if not is_kept.all():
             values, owners = values.filter(pl.Series(is_kept)), owners[is_kept]
         return self._kind.lists(values, owners, partials.height)
@@ -50,7 +50,7 @@ class Top(ListAccumulator):
         if self._kind.room.is_ample(lengths(greatest)):
             return greatest
         values, rows = flat(greatest)
-        is_kept = self._kind.room.kept(values, rows)
+        is_kept = self._kind.room.fitting(values, rows)
         return greatest if is_kept.all() else cut(values, rows, is_kept, partials.height)
 
 
@@ -81,7 +81,7 @@ class TopRows(Collection):
         codes = np.zeros(len(rows), np.int64)
         codes[np.lexsort((-positions, codes_of(_deciding(values))))] = np.arange(1, len(rows) + 1)
         values, owners = running_best(codes, rows, groups, self._limit, is_distinct=False).of(values)
-        is_kept = self.kind.room.kept(values, owners)
+        is_kept = self.kind.room.fitting(values, owners)
         if not is_kept.all():
             values, owners = values.filter(pl.Series(is_kept)), owners[is_kept]
         return self.kind.lists(values, owners, partials.height)

@@ -58,7 +58,7 @@ class UndoableCollection(ListAccumulator):
         return self._shown(values.gather(elements[is_there]), owners[is_there], partials.height)
 
     def _shown(self, values: pl.Series, rows: Int64s, count: int) -> Results:
-        is_kept = self._kind.room.kept(values, rows)
+        is_kept = self._kind.room.fitting(values, rows)
         if not is_kept.all():
             values, rows = values.filter(pl.Series(is_kept)), rows[is_kept]
         return self._kind.lists(values, rows, count)

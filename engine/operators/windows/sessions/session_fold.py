@@ -79,7 +79,7 @@ class SessionFold:
         self._places = self.aggregates.places
 
     @property
-    def is_order_kept(self) -> bool:
+    def depends_on_order(self) -> bool:
         """Whether a result depends on the order in which a session's parts were folded (STRICT 21)."""
         return bool(self._places)
 

@@ -272,7 +272,7 @@ class SessionAggregator(Operator):
         horizons = np.append([self._horizon], batch.horizons)
         is_late = components.are_late(horizons)
         is_sure = components.are_unordered(horizons) & ~is_late
-        if self._fold.is_order_kept:
+        if self._fold.depends_on_order:
             is_sure &= ~components.has_record
         of_sure = is_sure[components.ids]
         late = components.records[is_late[components.ids]]
