@@ -167,7 +167,7 @@ def test_what_is_wrong_may_hold_whatever_a_target_says(dsn: str) -> None:
     with connect(dsn, "test") as connection:
         deliveries.claim(connection, owner := uuid4(), 60_000, 1)
         (seen,) = deliveries.look(connection, owner)
-        deliveries.note_failed(connection, seen.held, "target_unavailable", "a\0b \udce9 " + "x" * 9_000, 1_000)
+        deliveries.note_failed(connection, seen.lease, "target_unavailable", "a\0b \udce9 " + "x" * 9_000, 1_000)
     assert query.row()["error"]["detail"].startswith("a\N{REPLACEMENT CHARACTER}b ? xx")
     assert len(query.row()["error"]["detail"]) <= 2_000
 

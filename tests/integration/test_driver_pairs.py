@@ -81,7 +81,7 @@ def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn:
         leases = Leases(me, 60_000, ROOT)
         drivers.beat(connection, me, "ready", {"state_root": str(ROOT.id), "max_queries": 60}, ("here", 1, 0.0))
         leases.claim(connection)
-        (leased,) = leases.held(connection)
+        (leased,) = leases.leased_queries(connection)
         control.execute("UPDATE slackwater.query_status SET version = version + 1 WHERE query_id = %s", query)
         to = replace(leased.status, state=State.STARTING, epoch=1)
         assert leases.save(connection, leased, Action("2", to)) is None

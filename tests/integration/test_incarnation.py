@@ -49,13 +49,13 @@ def test_a_restored_copy_begins_a_new_incarnation_once(connection: Connection, p
 def test_a_log_that_ends_before_what_a_driver_saw_was_put_back(connection: Connection, tmp_path: Path) -> None:
     notice(connection)
     root = StateRoot.open(tmp_path, Directories(tmp_path))
-    assert root.seen() is None
+    assert root.last_mark() is None
     now = mark(connection)
     root.note(replace(now, wal_bytes=now.wal_bytes + 10**9))
-    assert notice(connection, StateRoot.open(tmp_path, Directories(tmp_path)).seen())
+    assert notice(connection, StateRoot.open(tmp_path, Directories(tmp_path)).last_mark())
     assert current(connection) is not None
     # Another driver, which saw the same, begins no other one; and of another cluster the fingerprint tells.
-    assert not notice(connection, root.seen())
+    assert not notice(connection, root.last_mark())
     assert not notice(connection, replace(now, cluster="1", wal_bytes=2**62))
     # Put back once more, behind the beginning of this one.
     assert notice(connection, replace(mark(connection), began_at=now.began_at + 10**9))
@@ -77,7 +77,7 @@ def test_a_mark_that_cannot_be_kept_ends_nobody(tmp_path: Path, connection: Conn
     root = StateRoot.open(tmp_path / "root", Directories(tmp_path))
     shutil.rmtree(tmp_path / "root")
     root.note(mark(connection))
-    assert root.seen() is None
+    assert root.last_mark() is None
 
 
 def test_a_root_keeps_its_id_and_refuses_a_file_that_is_none(tmp_path: Path) -> None:

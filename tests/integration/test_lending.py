@@ -27,7 +27,7 @@ def test_many_threads_have_few_connections(dsn: str) -> None:
 
     def work(_number: int) -> None:
         nonlocal lent, most
-        with lender.lent() as connection:
+        with lender.borrowed() as connection:
             with counting:
                 lent += 1
                 most = max(most, lent)
@@ -43,11 +43,11 @@ def test_many_threads_have_few_connections(dsn: str) -> None:
 
 def test_a_connection_in_which_something_failed_is_not_lent_again(dsn: str) -> None:
     lender = Lender(dsn, 1)
-    with pytest.raises(psycopg.errors.DivisionByZero), lender.lent() as connection:
+    with pytest.raises(psycopg.errors.DivisionByZero), lender.borrowed() as connection:
         connection.execute("SELECT 1 / 0")
     assert connection.closed
-    with lender.lent() as other:
+    with lender.borrowed() as other:
         assert other.execute("SELECT 1").fetchone() == (1,)
-    with lender.lent() as again:
+    with lender.borrowed() as again:
         assert again is other
     lender.close()

@@ -160,12 +160,12 @@ def test_what_no_manifest_names_stays_for_the_retention_and_then_goes(query: Que
 
 def test_what_an_attempt_may_still_commit_stays_however_old_it_is(query: Query, look: Any) -> None:
     none = Retention(0, 0)
-    query.restore_points()
+    query.commits()
     written = query.writes()
     look(none)
     query.ages(100 * DAY_MS)
     for _ in range(SETTLED_BATCHES - 1):
-        query.restore_points()
+        query.commits()
         assert look(none) == Look(0, 0, is_pressing=True)
     assert query.there == {written}
     query.commits(written)
@@ -174,7 +174,7 @@ def test_what_an_attempt_may_still_commit_stays_however_old_it_is(query: Query, 
 
 
 def test_what_a_launch_before_left_goes_once_another_has_the_fence(query: Query, look: Any) -> None:
-    query.restore_points()
+    query.commits()
     left = query.writes()
     look(none := Retention(0, 0))
     assert query.there == {left}
@@ -201,7 +201,7 @@ def test_a_database_that_was_put_back_takes_what_it_names_off_the_list(query: Qu
 
 def test_a_segment_that_is_named_again_begins_its_time_anew(query: Query, look: Any) -> None:
     segment = query.writes()
-    query.restore_points()
+    query.commits()
     look()
     query.ages(100 * DAY_MS)
     query.commits(segment)
@@ -339,7 +339,7 @@ def test_tiny_segments_in_manifests_are_not_looked_for(query: Query, connection:
 def test_another_place_of_the_same_query_has_a_list_of_its_own(
     query: Query, connection: psycopg.Connection[Any], tmp_path: Path, look: Any
 ) -> None:
-    query.restore_points()
+    query.commits()
     query.writes()
     look()
     Collector(Directories(tmp_path / "elsewhere"), UUID(int=2), PLENTY).look(connection)
@@ -357,12 +357,12 @@ def test_only_queries_that_committed_or_have_something_due_are_looked_at_again(
             return super().listed()
 
     collector = Collector(Counted(tmp_path), ROOT, PLENTY)
-    query.restore_points()
+    query.commits()
     query.writes()
     for _ in range(3):
         collector.look(connection)
     assert asked == [str(query.id)]
-    query.restore_points()
+    query.commits()
     collector.look(connection)
     query.ages(2 * DAY_MS)
     collector.look(connection)
@@ -372,7 +372,7 @@ def test_only_queries_that_committed_or_have_something_due_are_looked_at_again(
 def test_of_a_deleted_query_everything_goes_with_the_next_look(
     query: Query, connection: psycopg.Connection[Any], tmp_path: Path, look: Any
 ) -> None:
-    query.restore_points()
+    query.commits()
     other = Query(connection, tmp_path)
     kept = other.writes()
     query.writes()
@@ -390,7 +390,7 @@ def test_of_a_deleted_query_everything_goes_with_the_next_look(
 def test_one_driver_of_a_place_looks_at_a_time(
     query: Query, connection: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
-    query.restore_points()
+    query.commits()
     query.writes()
     mine = Collecting(dsn, Directories(tmp_path), ROOT, PLENTY)
     connection.execute("SELECT pg_advisory_lock(%s)", (schemas_of(connection).lock(collector_lock(ROOT)),))
@@ -405,7 +405,7 @@ def test_a_place_that_is_away_is_discovered_later(query: Query, dsn: str, tmp_pa
         def listed(self) -> Any:
             raise ExternalError("the state cannot be listed now")
 
-    query.restore_points()
+    query.commits()
     with capture_logs() as told:
         assert Collecting(dsn, Away(tmp_path), ROOT, PLENTY).look() is None
     assert [line["event"] for line in told] == ["state_not_looked_at"]
@@ -414,7 +414,7 @@ def test_a_place_that_is_away_is_discovered_later(query: Query, dsn: str, tmp_pa
 def test_the_thread_looks_again_and_again_and_sooner_where_too_much_is_there(
     query: Query, connection: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
-    query.restore_points()
+    query.commits()
     query.writes()
     collecting = Collecting(dsn, Directories(tmp_path), ROOT, Retention(0, 0), every_s=0.05)
     collecting.start()

@@ -110,7 +110,7 @@ def test_a_broker_that_is_away_is_given_up_in_time_and_read_when_it_is_back(
         with pytest.raises(SourceUnavailable, match="no record comes from the broker"):
             # What was fetched ahead is there still; behind it nothing comes.
             list(topic.parts(0, COUNT, COUNT + 1, []))
-        with pytest.raises(SourceUnavailable), topic.asked() as client:
+        with pytest.raises(SourceUnavailable), topic.client() as client:
             client.ends([0])
         assert time.monotonic() - began < 60
     finally:

@@ -295,7 +295,7 @@ def calls(client: Client) -> Iterator[Callable[[], Any]]:
     yield lambda: query.preview({})
     yield lambda: query.fork("other")
     yield lambda: query.take_over("other")
-    for method in (query.commits, query.explain, query.lateness, query.tide):
+    for method in (query.restore_points, query.explain, query.lateness, query.tide):
         yield method
     yield lambda: query.rewind(1)
     yield lambda: list(query.events())

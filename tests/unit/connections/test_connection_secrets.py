@@ -62,19 +62,19 @@ def test_a_secret_is_encrypted_anew_each_time_and_decrypted_by_its_key() -> None
     assert first.secrets.keys() == {"/sasl/password"}
     assert first.secrets != second.secrets
     for each in (first, second):
-        assert each.opened(keys(NEW)) == read_connection(SCRAM)
+        assert each.decrypted(keys(NEW)) == read_connection(SCRAM)
 
 
 def test_keys_are_rotated_by_naming_the_new_one_before_the_old_one() -> None:
     former = stored(SCRAM, OLD)
     both = keys(f" {NEW}, {OLD} ,")
-    assert former.opened(both) == read_connection(SCRAM)
+    assert former.decrypted(both) == read_connection(SCRAM)
     assert not both.is_first(former.secrets["/sasl/password"])
     assert both.is_first(stored(SCRAM, f"{NEW},{OLD}").secrets["/sasl/password"])
     with pytest.raises(SecretUnreadable, match=r"/sasl/password .*new,old"):
-        former.opened(keys(NEW))
+        former.decrypted(keys(NEW))
     with pytest.raises(SecretUnreadable, match="SLACKWATER_SECRET_KEY is not set"):
-        former.opened(None)
+        former.decrypted(None)
 
 
 def test_what_is_encrypted_counts_only_where_it_was_given() -> None:
@@ -89,7 +89,7 @@ def test_what_is_encrypted_counts_only_where_it_was_given() -> None:
     )
     for each in moved:
         with pytest.raises(SecretUnreadable, match="was changed"):
-            each.opened(keys(NEW))
+            each.decrypted(keys(NEW))
     with pytest.raises(SecretUnreadable):
         keys(NEW).decrypt("v9.x.y", given.place("/sasl/password"))
 

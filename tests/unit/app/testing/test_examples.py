@@ -43,7 +43,7 @@ def test_every_example_fails_when_it_expects_something_else(case: Case) -> None:
         replace(step, wanted=tuple(map(altered, step.wanted))) if isinstance(step, Expect) else step for step in case.steps
     )
     failures = run_case(replace(case, steps=steps), EngineMachine(case, Slicing()))
-    parts = [part for wanted in case.wanted for part in (wanted.changes, wanted.rows, wanted.late, wanted.rejects) if part]
+    parts = [part for wanted in case.expectations for part in (wanted.changes, wanted.rows, wanted.late, wanted.rejects) if part]
     assert len(failures) >= len(parts)
 
 

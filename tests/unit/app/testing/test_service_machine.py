@@ -114,11 +114,11 @@ def test_a_number_of_tasks_is_that_of_every_query_and_each_source_has_one_partit
 
 def test_a_stream_is_read_as_a_whole_and_what_was_shown_is_not_shown_again(tmp_path: Path, client: RecordingClient) -> None:
     machine = ServiceMachine(client, case(tmp_path, ORDERS + "steps: [restart]\nexpect: {copy: [{sku: b}]}"), "x_")
-    (wanted,) = machine.case.wanted
+    (wanted,) = machine.case.expectations
     client.shown = [{"sku": "a", "$event_time_ms": 1}]
-    assert [row.values["sku"] for row in machine.found(wanted).changes] == ["a"]
+    assert [row.values["sku"] for row in machine.outcome(wanted).changes] == ["a"]
     client.shown.append({"sku": "b", "$event_time_ms": 2})
-    assert [row.values["sku"] for row in machine.found(wanted).changes] == ["b"]
+    assert [row.values["sku"] for row in machine.outcome(wanted).changes] == ["b"]
 
 
 def test_a_run_of_records_waits_until_the_one_before_was_read(tmp_path: Path, client: RecordingClient) -> None:
