@@ -200,7 +200,7 @@ class Properties:
             StatementFault: with every fault.
         """
         if self.faults.listed:
-            raise self._with_further([])
+            raise self.refusal()
         unread = [name for name in self._given if name not in self._asked or name in _ELSEWHERE]
         raise_all([*self._faults, *(self._unread(name, sorted(self._asked)) for name in unread)])
 
@@ -214,16 +214,15 @@ class Properties:
         try:
             yield
         except StatementFault as fault:
-            raise self._with_further(fault.all) from fault
+            raise self.refusal(fault.all) from fault
 
-    def _with_further(self, raised: Sequence[StatementFault]) -> StatementFault:
+    def refusal(self, raised: Sequence[StatementFault] = ()) -> StatementFault:
         """Return faults of the statement together with those of its properties, without what only follows from the latter."""
-        faults = [*self.faults.listed, *raised]
-        known = {each.span for each in faults}
         unknown = [name for name in self._given if name not in NAMES | self._asked and not name.startswith(_OF_PARTS)]
         own = [*self._faults, *(self._unread(name, sorted(NAMES)) for name in unknown)]
-        further = [each for each in own if each.span not in known]
-        return together([*further, *(each for each in faults if not own or each.code not in _FOLLOWING)])
+        spans = {each.span for each in own}
+        further = [each for each in (*self.faults.listed, *raised) if each.span is None or each.span not in spans]
+        return together([*own, *(each for each in further if not own or each.code not in _FOLLOWING)])
 
     def _unread(self, name: str, known: Sequence[str]) -> StatementFault:
         given = self._given[name]

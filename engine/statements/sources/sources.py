@@ -20,7 +20,7 @@ from engine.plan.catalog import source_entry
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation
 from engine.sql.tree import Node
 from engine.statements.actions import Action, RegisterSource
-from engine.statements.context.faults import StatementRefused, StatementUnsupported, together
+from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from engine.statements.context.naming import check_column_name, definition_name, folded
 from engine.statements.context.properties import Properties, milliseconds, milliseconds_of
 from engine.statements.context.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
@@ -236,7 +236,7 @@ def _definition(
         for each in problems:
             at = _place(each, body.get("connector"), properties) or statement
             properties.faults.add(StatementUnsupported("definition_not_supported", each.detail, at))
-        raise together(properties.faults.listed) from error
+        raise properties.refusal() from error
 
 
 def _is_sure(problem: Problem) -> bool:

@@ -43,6 +43,15 @@ def faults_of(text: str) -> list[tuple[str, str]]:
         ),
         ("INSERT INTO rides (id, fare) VALUES (UCAS('a'), LENN('b'))", ["UCAS('a')", "LENN('b')"]),
         ("CREATE STREAM s (id INT KEY) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSN', TIMESTAMP='tt')", ["'JSN'", "'tt'"]),
+        ("CREATE STREAM s (id INT KEY, n INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', VALUE_READER='{')", ["'{'"]),
+        (
+            "CREATE STREAM s (id INT KEY, n INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', VALUE_READER='{', TIMESTAMP='tt')",
+            ["'{'", "'tt'"],
+        ),
+        (
+            "CREATE TABLE t (id INT PRIMARY KEY) WITH (KAFKA_TOPIC='x', FORMAT='JSON', MATERIALIZE='y', HISTORY_RETENTION='99999999999 DAYS')",
+            ["'y'"],
+        ),
     ],
 )
 def test_all_faults_are_reported_at_once(text: str, faults: list[str]) -> None:
