@@ -180,4 +180,4 @@ async def note_refusal(request: Request, refusal: Forbidden) -> None:
             principal, Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), named, refusal.code, repeats=0)
         )
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
-        log.warning("refusal_not_noted", actor=principal.name, code=refusal.code, error=str(error))
+        log.warning("refusal_not_recorded", actor=principal.name, code=refusal.code, error=str(error))

@@ -61,7 +61,7 @@ class Notifications:
                         self.notify(query_id)
                     await _heard(connection, self.notify)
             except psycopg.Error as error:
-                log.warning("bell_connection_lost", error=str(error))
+                log.warning("notification_connection_lost", error=str(error))
             await asyncio.sleep(RECONNECT_SECONDS)
 
     @property

@@ -108,7 +108,7 @@ class RefusalLog:
             async with asyncio.timeout(LAST_SECONDS):
                 await self.write_counted(is_last=is_last)
         except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
-            log.warning("refusals_not_noted", error=str(error) or type(error).__name__)
+            log.warning("refusals_not_recorded", error=str(error) or type(error).__name__)
 
     async def _enter(self, which: _Which, counted: _Counted) -> None:
         before, counted.pending = counted.pending, 0

@@ -358,7 +358,7 @@ def _event(was: Status, to: Status, action: Action) -> dict[str, Any]:
     if to.attempt != was.attempt:
         detail["attempt"] = to.attempt
     return {
-        "kind": "query_transitioned" if to.state is not was.state else "query_noted",
+        "kind": "query_transitioned" if to.state is not was.state else "query_recorded",
         "from_state": was.state.value,
         "to_state": to.state.value,
         "detail": Jsonb(detail),

@@ -74,7 +74,7 @@ class Transport:
         return found
 
     @contextmanager
-    def opened(self, wanted: Request) -> Iterator[httpx.Response]:
+    def streamed(self, wanted: Request) -> Iterator[httpx.Response]:
         """Send a request once; its answer is read while the block lasts.
 
         Raises:
@@ -99,7 +99,7 @@ class Transport:
     @contextmanager
     def events(self, wanted: Request) -> Iterator[Iterator[Event]]:
         """Open one connection to an event stream; its events end with it."""
-        with self.opened(wanted) as response:
+        with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 raise foreign(response, "is no stream of events")
             yield _events(response)
@@ -107,7 +107,7 @@ class Transport:
     @contextmanager
     def lines(self, wanted: Request) -> Iterator[Iterator[str]]:
         """Open an answer of lines."""
-        with self.opened(wanted) as response:
+        with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(NDJSON_TYPE):
                 raise foreign(response, "is no answer in lines of JSON")
             yield _lines(response)

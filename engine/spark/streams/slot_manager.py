@@ -135,7 +135,7 @@ class SlotManager:
         try:
             self._open(least)
         except Exception:
-            log.exception("slot_not_opened")  # who joins next asks for it again
+            log.exception("slot_not_started")  # who joins next asks for it again
 
     def _open(self, least: int) -> None:
         """Start a shared slot, unless there are so many. It starts empty: nobody who launches, moves or commits waits behind the lock."""
@@ -171,7 +171,7 @@ class SlotManager:
         """Let a query go on alone that has left its slot, or whose slot has ended, unless another one has it meanwhile."""
         with _failing(member), member.moving:
             if member.is_active and member.slot is left:
-                log.info("query_rides_alone", query=member.name)
+                log.info("query_got_dedicated_slot", query=member.name)
                 member.use_own_slot(self._spark, lambda slot, error: self._ended_alone(member, slot, error))
                 self._alone.add(member)
         self._parting.discard(member)
