@@ -11,6 +11,7 @@ from typing import Final
 
 from app.errors import app_errors as errors
 from app.errors.app_errors import AppError
+from app.errors.definition_error_list import DEFINITION_TEXTS, RECORD_TEXTS
 from app.errors.query_error_list import QUERY_TEXTS, WARNING_TEXTS
 from app.errors.sql_error_list import STATEMENT_TEXTS
 
@@ -275,156 +276,6 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
     errors.Internal: {"internal_error": ("A fault of the service.", "Report it with the request id.")},
 }
 
-_LARGE = ("There are more than the service takes.", "See the detail for how many there may be; compute parts in a query before.")
-_DEFINITION: _Texts = {
-    "advance_exceeds_size": ("Windows would leave gaps.", "Let `advance` be at most `size`."),
-    "advance_too_small": ("Each record would be in too many windows.", "Let `advance` be larger."),
-    "aggregate_not_undoable": ("Over a table's rows this aggregate cannot take a row out again.", "Use one of those that the detail names."),
-    "aggregate_unnamed": ("No column holds this aggregate.", "Add it to `aggregate` under a name."),
-    "ambiguous_column": ("Several relations have a column of that name.", "Write the relation's name before it."),
-    "buffer_not_bounded": ("In this mode nothing is buffered that a bound could limit.", "Leave the bound out."),
-    "buffer_without_bound": ("A buffer says what to do when it is full, and has no bound.", "Give `max_rows` or `max_bytes`."),
-    "buffer_without_mode": ("Nothing is held back in this mode.", "Leave `buffer` out, or choose a mode."),
-    "connection_host_refused": ("Connections may not reach this host.", "Name another one, or change SLACKWATER_CONNECTION_HOSTS."),
-    "columns_not_inferred": ("Nothing says what the columns are.", "Declare them."),
-    "connection_of_another_type": ("The connection is one to something else.", "Name one of the type that the detail says."),
-    "conflict_needs_event_time": ("Event time cannot decide where there is none.", "Name the column in `event_time`."),
-    "definition_too_expensive": ("Checking the definition takes more time than the service gives.", "Compute parts of it in a query before."),
-    "duration_malformed": ("The text is no duration.", "Write 500ms, 10s, 5m, 2h, 1d, or ISO 8601."),
-    "emit_early_not_final": ("Letting results go early would break what the mode promises.", "Leave `buffer` out, or use until_time_limit."),
-    "expression_malformed": ("The expression cannot be read.", "See the detail; `GET /v1/functions` lists what there is."),
-    "expression_too_long": ("The expression is too long.", "Compute parts of it in a query before."),
-    "expressions_too_long": ("The expressions together are too long.", "Compute parts of them in a query before."),
-    "field_missing": ("The field is required.", "Give it."),
-    "format_differs": ("None of the newest records can be read so.", "Correct `format`, or the columns and their types."),
-    "grace_exceeds_history_retention": ("The grace needs versions that the table does not keep.", "Lower it, or keep more history."),
-    "grace_needs_versioned_table": ("Waiting cannot find the value of the record's own time.", "Make the table versioned."),
-    "group_missing": ("The result has no key.", "Say what to group by, or give a window."),
-    "having_without_aggregate": ("`having` filters results of an aggregation.", "Use `where`."),
-    "history_needs_versioned_tables": ("`complete` needs the histories of both sides.", "Register the tables as versioned."),
-    "history_retention_too_short": ("The result's history is shorter than what is needed.", "Raise it to what the detail names."),
-    "hold_without_grace": ("A hold waits on after a grace.", "Give a `grace`."),
-    "idle_without_clock": ("Nothing in the query follows stream time.", "Leave `idle` out."),
-    "invalid_value": ("The value is not one that the field takes.", "See the detail."),
-    "join_key_mismatch": ("`on` does not equate the other side's key.", "Equate exactly its columns, joined by AND."),
-    "key_missing_in_select": ("The result's key is not among its columns.", "Select it as well."),
-    "late_records_without_late": ("Nothing in the query can be late.", "Leave `late_records` out."),
-    "late_without_grace": ("`late` is judged only with a grace.", "Give a `grace`; 0s is enough."),
-    "limit_without_mode": ("Nothing is held back in this mode.", "Choose a mode with a time limit."),
-    "malformed_name": ("The name cannot be used.", "Lower case letters, digits and _, starting with a letter, at most 63."),
-    "missing_field": ("The field is required.", "Give it."),
-    "name_clash": ("Two things have the same name.", "Give one another name."),
-    "not_a_scalar": ("This is no value of one row.", "See the detail for where it belongs."),
-    "not_supported_yet": ("This comes with a later version.", "See the detail for what there is."),
-    "path_not_allowed": (
-        "The directory is not below SLACKWATER_FILES_ROOT, of results SLACKWATER_DELIVERY_ROOT.", "Choose one below it, or change the setting.",
-    ),
-    "query_cycle": ("The query would read its own result.", "Write another relation."),
-    "result_not_versionable": ("The result cannot keep its history.", "See the detail for which input has none."),
-    "retention_below_size_plus_grace": ("Windows would leave before they are final.", "Raise `retention`, or leave it out."),
-    "retention_without_table": ("The retention is of a table's windows.", "Leave it out, or write a table."),
-    "secret_key_missing": ("A secret cannot be kept without SLACKWATER_SECRET_KEY.", "Set it, or give `env:NAME` or `file:PATH`."),
-    "start_needs_stream": ("A table is read from its beginning.", "Use `earliest`."),
-    "stored_by_newer_version": ("A newer version stored this.", "Run that version, or replace the definition."),
-    "suppress_needs_table": ("Records of a stream cannot stand for each other.", "Aggregate, or leave `suppress` out."),
-    "suppress_on_versioned_table": ("A versioned table's changes are its history.", "Leave `suppress` out."),
-    "too_many_aggregates": _LARGE,
-    "too_many_columns": _LARGE,
-    "too_many_fields": _LARGE,
-    "too_many_group_columns": _LARGE,
-    "too_many_joins": _LARGE,
-    "too_many_key_columns": _LARGE,
-    "too_many_problems": ("There are more faults than are listed.", "Mend these, and send it again."),
-    "topic_missing": ("The broker has no such topic.", "Create it, or correct the name."),
-    "topic_not_writable": ("Results cannot be written to the topic.", "See the detail; `create` makes a topic that is not there."),
-    "bucket_not_writable": (
-        "Results cannot be written to the bucket.",
-        "See the detail: correct the connection, or let its key list the bucket, and read and put objects.",
-    ),
-    "format_invalid": ("The format cannot hold the result.", "See the detail; choose another one, or another schema."),
-    "topic_not_allowed": (
-        "The broker does not let the service read the topic.",
-        "Allow READ and DESCRIBE, or name another connection.",
-    ),
-    "type_mismatch": ("A value has another type than is needed.", "See the detail; CAST converts."),
-    "unknown_column": ("There is no column of that name here.", "See the detail for what was meant, or which there are."),
-    "unknown_field": ("There is no field of that name here.", "See the detail for what was meant, or which there are."),
-    "unknown_function": ("There is no function of that name.", "See the detail for what was meant; `GET /v1/functions`."),
-    "unknown_relation": ("There is no stream or table of that name.", "Register it first; see the detail for what was meant."),
-    "unknown_value": ("The value is none of those that the field takes.", "See the detail for which there are."),
-    "unsupported_option": ("The option does not fit the rest of the definition.", "Leave it out; see the detail for where it belongs."),
-    "unsupported_pair": ("These relations cannot be joined in this way.", "See the detail for what can."),
-    "window_over_table": ("A window collects a stream's records; a table's rows are replaced.", "Leave it out, or read the stream."),
-    "wrong_kind": ("The relation is of the other kind.", "Name it as what it is."),
-}  # fmt: skip
-
-_RECORD: _Texts = {
-    "change_forgotten": (
-        "The change may be older than one whose position is no longer kept.",
-        "Let Debezium take a new snapshot of the table.",
-    ),
-    "column_gone": (
-        "The row has no column that earlier changes of its database had.",
-        "Declare the new name, or say `absent` if it was dropped; then let Debezium read the rows again.",
-    ),
-    "column_missing": (
-        "The change's row has no column that the table declares.",
-        "Correct `columns`, or name it in `absent` of the connector's `value`; then let Debezium read the rows again.",
-    ),
-    "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
-    "key_missing": (
-        "A changed row has no value in a column of the key.",
-        "Let the table's key be the database's primary key, by the same names.",
-    ),
-    "key_mismatch": ("A column is one thing in the key and another in the value.", "Look at who writes the records."),
-    "malformed_avro": ("The record is not of its Avro schema.", "Look at who writes the records."),
-    "malformed_delimited": ("The line does not have the relation's columns.", "Mend its delimiters and quotes."),
-    "malformed_protobuf": ("The record is not of its message.", "Look at who writes the records."),
-    "no_schema_id": (
-        "The record does not begin with the number of a schema.",
-        "Write it with a schema registry, or leave `registry` out.",
-    ),
-    "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
-    "other_table": (
-        "The change is of another table of the database than those before it, or than those that are named.",
-        "Send each table's changes to a table of its own; say `source_table` where several are one.",
-    ),
-    "position_not_read": (
-        "Where the change stands in its database's log cannot be kept.",
-        "Take U+0000 out of `topic.prefix`, and send positions as Debezium writes them.",
-    ),
-    "row_missing": ("The change has no row.", "Set REPLICA IDENTITY, and do not drop `before` and `after`."),
-    "schema_not_read": ("The record's schema has something that is not read.", "See the detail for what to send instead."),
-    "table_truncated": (
-        "The table was truncated at its source; its rows are still here.",
-        "Over HTTP: delete them. Of a topic: delete its records up to the offset in the query's error, then `PUT …?state=discard`.",
-    ),
-    "too_many_origins": ("The body has changes of many databases.", "Send those of each by themselves."),
-    "event_time_missing": ("The record has no event time.", "Send the column that `event_time` names."),
-    "event_time_out_of_range": (
-        "The event time is not between 1970 and 9999.",
-        "Check what the number counts (`event_time_unit`).",
-    ),
-    "future_event_time": ("The event time is further ahead than `max_future_skew`.", "Check the clock, or allow more."),
-    "invalid_string": ("A text has U+0000 or half of a surrogate pair.", "Take it out."),
-    "key_too_large": ("The key is too large for an index.", "Send shorter keys."),
-    "malformed_csv": ("A CSV record cannot be read.", "Mend its quotes; the record ends at its first line break."),
-    "not_an_object": ("The record is no JSON object.", "Send columns by name."),
-    "file_unreadable": (
-        "A file, or a part of one, is damaged: its records cannot be told from another.",
-        "Write it again under another name; the detail says which rows are missing.",
-    ),
-    "file_compressed": ("A file is compressed.", "Decompress it into a file of another name, or write Parquet."),
-    "record_too_long": ("The record has more than 16 MiB.", "Send less in one record."),
-    "not_finite": ("A number is NaN or infinite.", "Send null instead."),
-    "record_cut": ("The record was too long to be kept whole.", "Send it again from where it came."),
-    "value_unavailable": (
-        "The change does not hold a large value that did not change.",
-        "Set REPLICA IDENTITY FULL on the table in the database.",
-    ),
-    "wrong_type": ("A value is not of its column's type.", "Send the type, or declare another."),
-}
-
 
 def _entries() -> Sequence[ErrorEntry]:
     found: dict[str, ErrorEntry] = {}
@@ -432,7 +283,7 @@ def _entries() -> Sequence[ErrorEntry]:
         for code, (meaning, cure) in texts.items():
             found[code] = ErrorEntry(code, "request", (kind.status,), kind.title, kind.retryable, meaning, cure)
     wrong = errors.Unprocessable
-    for part, listed in (("definition", _DEFINITION), ("statement", STATEMENT_TEXTS), ("record", _RECORD)):
+    for part, listed in (("definition", DEFINITION_TEXTS), ("statement", STATEMENT_TEXTS), ("record", RECORD_TEXTS)):
         for code, (meaning, cure) in listed.items():
             known = found.setdefault(code, ErrorEntry(code, part, (wrong.status,), wrong.title, wrong.retryable, meaning, cure))
             if wrong.status not in known.statuses:

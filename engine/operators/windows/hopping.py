@@ -12,13 +12,11 @@ held back by ``corrections``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from engine.expressions.types.types import TIMESTAMP, Schema
 from engine.frames.clocks import running_clock
@@ -49,14 +47,13 @@ from engine.operators.aggregation.last_changes import LATEST, MESSAGE, LastChang
 from engine.operators.operators import Moment, Operator, OperatorOutput
 from engine.operators.pending.spans import Span, counted
 from engine.operators.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
-from engine.operators.windows.window_grid import OUT_OF_RANGE, WindowGrid, expand, node_windows
+from engine.operators.windows.window_batch import WindowBatch
+from engine.operators.windows.window_grid import OUT_OF_RANGE, Int64s, WindowGrid, expand, node_windows
 from engine.operators.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.running import Groups
 from engine.state.sorted.segment_list import taken
-
-Int64s = NDArray[np.int64]
 
 _FIRST: Final = FIRST
 """Arrival of a partial's earliest-arrived record, as a count of all records before it: the tie-breaker of W6."""
@@ -73,31 +70,6 @@ _NO_RECORD: Final = -1
 
 _NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
 _NO_MOMENT: Final = Moment()
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """The records that were not dropped, in processing order.
-
-    Attributes:
-        frame: their rows.
-        hashes: hash of each one's group.
-        arrivals: how many records arrived before each.
-        clock: stream time with each record.
-        first: first window of each that still takes it.
-        last: last window of each; a record with first > last is taken by none.
-        refused: how many windows refused each: they had closed.
-        beyond: how many windows of each would end too late to be (T8).
-    """
-
-    frame: pl.DataFrame
-    hashes: pl.Series
-    arrivals: pl.Series
-    clock: Int64s
-    first: Int64s
-    last: Int64s
-    refused: Int64s
-    beyond: Int64s
 
 
 class WindowAggregator(Operator):
@@ -212,7 +184,7 @@ class WindowAggregator(Operator):
         """
         counters: Counters = {}
         late: list[pl.DataFrame] = []
-        batches: list[_Batch] = []
+        batches: list[WindowBatch] = []
         outputs: list[pl.DataFrame] = []
         for batch in self._batches(frame, moment, counters):
             late += self._late(batch, counters)
@@ -223,7 +195,7 @@ class WindowAggregator(Operator):
             emitted = self._corrected(self._corrections, emitted, batches)
         return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
 
-    def _batches(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> Iterator[_Batch]:
+    def _batches(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> Iterator[WindowBatch]:
         """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. A step of time is the last."""
         rows = frame.height
         if self._spec.emit != "final":
@@ -238,16 +210,16 @@ class WindowAggregator(Operator):
             hashes, arrivals = pl.Series([0], dtype=pl.UInt64), pl.Series([self._arrivals])
             clock = np.array([self._stream_time + moment.step_ms])
             bounds = nothing, nothing - 1, nothing, nothing
-            yield _Batch(self._no_record.with_columns(service), hashes, arrivals, clock, *bounds)
+            yield WindowBatch(self._no_record.with_columns(service), hashes, arrivals, clock, *bounds)
 
     @staticmethod
-    def _corrected(corrections: Corrections, changes: pl.DataFrame, batches: list[_Batch]) -> pl.DataFrame:
+    def _corrected(corrections: Corrections, changes: pl.DataFrame, batches: list[WindowBatch]) -> pl.DataFrame:
         if not batches:
             return corrections.process(changes, *[np.zeros(0, np.int64)] * 3)
         positions, offsets = (np.concatenate([batch.frame[name].to_numpy() for batch in batches]) for name in (POS, OFFSET))
         return corrections.process(changes, positions, offsets, np.concatenate([batch.clock for batch in batches]))
 
-    def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
+    def _admit(self, frame: pl.DataFrame, counters: Counters) -> WindowBatch:
         """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._aggregates.count_gaps(frame, self._spec.name, counters)
@@ -259,9 +231,9 @@ class WindowAggregator(Operator):
         last = np.minimum(behind, self._grid.last_window)
         first = np.maximum(wanted, np.maximum(self._grid.first_open(clock), self._first_open))
         refused = np.maximum(np.minimum(first, last + 1) - wanted, 0)
-        return _Batch(frame, hashes, arrivals, clock, first, last, refused, np.minimum(behind - last, behind - wanted + 1))
+        return WindowBatch(frame, hashes, arrivals, clock, first, last, refused, np.minimum(behind - last, behind - wanted + 1))
 
-    def _late(self, batch: _Batch, counters: Counters) -> list[pl.DataFrame]:
+    def _late(self, batch: WindowBatch, counters: Counters) -> list[pl.DataFrame]:
         """Count (record, window) pairs that fail, by reason; give each record once for each reason."""
         late = []
         for reason, pairs in (("window_closed", batch.refused), (OUT_OF_RANGE, batch.beyond)):
@@ -272,7 +244,7 @@ class WindowAggregator(Operator):
                 late.append(late_rows(batch.frame.filter(is_late), self._spec.name, reason, clocks))
         return late
 
-    def _advance(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
+    def _advance(self, batch: WindowBatch, counters: Counters) -> pl.DataFrame:
         """Take the records in, emit, forget what closed."""
         self._stream_time = int(batch.clock[-1])
         first_open = max(int(self._grid.first_open(batch.clock[-1:])[0]), self._first_open)
@@ -287,7 +259,7 @@ class WindowAggregator(Operator):
 
     # Partials
 
-    def _record_partials(self, batch: _Batch) -> tuple[pl.DataFrame, Int64s]:
+    def _record_partials(self, batch: WindowBatch) -> tuple[pl.DataFrame, Int64s]:
         """One partial per record that some window takes, and the records' indexes."""
         rows = np.flatnonzero(batch.first <= batch.last)
         is_whole = len(rows) == batch.frame.height
@@ -298,7 +270,7 @@ class WindowAggregator(Operator):
         own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(LATEST)]
         return frame_of([*own, *self._aggregates.lift(frame, arrivals)]), rows
 
-    def _partials(self, batch: _Batch) -> pl.DataFrame:
+    def _partials(self, batch: WindowBatch) -> pl.DataFrame:
         """The batch as a sorted run of partials per (node, group)."""
         lifted, rows = self._record_partials(batch)
         first, last = batch.first[rows], batch.last[rows]
@@ -328,7 +300,7 @@ class WindowAggregator(Operator):
 
     # EMIT FINAL
 
-    def _finals(self, run: pl.DataFrame, batch: _Batch, first_open: int, counters: Counters) -> pl.DataFrame:
+    def _finals(self, run: pl.DataFrame, batch: WindowBatch, first_open: int, counters: Counters) -> pl.DataFrame:
         begin = self._first_open
         if first_open <= begin:
             return self._nothing
@@ -354,7 +326,7 @@ class WindowAggregator(Operator):
         merged = self._merge_nodes(with_series(spread, pl.Series(NODE, windows)))
         return [taken(merged, np.lexsort((merged[_FIRST].to_numpy(), merged[NODE].to_numpy())))]
 
-    def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
+    def _final_rows(self, partials: pl.DataFrame, batch: WindowBatch, counters: Counters) -> pl.DataFrame:
         values, marks = self._aggregates.results(partials)
         marks.count(self._spec.name, counters)
         closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
@@ -369,7 +341,7 @@ class WindowAggregator(Operator):
 
     # EMIT CHANGES
 
-    def _changes(self, batch: _Batch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _changes(self, batch: WindowBatch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """One change per (record, window), or only the last one per window.
 
         Returns:

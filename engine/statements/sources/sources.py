@@ -9,12 +9,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from engine.definition.problems import problems_of
-from engine.definition.queries import DAY_MS
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
-from engine.definition.sources.connector import Clause, ConnectorModel, TopicWords
+from engine.definition.sources.connector import TopicWords
 from engine.definition.sources.connector_list import DEFAULT, MODELS
 from engine.errors import Problem
-from engine.expressions.suggestions import hint
 from engine.expressions.types.types import ColumnType, Schema
 from engine.plan.catalog import source_entry
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation
@@ -24,18 +22,18 @@ from engine.statements.context.faults import StatementRefused, StatementUnsuppor
 from engine.statements.context.naming import check_column_name, definition_name, folded
 from engine.statements.context.properties import Properties, milliseconds, milliseconds_of
 from engine.statements.context.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
-from engine.statements.context.type_names import check_supported, named_type, shown
-from engine.statements.sources.java_times import strptime_of
+from engine.statements.context.type_names import check_supported, named_type
+from engine.statements.sources.connectors import (
+    RECORD_COLUMNS,
+    chosen_connector,
+    connector_of,
+)
+from engine.statements.sources.event_times import event_time, max_future_skew
 from engine.statements.sources.new_relations import existing_relation
 from engine.statements.sources.topics import check_formats, topic_of, with_fitting_key
 
-RFC_3339: Final = "RFC 3339"
-"""EVENT_TIME_FORMAT of texts that need no format."""
-
 _WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}
 
-_RECORD_COLUMNS: Final = "record_columns"
-"""Field of connectors whose records have headers."""
 
 _STOPS: Final = "ksql.timestamp.throw.on.invalid"
 """Whether a record whose event time cannot be read stops the queries that read it."""
@@ -72,7 +70,7 @@ def _registered(statement: CreateRelation, session: Session, name: str, properti
         key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
-    if _chosen(properties) == DEFAULT.name() and not properties.faults.listed:
+    if chosen_connector(properties) == DEFAULT.name() and not properties.faults.listed:
         topic = with_fitting_key(topic, columns, key, properties, session, statement)
     _check_columns(statement, columns, key, topic, headers, properties)
     words = TopicWords(
@@ -212,9 +210,9 @@ def _definition(
     body: dict[str, Any] = {
         "key": [*key, *bounds],
         "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
-        **_event_time(statement, columns, properties),
-        **_connector(properties, words, headers),
-        "max_future_skew": _skew(properties, session),
+        **event_time(statement, columns, properties),
+        **connector_of(properties, words, headers),
+        "max_future_skew": max_future_skew(properties, session),
         "read_only": statement.is_read_only,
     }
     wanted = properties.one_of("ON_BAD_RECORD", ("REJECT", "STOP"))
@@ -241,9 +239,7 @@ def _definition(
 
 def _is_sure(problem: Problem) -> bool:
     """Whether a problem of the definition is one also where another part of the statement, which it lacks, is wrong."""
-    is_of_connector = problem.pointer.startswith("/connector/") and not problem.pointer.startswith(
-        f"/connector/{_RECORD_COLUMNS}"
-    )
+    is_of_connector = problem.pointer.startswith("/connector/") and not problem.pointer.startswith(f"/connector/{RECORD_COLUMNS}")
     return is_of_connector and problem.code != "field_missing"
 
 
@@ -266,140 +262,3 @@ def _of_table(statement: CreateRelation, properties: Properties) -> dict[str, An
         "materialize": statement.is_read_only if materialize is None else materialize,
         **({} if conflict is None else {"conflict": conflict.lower()}),
     }
-
-
-def _connector(properties: Properties, words: TopicWords, headers: Mapping[str, ColumnDefinition]) -> dict[str, Any]:
-    """Return what is said of the connector: that of a property which stands for it, else the default one.
-
-    Args:
-        properties: all of them.
-        words: what ksqlDB's properties say of the topic.
-        headers: columns that are declared with ``HEADER('…')``.
-    """
-    given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
-    where = properties.text("FEED_WHERE")
-    chosen = _chosen(properties)
-    _refuse_others(chosen, properties)
-    said = {field: value for field, value in {**given[chosen], "where": where}.items() if value is not None}
-    if headers:
-        said[_RECORD_COLUMNS] = _with_headers(chosen, said.get(_RECORD_COLUMNS, {}), headers, properties)
-    if chosen == DEFAULT.name():
-        return {"connector": {"type": chosen, **said}} if said else {}
-    defaults = {clause.field: clause.default.lower() for clause in MODELS[chosen].clauses if clause.default is not None}
-    return {"connector": {"type": chosen, **defaults, **MODELS[chosen].said_by_topic(words), **said}}
-
-
-def _with_headers(chosen: str, said: Any, headers: Mapping[str, ColumnDefinition], properties: Properties) -> Any:
-    """Return what the connector says of columns that hold facts of a record, with those that hold a header."""
-    for name, column in headers.items():
-        if _RECORD_COLUMNS not in MODELS[chosen].model_fields:
-            detail = f"{name}: records of the connector {chosen!r} have no headers; those of a topic have (CONNECTION, BOOTSTRAP)"
-            properties.faults.add(StatementUnsupported("headers_not_supported", detail, column))
-            continue
-        if isinstance(said, dict) and name in said:
-            detail = f"RECORD_COLUMNS says it of {name}, too: leave one of both out"
-            properties.faults.add(StatementRefused("property_clash", detail, column))
-    if not isinstance(said, dict):
-        return said  # the definition refuses it
-    return {**said, **{name: f"header:{each.header.value}" for name, each in headers.items() if each.header is not None}}
-
-
-def _chosen(properties: Properties) -> str:
-    """Return the connector that a property stands for, else the default one."""
-    return next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
-
-
-def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:
-    return any(clause.is_choice and properties.has(clause.name) for clause in model.clauses)
-
-
-def _refuse_others(chosen: str, properties: Properties) -> None:
-    """Report what says nothing of the connector that is meant."""
-    for name, model in MODELS.items():
-        for clause in model.clauses:
-            if name != chosen and not clause.is_of_topics and properties.has(clause.name):
-                ways = [each.name for each in model.clauses if each.is_choice]
-                meant = f", which {ways[0]} stands for" if ways else ""
-                detail = f"{clause.name} is of the connector {name!r}{meant}; these records come by {chosen!r}: leave it out"
-                properties.faults.add(StatementRefused("property_clash", detail, properties.node(clause.name)))
-
-
-def _clause(clause: Clause, properties: Properties) -> Any:
-    """Return what a property says, as its field has it; None where it is not there."""
-    match clause.form:
-        case "text":
-            return properties.text(clause.name)
-        case "number":
-            return properties.whole(clause.name)
-        case "word":
-            word = properties.one_of(clause.name, clause.words)
-            return None if word is None else word.lower()
-        case "json":
-            return _json(clause.name, properties)
-        case "duration":
-            length_ms = properties.duration(clause.name)
-            return None if length_ms is None else f"{length_ms}ms"
-
-
-def _json(name: str, properties: Properties) -> Any:
-    written = properties.text(name)
-    if written is None:
-        return None
-    try:
-        return json.loads(written)
-    except ValueError:
-        properties.malformed(name, f"""{name} is a text of JSON, as a definition has it, such as {name}='{{"format": "json"}}'""")
-        return None
-
-
-def _event_time(statement: CreateRelation, columns: Schema, properties: Properties) -> dict[str, Any]:
-    """Return what is said of the column that holds the event time."""
-    written, form = properties.text("TIMESTAMP"), properties.text("TIMESTAMP_FORMAT")
-    unit = properties.one_of("EVENT_TIME_UNIT", ("S", "MS", "US", "NS"))
-    own_form = properties.text("EVENT_TIME_FORMAT")
-    if written is None:
-        if form is not None and not properties.is_unreadable("TIMESTAMP"):
-            detail = "TIMESTAMP_FORMAT needs TIMESTAMP: say which column it is the format of"
-            properties.faults.add(StatementRefused("property_clash", detail, properties.node("TIMESTAMP_FORMAT")))
-        return {}
-    name = written.strip('`"') if written[:1] in ("`", '"') else written.upper()
-    declared = [folded(each.name) for each in statement.columns]
-    if declared and name not in declared:
-        detail = f"TIMESTAMP names {name}, which is no column{hint(name, declared)}"
-        properties.faults.add(StatementRefused("unknown_column", detail, properties.node("TIMESTAMP")))
-    if name not in columns or properties.is_unreadable("EVENT_TIME_UNIT", "TIMESTAMP_FORMAT", "EVENT_TIME_FORMAT"):
-        return {}
-    if unit is not None:
-        return {"event_time": name, "event_time_unit": unit.lower()}
-    if columns[name].kind == "string" and own_form is not None:
-        return {"event_time": name, "event_time_format": None if own_form == RFC_3339 else own_form}
-    with properties.faults.part():
-        return _formatted_time(name, columns[name], form, properties)
-    return {}
-
-
-def _formatted_time(name: str, kind: ColumnType, form: str | None, properties: Properties) -> dict[str, Any]:
-    node = properties.node("TIMESTAMP")
-    if kind.kind == "string":
-        if form is None:
-            raise StatementRefused(
-                "property_missing",
-                f"{name} is a text: say how it writes a time, as in TIMESTAMP_FORMAT='yyyy-MM-dd HH:mm:ss'",
-                node,
-            )
-        return {"event_time": name, "event_time_format": strptime_of(form, properties.node("TIMESTAMP_FORMAT"))}
-    if kind.kind not in ("bigint", "timestamp"):
-        raise StatementRefused(
-            "type_mismatch", f"{name} is {shown(kind)}; TIMESTAMP takes a BIGINT, a TIMESTAMP, or a STRING with TIMESTAMP_FORMAT", node,
-        )  # fmt: skip
-    if form is not None:
-        raise StatementRefused("property_clash", f"{name} is no text: leave TIMESTAMP_FORMAT out", node)
-    return {"event_time": name}
-
-
-def _skew(properties: Properties, session: Session) -> str | None:
-    node, written = properties.node("MAX_FUTURE_SKEW"), properties.text("MAX_FUTURE_SKEW")
-    if node is None:
-        return None if session.settings.default_grace == "ksqldb" else f"{DAY_MS}ms"
-    skew_ms = None if (written or "").upper() == "NONE" else properties.duration("MAX_FUTURE_SKEW")
-    return None if skew_ms is None else f"{skew_ms}ms"

@@ -14,7 +14,7 @@ from engine.sql.statement_tree import ColumnDefinition, CreateRelation, Property
 from engine.statements.context.naming import SYSTEM_COLUMNS
 from engine.statements.context.session import Topic
 from engine.statements.context.type_names import type_name
-from engine.statements.sources.sources import RFC_3339
+from engine.statements.sources.event_times import RFC_3339
 from engine.statements.writing.writing import column_name, duration, prop, relation_name, written_duration
 
 
