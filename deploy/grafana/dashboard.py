@@ -137,6 +137,8 @@ ROWS = (
                   {"{{query}} {{feed}}": f'max by (query, feed) ({once("slackwater_query_blocked_by_producer_seconds")})'}, unit="s"),
             Panel("Busy", "Share of the last ten seconds that a query works. Near 1 it has nothing to spare.",
                   {"{{query}} {{part}}": f'max by (query, part) ({once("slackwater_query_busy_ratio")})'}, unit="percentunit", is_stacked=True),
+            Panel("Functions", "Share of the last ten seconds that a query waits for its functions in Python.",
+                  {"{{query}} {{function}}": f'max by (query, function) ({once("slackwater_query_function_ratio")})'}, unit="percentunit"),
             Panel("Last batch", "How long the last batch took: process (the operators), sink (the commit), and Spark's own phases.",
                   {"{{query}} {{phase}}": f'max by (query, phase) ({once("slackwater_query_batch_seconds")})'}, unit="s"),
             Panel("Batches", "Batches that a query commits in a second.",

@@ -304,16 +304,6 @@ async def test_a_warning_is_repeated_with_the_answer_that_an_idempotency_key_rep
     assert answers[1].json() == answers[0].json()
 
 
-async def test_an_answer_kept_by_an_earlier_version_is_repeated_without_warnings(client: httpx.AsyncClient, dsn: str) -> None:
-    await client.put("/v1/streams/counted", json=COUNTED)
-    sent = {"json": [{"t": 5}], "headers": {"idempotency-key": "once"}}
-    await client.post("/v1/streams/counted/records", **sent)  # type: ignore[arg-type]
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        assert connection.execute("UPDATE log.append_key SET response = response - 'warnings'").rowcount == 1
-    again = (await client.post("/v1/streams/counted/records", **sent)).json()  # type: ignore[arg-type]
-    assert (again["appended"], again["warnings"]) == (1, [])
-
-
 @pytest.mark.parametrize(
     ("definition", "record", "pointer"),
     [

@@ -222,6 +222,10 @@ class Properties:
         own = [*self._faults, *(self._unread(name, sorted(NAMES)) for name in unknown)]
         spans = {each.span for each in own}
         further = [each for each in (*self.faults.listed, *raised) if each.span is None or each.span not in spans]
+        if any(
+            each.code == "relation_exists" for each in further
+        ):  # a query with a name of its own would read no result of its own
+            further = [each for each in further if each.code != "query_cycle"]
         return together([*own, *(each for each in further if not own or each.code not in _FOLLOWING)])
 
     def _unread(self, name: str, known: Sequence[str]) -> StatementFault:
