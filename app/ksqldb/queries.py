@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from uuid import uuid4
 
+import polars as pl
 from fastapi import APIRouter, Request, Response
 
 from app.access.guard import recheck_of
 from app.errors.app_errors import AppError, BadRequest, Fault
 from app.http.answers.closing_response import ClosingResponse
+from app.http.answers.record_json import encode_values
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_request
 from app.ksqldb.errors import Refused, error_body
@@ -22,12 +24,11 @@ from app.ksqldb.pieces import in_pieces
 from app.ksqldb.printing import print_topic
 from app.ksqldb.requests import StatementRequest, body_of, statement_request
 from app.ksqldb.types import schema_text, type_text
-from app.ksqldb.values import rows_of
 from app.sql.pushes import Push, PushedRows, pushing
 from app.sql.reads.current import wait_until_current
 from app.sql.reads.pulls import pull
 from app.sql.scripts import ScriptRunner
-from engine.expressions.types.types import Schema
+from engine.expressions.types.types import ColumnType, Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print, Select
 from engine.statements.reads.scans import pull_of
@@ -230,3 +231,20 @@ def _end(ending: str | None, form: Form) -> bytes:
 
 def _text(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def rows_of(frame: pl.DataFrame, columns: Schema) -> list[list[Any]]:
+    """Return the values of each row, in the order of the columns."""
+    if not frame.height:
+        return []
+    kinds = columns.types
+    texts = encode_values(frame, columns, has_text_numbers=False)
+    return [[_value(value, kind) for value, kind in zip(json.loads(text).values(), kinds, strict=True)] for text in texts]
+
+
+def _value(value: Any, kind: ColumnType) -> Any:
+    """Return a timestamp as ksqlDB shows it: to the millisecond, without a zone; everything else is JSON already."""
+    if kind.kind == "timestamp" and isinstance(value, str):
+        whole, _, part = value.removesuffix("Z").partition(".")
+        return f"{whole}.{part[:3]:0<3}"
+    return value

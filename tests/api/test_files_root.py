@@ -12,7 +12,7 @@ from app.db.service_context import service_context_of
 from app.main.main import create_app
 from app.settings.settings import Settings
 from engine.errors import DefinitionInvalid
-from engine.sources.files.root import check_directory
+from engine.sources.files.control import check_directory
 from tests.api.conftest import Problem
 
 

@@ -19,7 +19,7 @@ import psycopg
 from app.catalog.stored.state_files import checkpoint_directory
 from app.driver.entry import main
 from app.driver.launches.ports import LaunchOrder, QueryHandle
-from app.driver.launches.unfinished import is_unfinished
+from app.driver.launches.spark_runner import is_unfinished
 from app.settings.settings import Settings
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, InternalError, Problem, SinkUnavailable, SourceUnavailable
 from engine.postgres.fence import sink_name

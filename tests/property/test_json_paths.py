@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.expressions.library.by_value import Unfit
-from engine.expressions.library.columns import column_of
+from engine.expressions.library.by_value import Unfit, column_of
 from engine.expressions.library.json import json_values
 from engine.expressions.library.json.json_paths import quickly_extracted, quickly_validated
 from engine.expressions.library.json.json_texts import _extracted, _is_json

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg
@@ -14,9 +17,8 @@ from app.catalog.drivers.transitions import hold_query
 from app.catalog.stored.state_files import query_directory
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.driver.launches.ports import LaunchOrder, QueryHandle, Runner
-from app.driver.launches.shared_connection import SharedConnection
 from engine.postgres.fence import claim_epoch, cut_off_older
-from engine.postgres.links import LinkedConnection
+from engine.postgres.links import LinkedConnection, is_usable
 from engine.runtime.checkpoint import discard_scratch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
@@ -113,3 +115,42 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         log.warning("directory_not_removed", path=str(directory))
+
+
+KEPT_S: Final = 600.0
+"""One that has died meanwhile without a word is shut with the connection of the driver's loop, whose silence is noticed (``links``)."""
+
+
+class SharedConnection:
+    """One connection in autocommit mode for one borrower at a time, who is always of the same thread.
+
+    Args:
+        connect: opens one.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._connection: psycopg.Connection[Any] | None = None
+        self._used_at = 0.0
+
+    @contextmanager
+    def borrowed(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend it for the length of a block; where that fails it is not used again."""
+        kept, self._connection = self._connection, None
+        if kept is not None and (self._clock() - self._used_at > KEPT_S or not is_usable(kept)):
+            kept.close()
+            kept = None
+        connection = kept or self._connect()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._used_at = connection, self._clock()
+
+    def close(self) -> None:
+        """Close it. Nobody may borrow it any more."""
+        if self._connection is not None:
+            self._connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,17 +18,18 @@ from app.catalog.stored.state_places import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.service_context import service_context_of
 from app.driver.launches.ports import LaunchOrder, QueryHandle
-from app.driver.launches.unfinished import is_unfinished
 from app.driver.session_start import SessionStart
 from app.settings.settings import Settings
 from app.telemetry.tracing import Done, tracing_of
 from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
+from engine.commit.task_states import load_committed_state
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.postgres.links import LinkedConnection
-from engine.postgres.postgres import LAUNCHES, borrowed_connection
+from engine.postgres.postgres import LAUNCHES, Connection, borrowed_connection
+from engine.runtime.checkpoint import planned_batch, run_of
 from engine.runtime.launch_state import Launch
 from engine.runtime.limits.watchdog import WorkBounds
 from engine.runtime.run_options import CommittedBatch, RunOptions
@@ -188,3 +190,26 @@ def span_of(batch: CommittedBatch) -> Done:
         "slackwater.rows.rows": batch.rows,
     }
     return Done(f"batch {batch.query}", batch.began_ns, batch.ended_ns, attributes)
+
+
+def is_unfinished(connection: Connection, checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
+    """Return whether a launch had planned a batch that the results lack.
+
+    What is planned stands in the scratch directory of the launch. Where state is in an object store, that is on the host of the driver
+    that is gone: then nobody knows, and the answer is yes. A no would start a query that kills its driver again at once, on every host
+    in turn.
+
+    Args:
+        connection: to the database.
+        checkpoints_dir: of this host.
+        query_id: whose launch.
+        checkpoint_id: its state.
+        epoch: the launch.
+    """
+    run = run_of(checkpoint_directory(checkpoints_dir, query_id, checkpoint_id), epoch)
+    if run is None:
+        return True
+    if (planned := planned_batch(run)) is None:
+        return False
+    committed = load_committed_state(connection, query_id, checkpoint_id).batch_id
+    return committed is None or planned > committed

@@ -11,11 +11,11 @@ to get where that is little.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import psycopg
@@ -26,7 +26,6 @@ from app.db.database import bounded_reads, linked_pool
 from app.db.notifications import Notifications
 from app.db.shared_reads import SharedReads
 from app.errors.app_errors import Unavailable
-from app.following.tails.joined_reads import JoinedReads
 from app.following.tails.log_poller import LogPoller
 from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import Source, Tail
@@ -191,3 +190,43 @@ async def _consistent(connection: Connection) -> None:
     """A transaction sees one moment: a position must be that of the rows beside it."""
     await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
     await connection.set_read_only(True)
+
+
+T = TypeVar("T")
+
+
+class JoinedReads:
+    """Reads through one pool.
+
+    Args:
+        lend: lends a connection for a moment.
+    """
+
+    def __init__(self, lend: Callable[[], AbstractAsyncContextManager[Connection]]) -> None:
+        self._lend = lend
+        self._waiting: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def read(self, wanted: Hashable, how: Callable[[Connection], Awaitable[T]]) -> T:
+        """Return what is read; a reader that leaves does not break it off.
+
+        Args:
+            wanted: tells what is read from everything else.
+            how: reads it.
+
+        Raises:
+            Exception: whatever ``how`` raises.
+        """
+        reading = self._waiting.get(wanted)
+        if reading is None:
+            reading = self._waiting[wanted] = asyncio.create_task(self._read(wanted, how))
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # all readers may have left
+        found: T = await asyncio.shield(reading)
+        return found
+
+    async def _read(self, wanted: Hashable, how: Callable[[Connection], Awaitable[T]]) -> T:
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(self._lend())
+            finally:
+                del self._waiting[wanted]
+            return await how(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -17,7 +18,6 @@ from app.http.request_id import REQUEST_ID_HEADER
 from app.http.servers.bounds import ConnectionBounds
 from app.http.servers.http2 import Http2Connection
 from app.http.servers.http2_frames import PREFACE
-from app.http.servers.http2_offers import without_offer
 
 # As uvicorn's other parser; this one would keep a head of any length.
 MAX_HEAD_BYTES = 65_536
@@ -220,3 +220,23 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
             self.loop.call_later(bounds.timeout_s, self.transport.abort)
 
     return ImpatientProtocol
+
+
+_END: Final = b"\r\n\r\n"
+
+
+_OFFER: Final = re.compile(rb"\r\nupgrade:[ \t]{0,8}h2c[ \t]{0,8}(?=\r\n)", re.IGNORECASE)
+
+
+def without_offer(data: bytes) -> bytes:
+    """Take the offer out of the head of a request.
+
+    Args:
+        data: begins with a head's first byte. Only of a head that comes in one piece the offer is found; clients send it so.
+            Nothing else is touched: a byte less of a body would make the next request a part of it.
+    """
+    end = data.find(_END)
+    if end < 0:
+        return data
+    head = data[: end + 2]
+    return data if _OFFER.search(head) is None else _OFFER.sub(b"", head) + data[len(head) :]

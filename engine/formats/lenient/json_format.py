@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from engine.definition.record_formats import JSON
 from engine.expressions.types.types import ColumnType
-from engine.formats.lenient.columns import column_of
 from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.lenient import field_of
-from engine.formats.lenient.model import Codec, Decoded, Layout, Payload
+from engine.formats.lenient.lenient import Reader, field_of, or_null, reader
+from engine.formats.lenient.model import Codec, Decoded, Layout, Payload, Unreadable
 from engine.formats.lenient.plain_values import plain_column
 
 _EXACT_KINDS = ("decimal", "string")
@@ -86,3 +86,44 @@ def _is_exact(declared: ColumnType) -> bool:
 
 
 JSON_CODEC = Codec(JSON, decode, encode)
+
+
+_CLEAN: Final[dict[str, frozenset[type]]] = {
+    "boolean": frozenset({bool}),
+    "int": frozenset({int}),
+    "bigint": frozenset({int}),
+    "double": frozenset({float, int}),
+    "string": frozenset({str}),
+}
+"""Python's types whose values Polars takes as they are."""
+
+
+def column_of(name: str, values: Sequence[Any], declared: ColumnType, faults: dict[int, str]) -> pl.Series:
+    """Return a column of values as JSON has them.
+
+    Args:
+        name: of the column.
+        values: one for each record.
+        declared: its type.
+        faults: place of a record that cannot be read → why; added to.
+    """
+    clean = _CLEAN.get(declared.kind)
+    if clean is not None and set(map(type, values)) <= clean | {type(None)}:
+        try:
+            return pl.Series(name, values, dtype=declared.polars)
+        except (PolarsError, OverflowError, TypeError, UnicodeEncodeError):
+            pass  # a number is too large, or half of a surrogate pair is in a text: below it is found out where
+    return column_read(name, values, declared, reader(declared), faults)
+
+
+def column_read(name: str, values: Sequence[Any], declared: ColumnType, read: Reader, faults: dict[int, str]) -> pl.Series:
+    """Return a column of values that are read one by one; see ``column_of``."""
+    read = or_null(read)
+    found: list[Any] = []
+    for place, value in enumerate(values):
+        try:
+            found.append(read(value))
+        except Unreadable as unreadable:
+            found.append(None)
+            faults.setdefault(place, f"column {name!r}: {unreadable}")
+    return pl.Series(name, found, dtype=declared.polars)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from engine.definition.sources.files import FilesConnector
+from engine.errors import DefinitionInvalid, Problem
 from engine.log.dropped_feeds import drop_feed
 from engine.log.storage import Head, ensure_feed
 from engine.plan.model import Feed, RelationSchema
@@ -13,7 +15,6 @@ from engine.records.inferred import Inferred
 from engine.sources.control import Clash, ServiceContext
 from engine.sources.files.inferring import infer
 from engine.sources.files.registry import place_of
-from engine.sources.files.root import check_directory
 
 PARTITIONS = 1
 
@@ -50,3 +51,29 @@ class FilesControl:
     def delete(self, connection: Connection, feed: Feed) -> None:
         """See ``Control``."""
         drop_feed(connection, feed.log_feed)
+
+
+_POINTER = "/connector/path"
+
+
+def check_directory(path: str, files_root: Path | None) -> None:
+    """Refuse a directory that is not below ``files_root``, links resolved.
+
+    Without a root none will do: on a machine of one's own a web page may be the one that asks.
+
+    Raises:
+        DefinitionInvalid: ``path_not_allowed``.
+    """
+    if files_root is None:
+        raise _refused(
+            "this service was started without SLACKWATER_FILES_ROOT, which names the directory below which sources may read files"
+        )
+    root = files_root.expanduser().resolve()
+    if ".." in Path(path).parts or not Path(path).resolve().is_relative_to(root):
+        raise _refused(
+            f"sources read directories below {root} only, links resolved and without '..'; SLACKWATER_FILES_ROOT sets it"
+        )
+
+
+def _refused(detail: str) -> DefinitionInvalid:
+    return DefinitionInvalid([Problem(_POINTER, "path_not_allowed", detail)])

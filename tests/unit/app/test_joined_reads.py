@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.following.tails.joined_reads import JoinedReads
+from app.following.tails.tails import JoinedReads
 
 
 class Pool:
