@@ -24,7 +24,7 @@ class Log:
     """A log in memory, and the pool through which it is read."""
 
     id = "log"
-    rings: UUID | None = None
+    notifying_query: UUID | None = None
 
     def __init__(self, *, is_long: bool = True) -> None:
         self.texts: list[str] = []
