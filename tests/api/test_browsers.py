@@ -7,6 +7,7 @@ import re
 import httpx
 import psycopg
 import pytest
+import structlog
 from fastapi import FastAPI
 
 from app.main.main import create_app
@@ -135,3 +136,13 @@ async def test_no_answer_is_framed_by_others_or_taken_for_something_else(client:
     answer = await client.get(path)
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"), [({"host": "evil.example"}, "host_not_allowed"), ({"origin": "http://evil.example"}, "foreign_origin")]
+)
+async def test_what_is_refused_is_logged_with_its_code(named: FastAPI, headers: dict[str, str], code: str) -> None:
+    async with asking(named) as http:
+        with structlog.testing.capture_logs() as lines:
+            await http.post("/v1/streams", headers=headers, json={})
+    assert [line["code"] for line in lines if line["event"] == "foreign_request_refused"] == [code]

@@ -52,7 +52,7 @@ def test_conditions_narrow_the_rows_and_stand_in_the_address(look: Look, harbour
     assert shown(look, "Rows of totals") == texts(expected, "origin", "flights", "mean_delay")
     page.reload()
     page.get_by_role("heading", name="2 rows").wait_for()
-    page.get_by_role("button", name="Take away: mean_delay ≥ 60").click()
+    page.get_by_role("button", name="Delete: mean_delay ≥ 60").click()
     page.get_by_role("heading", name="5 rows").wait_for()
     look.sound()
 

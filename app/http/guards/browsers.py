@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,8 @@ from starlette.websockets import WebSocketClose
 from app.errors.app_errors import AppError, Forbidden, Misdirected
 from app.http.answers.problems import problem_response
 from app.http.guards.request_middleware import READING
+
+log = structlog.stdlib.get_logger(__name__)
 
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
 """Values of ``Sec-Fetch-Site``: no browser, a page of our own, the address bar."""
@@ -44,7 +47,15 @@ class BrowserGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
-            refusal = self._refusal(Headers(scope=scope), scope.get("method", ""))
+            headers = Headers(scope=scope)
+            refusal = self._refusal(headers, scope.get("method", ""))
+            if refusal is not None:
+                log.warning(
+                    "foreign_request_refused",
+                    code=refusal.code,
+                    host=headers.get("host", "")[:100],
+                    origin=headers.get("origin", "")[:100],
+                )
             if refusal is not None and scope["type"] == "websocket":
                 await WebSocketClose(reason=refusal.code)(scope, receive, send)
                 return

@@ -47,7 +47,7 @@ export function SourceColumns({ columns, from, examples, problems, onChange }: P
                 <th>Key</th>
                 {hasExamples && <th>In the sample</th>}
                 <th>
-                  <span class="unseen">Take away</span>
+                  <span class="unseen">Delete</span>
                 </th>
               </tr>
             </thead>

@@ -108,7 +108,7 @@ export function LateRecords({ name }: { name: string }) {
             </select>
           </label>
           <label class="field">
-            <span>Judged by</span>
+            <span>Validated by</span>
             <select class="input" value={filter.input} onChange={(event) => set({ input: event.currentTarget.value })}>
               <option value="">Any operator</option>
               {[...new Set([...counters.map((counter) => counter.input), ...(filter.input ? [filter.input] : [])])].sort().map((input) => (
@@ -151,7 +151,7 @@ export function LateRecords({ name }: { name: string }) {
                   {mayReplay && <th scope="col"><span class="unseen">Chosen</span></th>}
                   <th scope="col">Event time</th>
                   <th scope="col" class="num">Behind</th>
-                  <th scope="col">Judged by</th>
+                  <th scope="col">Validated by</th>
                   <th scope="col">Reason</th>
                   <th scope="col">Record</th>
                 </tr>
@@ -166,7 +166,7 @@ export function LateRecords({ name }: { name: string }) {
                     )}
                     <td class="nowrap" data-label="Event time">{moment(record.event_time_ms)}</td>
                     <td class="num nowrap" data-label="Behind">{record.stream_time_ms === null ? NONE : span(record.stream_time_ms - record.event_time_ms)}</td>
-                    <td data-label="Judged by">{record.input}</td>
+                    <td data-label="Validated by">{record.input}</td>
                     <td class="nowrap" data-label="Reason">
                       {words(record.reason)} {record.replayed_at !== null && <Badge tone="good" title={moment(record.replayed_at)}>replayed</Badge>}
                     </td>

@@ -146,7 +146,7 @@ function Making({ onClose, onMade }: { onClose: () => void; onMade: () => void }
     return (
       <Dialog title={`The key ${name}`} onClose={onClose} footer={<Button onClick={onClose}>I have it</Button>}>
         <Note tone="warn">
-          <strong>Take it now: it is not shown again</strong>
+          <strong>Copy it now: it is not shown again</strong>
           <span>Only its digest is kept.</span>
         </Note>
         <div class="row spread">

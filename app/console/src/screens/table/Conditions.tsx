@@ -25,7 +25,7 @@ export function Conditions({ relation, conditions, onChange }: { relation: Relat
       {conditions.map((condition, at) => (
         <span class="chip" key={`${condition.column}.${condition.operator}`}>
           {shown(condition)}
-          <button type="button" aria-label={`Take away: ${shown(condition)}`} onClick={() => onChange(conditions.filter((_, place) => place !== at))}>
+          <button type="button" aria-label={`Delete: ${shown(condition)}`} onClick={() => onChange(conditions.filter((_, place) => place !== at))}>
             <Icon name="close" size={12} />
           </button>
         </span>
