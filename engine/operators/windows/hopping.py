@@ -48,20 +48,14 @@ from engine.operators.operators import Moment, Operator, OperatorOutput
 from engine.operators.pending.spans import Span, counted
 from engine.operators.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
 from engine.operators.windows.window_batch import WindowBatch
-from engine.operators.windows.window_grid import OUT_OF_RANGE, Int64s, WindowGrid, expand, node_windows
+from engine.operators.windows.window_grid import MAX_EXPANSION, OUT_OF_RANGE, Int64s, WindowGrid, expand, node_windows
 from engine.operators.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.running import Groups
 from engine.state.sorted.segment_list import taken
 
-_FIRST: Final = FIRST
-"""Arrival of a partial's earliest-arrived record, as a count of all records before it: the tie-breaker of W6."""
-
 _LOW, _HIGH = "_low", "_high"
-
-_MAX_EXPANSION: Final = 1 << 20
-"""Rows made at once when records or partials are spread over their windows: bounds memory at thousands of windows per record."""
 
 _US_PER_MS: Final = 1000
 
@@ -199,7 +193,7 @@ class WindowAggregator(Operator):
         """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. A step of time is the last."""
         rows = frame.height
         if self._spec.emit != "final":
-            rows = max(1, _MAX_EXPANSION // self._grid.windows_per_record)
+            rows = max(1, MAX_EXPANSION // self._grid.windows_per_record)
         for part in frame.iter_slices(rows) if not frame.is_empty() else ():
             batch = self._admit(part, counters)
             if not batch.frame.is_empty():
@@ -267,7 +261,7 @@ class WindowAggregator(Operator):
         if not is_whole:
             frame, hashes, arrivals = frame[rows], hashes[rows], arrivals[rows]
         group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
-        own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(LATEST)]
+        own = [hashes.alias(HASH), *group, arrivals.alias(FIRST), frame[TS].alias(LATEST)]
         return frame_of([*own, *self._aggregates.lift(frame, arrivals)]), rows
 
     def _partials(self, batch: WindowBatch) -> pl.DataFrame:
@@ -291,7 +285,7 @@ class WindowAggregator(Operator):
             return self._aggregates.run_until_idle(partials)
         grouped = partials.group_by(*keys, HASH, *self._group)
         own = [
-            pl.col(_FIRST).min(),
+            pl.col(FIRST).min(),
             pl.col(LATEST).max(),
             *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns),
         ]
@@ -317,14 +311,14 @@ class WindowAggregator(Operator):
         first, last = np.maximum(first, begin), np.minimum(last, end - 1)
         total = int((last - first + 1).sum())
         low, high = int(first.min()), int(last.max())
-        if total > max(_MAX_EXPANSION, 2 * partials.height) and high > low:
+        if total > max(MAX_EXPANSION, 2 * partials.height) and high > low:
             middle = (low + high + 1) // 2
             earlier, later = partials.filter(pl.Series(first < middle)), partials.filter(pl.Series(last >= middle))
             return [*self._windows(earlier, low, middle), *self._windows(later, middle, high + 1)]
         rows, windows = expand(first, last)
         spread = partials if len(rows) == partials.height else partials[rows]
         merged = self._merge_nodes(with_series(spread, pl.Series(NODE, windows)))
-        return [taken(merged, np.lexsort((merged[_FIRST].to_numpy(), merged[NODE].to_numpy())))]
+        return [taken(merged, np.lexsort((merged[FIRST].to_numpy(), merged[NODE].to_numpy())))]
 
     def _final_rows(self, partials: pl.DataFrame, batch: WindowBatch, counters: Counters) -> pl.DataFrame:
         values, marks = self._aggregates.results(partials)
@@ -371,7 +365,7 @@ class WindowAggregator(Operator):
         is_change = is_value(chain[MESSAGE])
         values, marks = self._aggregates.running(chain, groups)
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
-        firsts = values_taken(chain[_FIRST], groups.firsts)
+        firsts = values_taken(chain[FIRST], groups.firsts)
         op = constant(0, chain.height, OP, np.int8)
         outputs = frame_of([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts, op])
         if self._having is not None:
@@ -390,7 +384,7 @@ class WindowAggregator(Operator):
         pairs = [found.get_column(name) for name in (NODE, HASH)]
         groups = Groups.of_columns([*pairs, *(found.get_column(name) for name in self._group)])
         if groups.ids[-1] != Groups.of_columns(pairs).ids[-1]:
-            found = chain.sort(NODE, HASH, *self._group, _FIRST)
+            found = chain.sort(NODE, HASH, *self._group, FIRST)
             groups = Groups.of(found.select(NODE, HASH, *self._group))
         return found, groups
 

@@ -19,6 +19,9 @@ from engine.frames.clocks import LAST_EVENT_TIME_MS
 
 Int64s = NDArray[np.int64]
 
+MAX_EXPANSION: Final = 1 << 20
+"""Rows made at once when records or partials are spread over their windows: bounds memory at thousands of windows per record."""
+
 OUT_OF_RANGE: Final = "window_out_of_range"
 """Why a record is late for a window that would end later than any record may be (T8)."""
 
