@@ -1,3 +1,3 @@
 """The service around the engine: HTTP, control tables, the managed driver process."""
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

@@ -74,7 +74,7 @@ from slackwater.transport.batching import Appended, Rejected
 from slackwater.transport.event_streams import Change, Event
 from slackwater.transport.requests import Retries
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 __all__ = [
     "FINAL",
     "Appended",

@@ -23230,7 +23230,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "version": "0.1.0",
+                     *       "version": "0.9.0",
                      *       "python": "3.12.4",
                      *       "api": "v1"
                      *     }
