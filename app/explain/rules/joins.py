@@ -112,6 +112,12 @@ def _version(
             is_expired = found.latest is not None and found.latest.event_time_ms > at_ms
             answer = None if is_expired else found.latest
     unread = _unread(found)
+    if is_expired and subject.exists:
+        sentence = (
+            f"The record was joined before the history of {name} at {shown(at_ms)} expired (it keeps "
+            f"{lasting(spec.history_retention_ms or 0)}): which version answered is not known any more."
+        )
+        return desk.step("expired", sentence, reason="history_expired"), None
     if is_expired:
         sentence = (
             f"{name} keeps {lasting(spec.history_retention_ms or 0)} of history: its versions at {shown(at_ms)} have expired."

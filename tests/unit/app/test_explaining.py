@@ -339,7 +339,12 @@ def test_a_time_before_the_history_is_expired_unless_the_latest_version_is_older
     newer = Versions(version(AT - H), version(AT + H), version(AT + H))
     found = answer(join(), Known(known, READ, {"w": newer}))
     assert (found.code, found.reason, found.is_blocking) == ("expired", "history_expired", False)
-    assert answer(join(expired="divert"), Known(known, READ, {"w": newer})).is_blocking
+    assert "was joined before the history" in found.sentence
+    assert not answer(join(expired="divert"), Known(known, READ, {"w": newer})).is_blocking, (
+        "it would have been diverted with a reason"
+    )
+    steps = ask(join(expired="divert"), Known(known, {}, {"w": newer})).steps
+    assert [(step.code, step.is_blocking) for step in steps if step.code == "expired"] == [("expired", True)], "it would be"
     older = Versions(version(AT - H), None, version(AT - H))
     assert answer(join(), Known(known, READ, {"w": older})).code == "joined_version"
     at_the_edge = clocks(AT + 11 * H, AT + 10 * H)
