@@ -2,6 +2,7 @@
 
 PySpark opens it without one (``ensure_callback_server_started``), so any process of this machine could call what the driver offers the JVM.
 Py4J checks a token on both sides, but its Java client loses it when it learns the port (``PythonClient.copyWith`` of Py4J 0.10.9.9).
+So the token is set on the client that PySpark has installed, by reflection: Py4J has no call that puts another client into a running gateway.
 """
 
 from __future__ import annotations

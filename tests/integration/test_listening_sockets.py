@@ -24,8 +24,8 @@ from tests.integration.driver_tools import until
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 SETTINGS = {"SLACKWATER_CLIENT_TIMEOUT_S": "1", "SLACKWATER_SPARK__DRIVER_MEMORY": "1g"}
-STRANGERS = (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", b"c\nt\nshutdown\ne\n", b"A\nwrong\n", bytes(64))
-"""HTTP; calls of py4j without the token, and with a wrong one; frames of Spark's."""
+STRANGERS = (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", b"c\nt\nshutdown\ne\n", b"g\np0\ne\n", b"A\nwrong\n", bytes(64))
+"""HTTP; calls and collections of garbage of py4j without the token, and with a wrong one; frames of Spark's."""
 
 
 class WithKsqldb(Service):

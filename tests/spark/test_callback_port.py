@@ -36,4 +36,5 @@ def test_a_stranger_is_not_heard(spark: SparkSession, sent: bytes, answered: byt
         answer = b""
         with suppress(ConnectionResetError):
             answer = stranger.recv(4_096)
+            assert stranger.recv(4_096) == b"", "the connection has ended"
     assert answer[:2] == answered
