@@ -152,12 +152,16 @@ def test_pages_of_changes_end_where_there_is_nothing_new() -> None:
 
 STATUS: dict[str, Any] = {
     "name": "q", "state": "running", "phase": None, "conditions": [], "reason": None, "generation": 2, "observed_generation": 2,
-    "error": None, "counters": [], "progress": [{"feed": "log:s", "relations": ["s"], "partitions": [{"lag": 0}, {"lag": None}]}],
+    "error": None, "counters": [], "progress": [{"feed": "log:s", "relations": ["s"], "is_discovered": True, "partitions": [{"lag": 0}, {"lag": None}]}],
 }  # fmt: skip
 
 
 def behind(lag: int, **more: Any) -> dict[str, Any]:
-    return {**STATUS, "progress": [{"feed": "log:s", "relations": ["s"], "partitions": [{"lag": lag}]}], **more}
+    return {
+        **STATUS,
+        "progress": [{"feed": "log:s", "relations": ["s"], "is_discovered": True, "partitions": [{"lag": lag}]}],
+        **more,
+    }
 
 
 def test_waiting_for_a_state_asks_until_it_is_there() -> None:

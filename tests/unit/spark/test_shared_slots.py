@@ -1,4 +1,4 @@
-"""Which shared slots a fleet opens, and that nobody waits for one that somebody else needs."""
+"""which shared slots a manager opens, and that nobody waits for one that somebody else needs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> SlotManager:
     monkeypatch.setattr(Slot, "made", [], raising=False)
     monkeypatch.setattr(Slot, "may_start", threading.Event(), raising=False)
     monkeypatch.setattr(fleets, "Slot", Slot)
-    monkeypatch.setattr(RunningQuery, "opened", lambda *_: SimpleNamespace(slot=None))
+    monkeypatch.setattr(RunningQuery, "prepare", lambda *_: SimpleNamespace(slot=None))
     Slot.may_start.set()
     return SlotManager(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), "", lambda: True)  # type: ignore[arg-type]
 
@@ -64,7 +64,7 @@ def until_there_are(number: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_fleet_that_is_ready_has_a_slot_for_its_first_query(fleet: SlotManager) -> None:
+def test_a_manager_that_is_ready_has_a_slot_for_its_first_query(fleet: SlotManager) -> None:
     fleet.make_ready()
     fleet.make_ready()
     Slot.may_start.clear()
