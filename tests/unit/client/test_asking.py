@@ -152,7 +152,7 @@ def test_pages_of_changes_end_where_there_is_nothing_new() -> None:
 
 STATUS: dict[str, Any] = {
     "name": "q", "state": "running", "phase": None, "conditions": [], "reason": None, "generation": 2, "observed_generation": 2,
-    "error": None, "counters": [], 
+    "error": None, "counters": [],
     "progress": [{"feed": "log:s", "relations": ["s"], "is_discovered": True, "partitions": [{"lag": 0}, {"lag": None}]}],
 }  # fmt: skip
 
