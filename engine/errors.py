@@ -35,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-BEGIN_ANEW: Final = "begin anew without that state: PUT /v1/queries/<name>?state=discard with its definition"
+BEGIN_ANEW: Final = "start from scratch without that state: PUT /v1/queries/<name>?state=discard with its definition"
 STATE_CURE: Final = f"Bring back the state that goes with this database from a copy, or {BEGIN_ANEW}"
 """What helps where kept state cannot be used, as part of a message."""
 

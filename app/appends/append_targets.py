@@ -65,7 +65,7 @@ class TargetCache:
         return known
 
     def forget(self, name: str) -> None:
-        """Look ``name`` up anew the next time."""
+        """Look ``name`` up again the next time."""
         self._targets.pop(name, None)
 
     async def _find(self, kind: str, name: str) -> Target:

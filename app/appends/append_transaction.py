@@ -48,7 +48,7 @@ Cursor = psycopg.AsyncCursor[Any]
 
 
 class StaleTarget(Exception):
-    """The relation was changed or deleted after the records had been judged: judge them anew."""
+    """The relation was changed or deleted after the records had been judged: judge them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
         One outcome per item: its answer, or ``StaleTarget`` or ``Unprocessable`` for it alone.
 
     Raises:
-        StaleTarget: the feed was made anew; holds for all items.
+        StaleTarget: the feed was made again; holds for all items.
     """
     batches = await _made(items, range(len(items))) if all(item.changes is None for item in items) else None
     if batches is not None and len(batches) == 1 and _is_of_one_relation(items):

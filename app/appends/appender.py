@@ -45,7 +45,7 @@ from engine.formats.registry.client import Registry
 
 # One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
 GROUP_ROWS = 65_536
-# A relation edited between parsing and writing is parsed anew; more than a few edits within one request is no accident.
+# A relation edited between parsing and writing is parsed again; more than a few edits within one request is no accident.
 STALE_RETRIES = 3
 # Bodies parsed at the same time: more would only fight over the cores and hold memory.
 PARSING_AT_ONCE = 2

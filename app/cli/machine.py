@@ -42,7 +42,7 @@ def examine_machine(settings: Settings) -> list[Finding]:
 def _python() -> Finding:
     found = platform.python_version()
     if sys.version_info[:2] < MINIMUM_PYTHON:
-        return Finding("Python", False, found, "install Python 3.11 or newer and make the environment anew")
+        return Finding("Python", False, found, "install Python 3.11 or newer and make the environment again")
     return Finding("Python", True, f"{found} at {sys.executable}")
 
 

@@ -40,7 +40,7 @@ from engine.statements.context.session import Session, Settings, SqlRelation
 Kind = Literal["stream", "table", "query"]
 Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state"]
 
-_READ_ANEW = "queries that read it are launched anew; those that take all columns go on with the ones that they have"
+_READ_ANEW = "queries that read it are launched again; those that take all columns go on with the ones that they have"
 _WISH = "the wish is noted at once; no state is concerned"
 
 
@@ -203,7 +203,7 @@ def _refuse_taken(connection: sa.Connection, picture: Picture, result: str) -> N
 
 
 def _read_by_others(connection: sa.Connection, stored: QueryRow) -> tuple[Problem, ...]:
-    """Say who would lose what they read where a query begins anew."""
+    """Say who would lose what they read where a query starts from scratch."""
     try:
         refuse_if_read(connection, stored)
     except AppError as error:

@@ -224,7 +224,7 @@ class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
 
 
 def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any) -> LinkedPool:
-    """Build a pool, not open yet, whose connections notice a database that is gone, and that tries anew for each who asks."""
+    """Build a pool, not open yet, whose connections notice a database that is gone, and that tries again for each who asks."""
     return LinkedPool(
         dsn,
         connection_class=LinkedAsyncConnection,

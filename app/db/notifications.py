@@ -44,7 +44,7 @@ class Notifications:
         self._waiters: dict[str, set[Waiter]] = {}
 
     async def run(self) -> None:
-        """Listen until cancelled; a lost connection is made anew."""
+        """Listen until cancelled; a lost connection is made again."""
         while True:
             try:
                 # Without patience of its own, for it waits by trade: it ends with other connections that are found dead.

@@ -47,7 +47,7 @@ def explained_at(code: str) -> str:
 _Texts = Mapping[str, tuple[str, str]]
 
 _WAIT = "Try again in a moment."
-_NEW = "Do one of what the detail names; `PUT …?state=discard` begins anew."
+_NEW = "Do one of what the detail names; `PUT …?state=discard` starts from scratch."
 _REQUEST: Mapping[type[AppError], _Texts] = {
     errors.BadRequest: {
         "not_a_query": ("The path answers one SELECT.", "Send other statements to `/ksql`."),
@@ -118,11 +118,11 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "not_acceptable": ("The path answers no type that `Accept` names.", "Ask for one that the detail names.")
     },
     errors.Conflict: {
-        "changes_expired": ("The beginning of the table's changes is gone.", "Read another relation, or make the table anew."),
+        "changes_expired": ("The beginning of the table's changes is gone.", "Read another relation, or make the table again."),
         "connection_in_use": ("Relations or queries use the connection.", "Delete those that the detail names first."),
         "feed_taken": ("The name of the feed is another relation's.", "Choose another feed."),
         "materialize_needs_rebuild": (
-            "The rows that are kept would have to be made anew.",
+            "The rows that are kept would have to be made again.",
             "Register the table under another name.",
         ),
         "commit_not_retained": (
@@ -165,11 +165,11 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "retention_differs": ("The feed has another retention.", "Give the same one, or another feed."),
         "state_incompatible": (
             "The kept state does not fit the new definition.",
-            "`?state=discard` begins anew.",
+            "`?state=discard` starts from scratch.",
         ),
         "table_not_materialised": ("The rows of this source are not kept.", 'Register it with `"materialize": true`.'),
         "table_not_versioned": ("The table keeps no versions.", "Leave the time out, or make the table versioned."),
-        "read_by": ("A query that reads this would have to begin anew.", "Change that query as well."),
+        "read_by": ("A query that reads this would have to start from scratch.", "Change that query as well."),
         "written_by": ("A query appends to the stream.", "Delete or change that query first."),
         "needs_new_state": ("This part of the definition cannot change with the state that is kept.", _NEW),
     },

@@ -65,7 +65,7 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "query_ended": ("The query ended without saying why.", "It is tried again; see driver.log.", True),
     "records_replaced": (
         "Records of a topic that the results rest on are gone, by an unclean election or with the topic.",
-        "Begin anew without state: `PUT …?state=discard`.",
+        "Start from scratch without state: `PUT …?state=discard`.",
         False,
     ),
     "registry_refused": ("The schema registry refuses.", "Look at its credentials and at the schema; see the detail.", False),

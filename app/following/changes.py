@@ -279,7 +279,7 @@ async def _read_step(source: ChangeSource, cursor: ChangeCursor, limit: int, roo
             cut = _cut(found, limit - items, room)
             stretches.append((partition, cut))
             offset, items, room = cut.end, items + len(cut.texts), room - _size(cut)
-            # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
+            # Every stretch opens its batch again: where few records are the relation's, a long one costs as much as a short one.
             rows = STRETCH_ROWS
         is_all = is_all and offset >= next_offset
     return _Step(stretches, is_all)
@@ -294,7 +294,7 @@ async def _heads(connection: Connection, source: ChangeSource, cursor: ChangeCur
 
 
 def _replaced(followed: Followed) -> CursorExpired:
-    return CursorExpired(followed.name, "the result was begun anew or deleted, or the database was put back")
+    return CursorExpired(followed.name, "the result was rebuilt from scratch or deleted, or the database was put back")
 
 
 def _cut(stretch: LogRange, items: int, room: int) -> LogRange:
@@ -325,7 +325,7 @@ async def begin(tails: Tails, source: ChangeSource, start: Start | ChangeCursor)
         return Begun(continued(followed, start, news.heads), news)
     news = await tails.look(source, (0,) * len(followed.lanes) if start == "earliest" else None)
     if not news.heads:
-        raise CursorExpired(followed.name, "the result was begun anew or deleted")
+        raise CursorExpired(followed.name, "the result was rebuilt from scratch or deleted")
     offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in news.heads)
     parts = tuple(part.identity for part in followed.parts)
     return Begun(ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts), news)

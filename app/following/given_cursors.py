@@ -16,7 +16,7 @@ class CursorExpired(Gone):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
             "cursor_expired",
-            f"{why}; what followers hold of '{name}' is no longer continued: drop it and begin anew without the cursor "
+            f"{why}; what followers hold of '{name}' is no longer continued: drop it and start from scratch without the cursor "
             "(from=snapshot for a table's rows, from=earliest for what the log still holds)",
         )
 
@@ -46,7 +46,7 @@ def continued(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[in
     """
     known, parts = cursor.by_part, tuple(part.identity for part in followed.parts)
     if not known.keys() <= set(parts):
-        raise CursorExpired(followed.name, "a query that appended to it was begun anew or deleted with its records")
+        raise CursorExpired(followed.name, "a query that appended to it was rebuilt from scratch or deleted with its records")
     wanted = replace(cursor, offsets=(*cursor.own, *(known.get(part, 0) for part in parts)), parts=parts)
     check_cursor(followed, wanted, heads)
     return wanted

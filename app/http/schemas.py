@@ -125,7 +125,9 @@ class ForkOrigin(Answer):
     """What a fork has gone on from."""
 
     query: str = Field(description="The query that was forked, by its name then.", examples=["delays_by_airport"])
-    batch_id: int | None = Field(description="Its newest batch then; null: it had committed none, and the fork began anew.")
+    batch_id: int | None = Field(
+        description="Its newest batch then; null: it had committed none, and the fork started from scratch."
+    )
     committed_at: datetime | None = Field(description="When it had committed that.")
 
 

@@ -124,7 +124,7 @@ async def _when_reached(
                 head = (await services.of(Readables).read(name, lambda _: Ask(HEAD_ONLY, {}))).head
                 if _includes(head, wanted):
                     found = await read()
-                    if _includes(found.head, wanted):  # else the query began anew in between
+                    if _includes(found.head, wanted):  # else the query started from scratch in between
                         return found
             except TooManyRequests:
                 if left <= 0 and _includes(head, wanted):

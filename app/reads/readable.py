@@ -2,7 +2,7 @@
 
 A read is one statement on an autocommit connection, hence one snapshot: the position it shows is that of its rows. What a table is
 (columns, key) comes from memory; the statement brings the versions of the relation and of its query along, so a table that was
-edited, deleted or made anew meanwhile is noticed, looked up again, and read again.
+edited, deleted or made again meanwhile is noticed, looked up again, and read again.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Readables:
             except psycopg.errors.ProgramLimitExceeded as error:  # 1 GB of text, before the statement could measure it
                 raise self.too_large(name, "?limit", "ask for fewer rows with a smaller `limit`") from error
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
-                row = None  # dropped, or made anew with other columns, since it was looked up
+                row = None  # dropped, or made again with other columns, since it was looked up
             finally:
                 gate.leave()
             if row is not None and row[0] == table.relation_version and row[1] == table.query_version:
@@ -210,7 +210,7 @@ class Readables:
                     await cursor.execute(wanted.statement, params, prepare=True)
                     return await cursor.fetchone()
                 except psycopg.errors.FeatureNotSupported:
-                    # The table was made anew with columns of other types, and this connection knows the statement with the old ones.
+                    # The table was made again with columns of other types, and this connection knows the statement with the old ones.
                     await connection.close()
                 except psycopg.OperationalError:
                     # It died just now: the pool makes another.

@@ -10,7 +10,7 @@ class PushSettings(BaseModel):
 
     Attributes:
         heartbeat_s: silence after which a comment is sent, so that nothing in between takes the connection for dead.
-        close_after_s: age at which a stream is closed with a `reconnect` event, so that clients spread over processes anew.
+        close_after_s: age at which a stream is closed with a `reconnect` event, so that clients spread over processes again.
         write_timeout_s: a client that takes nothing for so long is closed; it resumes from its last event.
         max_streams: open streams of this process; the next is answered 429.
     """

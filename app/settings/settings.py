@@ -54,7 +54,7 @@ class DriverSettings(BaseModel):
         backoff_base_ms: the wait before a query that failed is launched again; it doubles each time.
         backoff_cap_ms: the longest such wait.
         max_attempts: launches that fail in a row before the query is failed for good. Systems outside that are away do not count.
-        healthy_after_ms: a query that has run for so long starts counting its attempts anew.
+        healthy_after_ms: a query that has run for so long starts counting its attempts again.
         max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
             processes and connections; heavy ones need about 100 MB and three connections each (`slot` in their status).
         rebalance_after_ms: how long others must have had room before a driver hands queries over to them.

@@ -1,4 +1,4 @@
-"""What Prometheus gets: what this process counted, and the facts of the database, read anew at most once a second."""
+"""What Prometheus gets: what this process counted, and the facts of the database, read again at most once a second."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _forget_some(connection: psycopg.Connection[Any], output: Output, query_id: 
     removed = 0
     for first in range(0, len(places), STEP_ROWS):
         with connection.transaction():
-            # The query may have begun anew meanwhile.
+            # The query may have rebuilt from scratch meanwhile.
             horizon_ms = _horizon_ms(connection, _STREAM_TIME + _LOCKED, output, query_id)
             if horizon_ms is not None:
                 step = {"horizon": horizon_ms, "places": places[first : first + STEP_ROWS]}

@@ -187,7 +187,7 @@ class Conflict(ServiceError):
 
 
 class StateIncompatible(Conflict):
-    """The kept state does not fit the new definition; ``edit(..., discard_state=True)`` begins anew."""
+    """The kept state does not fit the new definition; ``edit(..., discard_state=True)`` starts from scratch."""
 
     codes = ("state_incompatible", "needs_new_state")
 
@@ -270,7 +270,7 @@ class NotInTime(ServiceError):
 
 
 class ChangesReset(SlackwaterError):
-    """What was followed cannot be gone on with: drop what was folded and begin anew.
+    """What was followed cannot be gone on with: drop what was folded and start from scratch.
 
     Attributes:
         code: such as ``cursor_expired``.

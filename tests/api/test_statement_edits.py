@@ -1,4 +1,4 @@
-"""CREATE OR REPLACE: the query of a result is edited in place, or begins anew where that is asked for."""
+"""CREATE OR REPLACE: the query of a result is edited in place, or starts from scratch where that is asked for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_change_that_does_not_fit_begins_anew_only_where_that_is_asked_f
         assert "WITH (STATE = 'DISCARD')" in body["detail"]
     (done,) = await run(client, with_state(CHEAPER, "DISCARD"))
     assert (done["query"], done["relation"]) == ("dear", "dear")
-    assert done["message"] == "query dear begins anew: its state and what stream DEAR held are thrown away"
+    assert done["message"] == "query dear starts from scratch: its state and what stream DEAR held are thrown away"
     (again,) = await run(client, CHEAPER)
     assert again["message"] == "query dear is as it was: the statement says nothing new"
     assert "> 3" in (await client.get("/v1/queries/dear")).json()["statement"]

@@ -28,7 +28,7 @@ WAIT_S: Final = 3 * DEADLINE_S
 MOST: Final = 32
 
 _Made = tuple[datetime, int]
-"""When a connection was made, and its version, which begins anew with a connection made again under the name."""
+"""When a connection was made, and its version, which starts from scratch with a connection made again under the name."""
 
 
 class Registries:
@@ -63,7 +63,7 @@ class Registries:
         return registry
 
     def forget(self, name: str) -> None:
-        """Make the client anew the next time: it was refused, and its secrets may have been changed where they are."""
+        """Make the client again the next time: it was refused, and its secrets may have been changed where they are."""
         known = self._known.pop(name, None)
         if known is not None:
             known[1].close()

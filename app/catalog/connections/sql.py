@@ -170,7 +170,7 @@ def _find(transaction: sa.Connection, name: str) -> ConnectionRow | None:
 
 
 def _is_equal(kept: Stored, definition: AnyConnection, keys: SecretKeys | None) -> bool:
-    """Whether nothing would change, the key included: who gives a connection again after the key was changed has it encrypted anew."""
+    """Whether nothing would change, the key included: who gives a connection again after the key was changed has it encrypted again."""
     shown, values = taken_out(definition)
     if kept.definition != shown or kept.secrets.keys() != values.keys():
         return False

@@ -1,7 +1,7 @@
 """The deliveries of queries' results: begun, changed and ended with their queries, each in the transaction of the query's edit.
 
-A delivery is a row with an id that its target knows it by. Where the target changes, or the result begins anew, so does the delivery: under
-another id, from where its ``start`` says. What was delivered stays where it is.
+A delivery is a row with an id that its target knows it by. Where the target changes, or the result starts from scratch, so does the delivery:
+under another id, from where its ``start`` says. What was delivered stays where it is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def follow_definition(
         query_id: of the query.
         wanted: ``into.connector``; None: nothing is delivered.
         output: the result.
-        is_anew: the result has begun anew, so what was delivered is of another one.
+        is_anew: the result has rebuilt from scratch, so what was delivered is of another one.
     """
     row = connection.execute(
         sa.select(delivery.c.id, delivery.c.definition).where(delivery.c.query_id == query_id).with_for_update()

@@ -148,7 +148,7 @@ class LeasedDelivery:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """What a target was opened with: with another one it is opened anew."""
+        """What a target was opened with: with another one it is opened again."""
         return self.result_version, str(self.definition), self.connections_at
 
 

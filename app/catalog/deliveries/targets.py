@@ -50,7 +50,7 @@ def target_of(definition: QueryDefinition, output: Output) -> Target | None:
 
 
 def new_target(connection: sa.Connection, definition: QueryDefinition) -> Target | None:
-    """Return the target that a definition names anew.
+    """Return the target that a definition names again.
 
     None: there is none, or results of these columns are delivered there already, or the definition is wrong, which is reported where it is
     carried out.

@@ -24,8 +24,8 @@ from engine.commit.history.retention import delete_state
 
 Connection = psycopg.Connection[Any]
 
-# Where a query's state is: in the root (``app.driver.state_root``) of its last launch, unless it has begun anew since. Stopping needs no
-# state. The state of a deleted query is removed by a driver of its root; where none is alive, any driver removes the rows.
+# Where a query's state is: in the root (``app.driver.state_root``) of its last launch, unless it has rebuilt from scratch since. Stopping needs
+# no state. The state of a deleted query is removed by a driver of its root; where none is alive, any driver removes the rows.
 _HERE = """
     CASE
         WHEN q.desired_state = 'stopped' AND q.deleted_at IS NULL THEN true
@@ -234,7 +234,7 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
 
 
 def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
-    """Keep a query from being deleted, and from beginning anew, to the end of the transaction; gives one row where neither has happened.
+    """Keep a query from being deleted, and from starting from scratch, to the end of the transaction; gives one row where neither has happened.
 
     Args:
         connection: in a transaction.

@@ -23,7 +23,7 @@ def state_not_here(name: str, root: UUID | None) -> Reason:
         "state_not_here",
         f"the state of this query is in a directory that no living driver has{where}",
         "start a driver whose SLACKWATER_DATA_DIR or SLACKWATER_CHECKPOINT_URL is that directory, bring the directory back from a copy, or "
-        f"begin anew without that state: PUT /v1/queries/{name}?state=discard&from=earliest with the definition",
+        f"start from scratch without that state: PUT /v1/queries/{name}?state=discard&from=earliest with the definition",
     )
 
 

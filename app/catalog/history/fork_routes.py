@@ -93,7 +93,7 @@ async def post_fork(
     itself: as if it had run from the beginning. The original goes on meanwhile. The definition may differ in what an edit **in place**
     may change (`PUT /v1/queries/{name}`); `changes` says in what it does, and what does not fit is refused with 409 `state_incompatible`
     and a reason per field. Columns that are new are null in what was written before. Of an original that has committed nothing the fork
-    begins anew, too: `fork_of.batch_id` is null. `If-Match` is about the original.
+    starts from scratch, too: `fork_of.batch_id` is null. `If-Match` is about the original.
 
     A fork is a query like any other: edit it (also with `?state=discard`), look at its result beside the original's, then
     `PUT /v1/queries/{name}?from_fork=…` puts it in the original's place, or `DELETE` removes it.

@@ -53,7 +53,7 @@ def get_commits(name: Name, transaction: Inspection, services: ServicesOf) -> Co
 
     One a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each from which a launch went on, so also the last one before an
     edit. They thin out with age: some forty in `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). One whose state takes more space
-    than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that begins anew has none.
+    than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that starts from scratch has none.
     """
     listing = list_commits(transaction, name, state_files_of(services.settings))
     items = [
@@ -92,8 +92,8 @@ async def post_rewind(
     `query_not_at_rest`). While other queries read its result it answers 409 `relation_in_use` and names them. Where records that would be read
     again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
 
-    Who follows the result gets 410 `cursor_expired`, or a `reset`, and begins anew. Replays of late records that were asked for since are
-    undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
+    Who follows the result gets 410 `cursor_expired`, or a `reset`, and starts from scratch. Replays of late records that were asked for since
+    are undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
     """
     asked = validated(RewindBody, body)
     definition, target = None, None
@@ -116,7 +116,7 @@ async def post_rewind(
 
 
 def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefinition, Target | None]:
-    """Read the edited definition; returns it, and where it delivers to anew."""
+    """Read the edited definition; returns it, and where it delivers to again."""
     with services.database.inspection.begin() as connection:
         functions = read_definition(QueryDefinition, get_query(connection, name).definition).functions
         try:

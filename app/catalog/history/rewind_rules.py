@@ -153,6 +153,6 @@ def refusal(edit: Edit, name: str) -> Conflict:
     return Conflict(
         "state_incompatible",
         f"what query '{name}' keeps does not fit this definition, at whatever commit. Rewind with what an edit in place may change; for more, "
-        f"PUT /v1/queries/{name} with ?state=discard begins anew",
+        f"PUT /v1/queries/{name} with ?state=discard starts from scratch",
         [Fault(DEFINITION + change.pointer, change.kind.value, change.reason) for change in needing],
     )

@@ -236,7 +236,7 @@ def _edited(
     Returns:
         What it does otherwise; the result as it is then; the definition to store, None: the one that is stored.
 
-    The state of each retained commit fits the definition of now: edits that it does not fit begin anew, and forget these commits.
+    The state of each retained commit fits the definition of now: edits that it does not fit start from scratch, and forget these commits.
     """
     if asked.definition is None:
         return None, output_of_query(connection, stored.id), None

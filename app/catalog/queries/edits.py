@@ -74,8 +74,8 @@ class Replacement:
 
     Attributes:
         is_wish_given: the body says a desired state; else an existing query keeps its own.
-        may_discard_state: begin anew where the kept state does not fit, or has made the query fail.
-        start: begin anew in any case, and read from here; None: not asked for.
+        may_discard_state: start from scratch where the kept state does not fit, or has made the query fail.
+        start: start from scratch in any case, and read from here; None: not asked for.
         is_release: let go at once what is due under the new definition (J11).
     """
 
@@ -279,7 +279,7 @@ def insert_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> set[s
 
 
 def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
-    """Launch anew what leaves changes out as long as nobody reads them, where these relations have their first reader (P11).
+    """Launch again what leaves changes out as long as nobody reads them, where these relations have their first reader (P11).
 
     What has failed stays so: it looks for readers when it is launched.
     """

@@ -59,8 +59,8 @@ Discard = Annotated[
     Literal["discard"] | None,
     Query(
         alias="state",
-        description="`discard`: where kept state does not fit the edit, or the query has failed because its state cannot be used, begin anew "
-        "from the definition's `start`.",
+        description="`discard`: where the stored state does not fit the edit, or the query has failed because its state cannot be used, the query"
+        " starts from scratch, at the definition's `start`.",
     ),
 ]
 From = Annotated[
@@ -68,7 +68,7 @@ From = Annotated[
     Query(
         alias="from",
         max_length=64,
-        description="With `state=discard`: begin anew whatever the edit is, and read from here: `earliest`, `latest`, or an event time "
+        description="With `state=discard`: start from scratch whatever the edit is, and read from here: `earliest`, `latest`, or an event time "
         "(RFC 3339). It becomes the definition's `start`.",
         examples=["2013-01-01T00:00:00Z"],
     ),
@@ -298,7 +298,7 @@ def put_desired_state(
 def post_restart(
     name: Name, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
 ) -> AcceptedAnswer:
-    """Launch it anew with the state it has; also what a failed query needs once the cause is mended."""
+    """Launch it again with the state it has; also what a failed query needs once the cause is mended."""
     return accepted_answer(transaction, services, request_restart(transaction, name, conditions), response)
 
 

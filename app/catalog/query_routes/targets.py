@@ -24,7 +24,7 @@ POINTER = "/into/connector"
 
 
 async def _look(services: Services, body: Any) -> None:
-    """Look at the target that a body names anew. What else is wrong with it the request says, in its own words."""
+    """Look at the target that a body names again. What else is wrong with it the request says, in its own words."""
     if not _names_target(body):
         return
     try:

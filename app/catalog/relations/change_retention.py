@@ -134,7 +134,7 @@ def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
         faults = [Fault("", "changes_expired", f"the first changes of {name} were removed by retention") for name in names]
         raise Conflict(
             "changes_expired",
-            f"the change log of {', '.join(names)} begins too late to build the table from it. Let the query that writes it begin anew "
+            f"the change log of {', '.join(names)} begins too late to build the table from it. Let the query that writes it start from scratch "
             "(PUT /v1/queries/… with ?state=discard); SLACKWATER_CHANGES_RETENTION_MS keeps more",
             faults,
         )

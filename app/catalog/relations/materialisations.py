@@ -74,7 +74,7 @@ def follow(
         name: the source.
         before: its stored definition, None for a new one.
         after: its new one, None where it is deleted.
-        is_empty: it holds no records, so nothing is lost by beginning anew.
+        is_empty: it holds no records, so nothing is lost by starting from scratch.
 
     Raises:
         Conflict: ``materialize_needs_rebuild``.
@@ -120,7 +120,7 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
     if not is_empty:
         detail = (
             f"the rows of '{name}' are kept in a form that does not fit this edit; PUT it with \"materialize\": false first, and then "
-            "with true: the rows are made anew from the records that the log still has"
+            "with true: the rows are made again from the records that the log still has"
         )
         raise Conflict("materialize_needs_rebuild", detail, [Fault("/materialize", "materialize_needs_rebuild", detail)])
     _delete(connection, name)

@@ -114,7 +114,7 @@ _NEW_STATE: tuple[tuple[str, str], ...] = (
     (r"/where", "records that another filter let through are in the state"),
     (r"/start", "reading has begun elsewhere"),
     (r"/(group_by|window|aggregate).*", "partial results are kept by other groups, windows or aggregates"),
-    (r"/(having|select).*", "rows that were shown before would have to be shown anew"),
+    (r"/(having|select).*", "rows that were shown before would have to be shown again"),
     (r"/suppress.*", "what is held is kept in another form, or not at all"),
     (r"/into/versioned/history_retention", "versions that the shorter retention has dropped cannot be brought back"),
     (r"/into.*", "results that were written before would be missing"),

@@ -18,7 +18,7 @@ const PAGE = 1_000;
 export interface Sample {
   /** When the service looked, by its own clock. */
   at: number;
-  /** Records read a second since the sample before; null: there is none, or the counting began anew. */
+  /** Records read a second since the sample before; null: there is none, or the counting started from scratch. */
   rate: number | null;
   /** The same of each relation that it reads, by name. */
   reads: Readonly<Record<string, number | null>>;

@@ -1,4 +1,4 @@
-/** Where the reader is: the address below `/console`, and links that change it without loading the page anew. */
+/** Where the reader is: the address below `/console`, and links that change it without loading the page again. */
 import { computed, signal } from "@preact/signals";
 import type { ComponentChildren, TargetedMouseEvent } from "preact";
 

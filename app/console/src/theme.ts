@@ -22,7 +22,7 @@ effect(() => {
   }
 });
 
-/** Rises when the colours change, also by the system: pictures on a canvas are drawn anew. */
+/** Rises when the colours change, also by the system: pictures on a canvas are drawn again. */
 export const colours = signal(0);
 effect(() => {
   theme.value;

@@ -208,7 +208,7 @@ class Worker:
         self._step_since = None
 
     def _open_target(self, seen: LeasedDelivery) -> _Open:
-        """Return the target, opened anew where the definition or the result's columns are others."""
+        """Return the target, opened again where the definition or the result's columns are others."""
         if self._open is None or self._open.form != seen.form:
             self._close_target()
             output, model = output_of(seen.output), _model(seen)
@@ -223,7 +223,7 @@ class Worker:
         self._note_failed(code, detail, self._again_at - self._clock())
 
     def _wait_longer(self) -> None:
-        """Set when it is tried again: with what is not certain asked again, and connection, secrets and directory looked up anew."""
+        """Set when it is tried again: with what is not certain asked again, and connection, secrets and directory looked up again."""
         longest_s = min(LONGEST_AGAIN_S, FIRST_AGAIN_S * 2 ** min(self._failed, 16))
         self._failed += 1
         self._again_at = self._clock() + longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

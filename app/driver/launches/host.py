@@ -35,7 +35,7 @@ class _Hosted:
 
     Attributes:
         since: when it entered its kind, by the monotonic clock; None while it waits for its turn. A launch that tells what it does begins
-            its kind anew: moving large state takes long, and does not hang.
+            its kind again: moving large state takes long, and does not hang.
         handle: None until the launch returned.
     """
 

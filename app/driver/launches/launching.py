@@ -56,7 +56,7 @@ class FencedLauncher:
         """Launch a query and return when it runs.
 
         Raises:
-            EpochFenced: a newer launch has the fence; or the query was deleted, or has begun anew, since the launch was ordered.
+            EpochFenced: a newer launch has the fence; or the query was deleted, or has rebuilt from scratch, since the launch was ordered.
             Exception: whatever the runner raises.
         """
         # Looked for before the fence is taken: what a newer launch makes while this process is frozen is not among them.
@@ -97,8 +97,8 @@ class FencedLauncher:
     def _claim(connection: psycopg.Connection[Any], order: LaunchOrder) -> None:
         """Take the fence of what is still there. Results are found by name, and another query may have this one's by now.
 
-        An edit that begins anew or deletes fences who has the fence. Who has not taken it yet, it cannot: the launch may have been decided on
-        before, and wait behind others, or be frozen until nothing of its query is left.
+        An edit that starts from scratch or deletes fences who has the fence. Who has not taken it yet, it cannot: the launch may have been
+        decided on before, and wait behind others, or be frozen until nothing of its query is left.
         """
         with connection.pipeline(), connection.transaction():
             held = hold_query(connection, order.query_id, order.checkpoint_id)

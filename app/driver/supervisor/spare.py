@@ -198,7 +198,7 @@ def free_memory(container: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def code_stamp(code: Path) -> str:
-    """Return what changes when the code, or a package that it uses, is installed anew: a spare has imported what was there before."""
+    """Return what changes when the code, or a package that it uses, is installed again: a spare has imported what was there before."""
     told = sorted(_files(code)) + sorted(_packages())
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 

@@ -123,7 +123,7 @@ class EventFollower:
                 if end < self._next:
                     raise Gone(
                         "cursor_expired",
-                        f"there is no event {self._next - 1}, the last is {end - 1}: begin anew without an id",
+                        f"there is no event {self._next - 1}, the last is {end - 1}: start from scratch without an id",
                     )
                 stretch = await self._source.read_range(connection, 0, self._next, end)
         if not stretch.offsets and self._tail.is_gone:

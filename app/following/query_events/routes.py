@@ -93,7 +93,7 @@ def _last_id(given: str | None, incarnation: UUID | None) -> int | None:
         detail = "send the id of the last event that you got, or none"
         raise BadRequest("bad_cursor", detail, [Fault("Last-Event-ID", "bad_cursor", detail)])
     if found[2] != (None if incarnation is None else mark_of(incarnation)):
-        raise Gone("cursor_expired", "the id is from before the database was put back: begin anew without an id")
+        raise Gone("cursor_expired", "the id is from before the database was put back: start from scratch without an id")
     return int(found[1])
 
 

@@ -72,7 +72,7 @@ async def heads(connection: Connection, followed: Followed) -> Heads:
     """Return (oldest offset, next offset) by lane; nothing where a log is gone, or the database was put back since.
 
     Raises:
-        Unavailable: ``relation_changing``: the relation has got other columns or parts since; who asks anew gets them.
+        Unavailable: ``relation_changing``: the relation has got other columns or parts since; who asks again gets them.
     """
     (found,) = await heads_of(connection, [followed])
     if isinstance(found, Unavailable):

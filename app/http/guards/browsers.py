@@ -1,7 +1,7 @@
 """What a web page of somebody else's cannot do: reach a service without keys through the browser of whoever reads the page.
 
 A service that asks for no keys believes whoever reaches it. A browser on the same machine reaches it, and runs every page's scripts. So the
-name in ``Host`` must be one of the service's own (else a name that was bound anew makes the page's origin ours), and a request that a page
+name in ``Host`` must be one of the service's own (else a name that was bound again makes the page's origin ours), and a request that a page
 of another origin caused is refused.
 """
 

@@ -197,7 +197,7 @@ def _became(made: Replaced, sql: SqlRelation) -> str:
     if made.edit is None:
         return f"writes {sql.kind} {sql.name}"
     if made.is_anew:
-        return f"begins anew: its state and what {sql.kind} {sql.name} held are thrown away"
+        return f"starts from scratch: its state and what {sql.kind} {sql.name} held are thrown away"
     if made.edit.kind is EditKind.NO_OP:
         return "is as it was: the statement says nothing new"
     return f"is edited in place: it keeps its state and what {sql.kind} {sql.name} holds"

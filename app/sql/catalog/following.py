@@ -35,15 +35,15 @@ class FrameFollower:
         """Return what is new, in the order of each partition and part: ``_ts``, ``_op``, ``_partition`` and the relation's columns.
 
         Raises:
-            CursorExpired: the log was begun anew, or what comes next was removed from it.
+            CursorExpired: the log was rebuilt from scratch, or what comes next was removed from it.
         """
         if self._tail.is_gone:
-            raise CursorExpired(self._source.followed.name, "the result was begun anew or deleted")
+            raise CursorExpired(self._source.followed.name, "the result was rebuilt from scratch or deleted")
         found: list[pl.DataFrame] = []
         async with self._tails.reading() as connection:
             heads = await self._source.heads(connection)
             if len(heads) != len(self._offsets):
-                raise CursorExpired(self._source.followed.name, "the result was begun anew or deleted")
+                raise CursorExpired(self._source.followed.name, "the result was rebuilt from scratch or deleted")
             for partition, (oldest, end) in enumerate(heads):
                 start = self._offsets[partition]
                 if start < oldest:
@@ -80,7 +80,7 @@ async def following(tails: Tails, source: ChangeSource, beginning: Beginning) ->
     """
     news = await tails.look(source)
     if not news.heads:
-        raise CursorExpired(source.followed.name, "the result was begun anew or deleted")
+        raise CursorExpired(source.followed.name, "the result was rebuilt from scratch or deleted")
     offsets = [oldest if beginning == "earliest" else end for oldest, end in news.heads]
     async with tails.following(source, news) as tail:
         yield FrameFollower(tails, source, offsets, tail)

@@ -155,7 +155,7 @@ class ServiceMachine:
         self._twin.wait(step)
 
     def restart(self, step: Restart) -> None:
-        """See ``Machine``: every query is launched anew with the state it has."""
+        """See ``Machine``: every query is launched again with the state it has."""
         self._twin.restart(step)
         self._wait_read()
         for plan in self.case.plans:

@@ -23,7 +23,7 @@ const SHARE_OF_TIME = 0.2;
  *
  * @param ask what to ask; gets a signal that breaks the request off.
  * @param everyMs the pause between two requests; null: ask once.
- * @param dependencies as of `useEffect`: when one changes, the data is forgotten and asked for anew.
+ * @param dependencies as of `useEffect`: when one changes, the data is forgotten and asked for again.
  */
 export function useLive<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: number | null, dependencies: readonly unknown[]): Live<T> {
   const [state, setState] = useState<Omit<Live<T>, "refresh">>({ data: null, error: null, isLoading: true, at: null });

@@ -43,7 +43,7 @@ def stop(context: typer.Context, names: Names, wait: Wait = False, timeout: Time
 
 
 def restart(context: typer.Context, names: Names, wait: Wait = False, timeout: Timeout = None) -> None:
-    """Launch queries anew, with the state that they have; one that failed is tried again."""
+    """Launch queries again, with the state that they have; one that failed is tried again."""
     _set_state(invocation_of(context), names, "restart", "running", seconds_to_wait(timeout, wait=wait))
 
 

@@ -51,7 +51,10 @@ def apply(
     prune: Prune = False,
     match: Match = None,
     discard_state: Annotated[
-        bool, typer.Option("--discard-state", help="Let queries begin anew whose kept state does not fit their new definition.")
+        bool,
+        typer.Option(
+            "--discard-state", help="Let queries start from scratch whose kept state does not fit their new definition."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     every: ShowAll = False,
@@ -75,7 +78,7 @@ def apply(
         _report(here, plan, [])
         names = ", ".join(step.name for step in plan.of("needs_new_state"))
         here.output.note(
-            f"nothing was done: {names} would begin anew; --discard-state permits that, slackwater fork keeps both", "red"
+            f"nothing was done: {names} would start from scratch; --discard-state permits that, slackwater fork keeps both", "red"
         )
         raise typer.Exit(DIFFERENT)
     if not plan.changes:

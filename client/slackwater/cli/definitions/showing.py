@@ -55,7 +55,7 @@ def _details(step: Step) -> Iterator[tuple[str, str]]:
     for problem in step.problems:
         yield problem, "red"
     if step.action == "needs_new_state":
-        yield "what it keeps and has written is thrown away, and it begins anew", "red"
+        yield "what it keeps and has written is thrown away, and it starts from scratch", "red"
     if step.action == "delete":
         yield ("its state and all its rows go with it" if step.kind == "query" else "all its records go with it"), "red"
     item = step.item
@@ -102,7 +102,7 @@ def summary(plan: Plan) -> str:
     counted = [
         (len(plan.of("create")), "to create"),
         (len(plan.of("in_place", "repartition")), "to edit in place"),
-        (len(plan.of("needs_new_state")), "to begin anew"),
+        (len(plan.of("needs_new_state")), "to start from scratch"),
         (len(plan.of("delete")), "to delete"),
         (len(plan.of("refused")), "refused"),
     ]

@@ -204,7 +204,7 @@ def checked_key(key: str | None) -> str | None:
     try:
         return key if key is None or authorization(key) else None
     except ValueError as error:
-        raise Misused(str(error), "copy it anew: --key, SLACKWATER_API_KEY, or slackwater context add") from error
+        raise Misused(str(error), "copy it again: --key, SLACKWATER_API_KEY, or slackwater context add") from error
 
 
 def shown(name: str, context: Context, *, is_current: bool) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def read_names(client: Client) -> Names:
 
 
 class Known:
-    """The names as they were last read; a thread reads them anew when they may have changed, and nobody waits for it.
+    """The names as they were last read; a thread reads them again when they may have changed, and nobody waits for it.
 
     Args:
         read: asks the service.
@@ -68,7 +68,7 @@ class Known:
         self.names = Names()
 
     def refresh(self) -> None:
-        """Read them anew in the background."""
+        """Read them again in the background."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._take, daemon=True)

@@ -95,7 +95,7 @@ def _line(row: Row, before: Snapshot | None, now: Snapshot) -> Line:
     seconds = 0.0 if before is None else now.at_s - before.at_s
     if earlier is None or seconds <= 0:
         return Line(row, None, None)
-    # A query that began anew counts from 0 again.
+    # A query that started from scratch counts from 0 again.
     rates = [max(0.0, after - first) / seconds for first, after in (
         (earlier.read_rows, row.read_rows), (earlier.emitted_rows, row.emitted_rows),
     )]  # fmt: skip

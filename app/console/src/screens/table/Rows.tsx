@@ -17,7 +17,7 @@ import { TimeSlider } from "./TimeSlider";
 import type { Row } from "./versions";
 
 const PAGE = 200;
-/** Rows are read anew at most so often while they change. */
+/** Rows are read again at most so often while they change. */
 const FOLLOWED_EVERY_MS = 1_000;
 
 type State = "default" | "final" | "open" | "any";
