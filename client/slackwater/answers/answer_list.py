@@ -429,7 +429,7 @@ class ForkOrigin(Answer):
     """The query that was forked, by its name then."""
 
     batch_id = Item[int | None]()
-    """Its newest batch then; null: it had committed none, and the fork began anew."""
+    """Its newest batch then; null: it had committed none, and the fork started from scratch."""
 
     committed_at = Item[datetime | None](moment)
     """When it had committed that."""

@@ -151,8 +151,8 @@ class Query:
 
         Args:
             definition: a builder, or its JSON.
-            discard_state: begin anew where the kept state does not fit, or where the query failed since its state cannot be used.
-            from_: with ``discard_state``: begin anew in any case, from there.
+            discard_state: start from scratch where the kept state does not fit, or where the query failed since its state cannot be used.
+            from_: with ``discard_state``: start from scratch in any case, from there.
             flush_now: what is due under the new values goes at once, not with each task's next record.
             if_match: the version that it must have; else ``PreconditionFailed``.
             must_be_new: ``PreconditionFailed`` where it is there already.
@@ -189,7 +189,7 @@ class Query:
         return AcceptedAnswer(self._transport.json(request("PUT", self._path("desired-state"), body={"state": state})))
 
     def restart(self) -> AcceptedAnswer:
-        """Launch it anew, with the state that it has."""
+        """Launch it again, with the state that it has."""
         return AcceptedAnswer(self._transport.json(request("POST", self._path("restart"))))
 
     def delete(self, *, keep_result: bool = False) -> None:

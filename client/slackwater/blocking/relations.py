@@ -162,7 +162,7 @@ class Relation:
             bigints: ``string``: bigints and decimals as texts.
 
         Raises:
-            ChangesReset: it cannot go on, as the log was begun anew or cut; what was folded is void.
+            ChangesReset: it cannot go on, as the log was rebuilt from scratch or cut; what was folded is void.
             ServiceError: there is no such relation (any more), or the key does not count.
         """
         first = {"bigints": bigints} | ({"from": from_} if cursor is None else {})

@@ -454,7 +454,7 @@ export interface paths {
         put?: never;
         /**
          * Restart a query
-         * @description Launch it anew with the state it has; also what a failed query needs once the cause is mended.
+         * @description Launch it again with the state it has; also what a failed query needs once the cause is mended.
          */
         post: operations["post_restart"];
         delete?: never;
@@ -480,7 +480,7 @@ export interface paths {
          *     itself: as if it had run from the beginning. The original goes on meanwhile. The definition may differ in what an edit **in place**
          *     may change (`PUT /v1/queries/{name}`); `changes` says in what it does, and what does not fit is refused with 409 `state_incompatible`
          *     and a reason per field. Columns that are new are null in what was written before. Of an original that has committed nothing the fork
-         *     begins anew, too: `fork_of.batch_id` is null. `If-Match` is about the original.
+         *     starts from scratch, too: `fork_of.batch_id` is null. `If-Match` is about the original.
          *
          *     A fork is a query like any other: edit it (also with `?state=discard`), look at its result beside the original's, then
          *     `PUT /v1/queries/{name}?from_fork=…` puts it in the original's place, or `DELETE` removes it.
@@ -505,7 +505,7 @@ export interface paths {
          *
          *     One a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each from which a launch went on, so also the last one before an
          *     edit. They thin out with age: some forty in `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). One whose state takes more space
-         *     than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that begins anew has none.
+         *     than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that starts from scratch has none.
          */
         get: operations["get_commits"];
         put?: never;
@@ -534,8 +534,8 @@ export interface paths {
          *     `query_not_at_rest`). While other queries read its result it answers 409 `relation_in_use` and names them. Where records that would be read
          *     again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
          *
-         *     Who follows the result gets 410 `cursor_expired`, or a `reset`, and begins anew. Replays of late records that were asked for since are
-         *     undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
+         *     Who follows the result gets 410 `cursor_expired`, or a `reset`, and starts from scratch. Replays of late records that were asked for since
+         *     are undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
          */
         post: operations["post_rewind"];
         delete?: never;
@@ -2776,7 +2776,7 @@ export interface components {
             query: string;
             /**
              * Batch Id
-             * @description Its newest batch then; null: it had committed none, and the fork began anew.
+             * @description Its newest batch then; null: it had committed none, and the fork started from scratch.
              */
             batch_id: number | null;
             /**
@@ -13690,9 +13690,9 @@ export interface operations {
             query?: {
                 /** @description Name of a fork of this query, in the place of a body: the query takes over the fork's definition, result, state and position under its own names, and the fork is gone. */
                 from_fork?: string | null;
-                /** @description `discard`: where kept state does not fit the edit, or the query has failed because its state cannot be used, begin anew from the definition's `start`. */
+                /** @description `discard`: where the stored state does not fit the edit, or the query has failed because its state cannot be used, the query starts from scratch, at the definition's `start`. */
                 state?: "discard" | null;
-                /** @description With `state=discard`: begin anew whatever the edit is, and read from here: `earliest`, `latest`, or an event time (RFC 3339). It becomes the definition's `start`. */
+                /** @description With `state=discard`: start from scratch whatever the edit is, and read from here: `earliest`, `latest`, or an event time (RFC 3339). It becomes the definition's `start`. */
                 from?: string | null;
                 /** @description `now`: what waits and is due under the new definition goes at the next launch, not with the next record. */
                 flush?: "now" | null;
