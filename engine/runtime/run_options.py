@@ -41,7 +41,7 @@ class RunOptions:
         max_bytes: bound of one batch, as stored in the feeds.
         bounds: what it may take of the processes that it shares with others.
         retaining: which of its commits are retained, so that one can go back to them.
-        on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
+        on_commit: told of each batch after its commit, in a thread of the executor: quick, and raises nothing.
         on_first_commit: told once, in the same way.
         on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
     """

@@ -19,13 +19,14 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.ports import LaunchOrder
 from app.driver.launches.spark_runner import SparkRunner
 from app.driver.supervisor.process_group import session_members
 from engine.commit.sink import Draft, Sink
 from engine.commit.sink_batch import Committed
 from engine.operators.tasks.task import Task
 from engine.postgres.postgres import shared_connection
+from engine.runtime.executor import QueryHandle
 from engine.runtime.stages import StageWork
 from engine.sources.packets import Packet
 from engine.spark.streams.scheduling import FOLDER_OPTION, PacketSource, RoundReader

@@ -18,13 +18,14 @@ import psycopg
 
 from app.catalog.stored.state_files import checkpoint_directory
 from app.driver.entry import main
-from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.ports import LaunchOrder
 from app.driver.launches.spark_runner import is_unfinished
 from app.settings.settings import Settings
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, InternalError, Problem, SinkUnavailable, SourceUnavailable
 from engine.postgres.fence import sink_name
 from engine.postgres.links import LinkedConnection
 from engine.runtime.checkpoint import begin_run, note_planned
+from engine.runtime.executor import QueryHandle
 
 COMMIT_EVERY_S = 0.02
 

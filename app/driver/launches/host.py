@@ -19,7 +19,8 @@ import structlog
 from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.states import ErrorReport, HandleKind, HandleReport
 from app.driver.launches.faults import report_of
-from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.ports import LaunchOrder
+from engine.runtime.executor import QueryHandle
 
 ENDED = ErrorReport("query_ended", "internal", is_retryable=True, detail="the streaming query ended without an error")
 LEFT = (

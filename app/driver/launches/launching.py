@@ -16,10 +16,11 @@ import structlog
 from app.catalog.drivers.transitions import hold_query
 from app.catalog.stored.state_files import query_directory
 from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.driver.launches.ports import LaunchOrder, QueryHandle, Runner
+from app.driver.launches.ports import LaunchOrder, Runner
 from engine.postgres.fence import claim_epoch, cut_off_older
 from engine.postgres.links import LinkedConnection, is_usable
 from engine.runtime.checkpoint import discard_scratch
+from engine.runtime.executor import QueryHandle
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
 FENCE_PATIENCE_MS = 5_000

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.catalog.drivers.states import HandleReport
+from engine.runtime.executor import QueryHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +27,6 @@ class LaunchOrder:
     generation: int
     epoch: int
     note_phase: Callable[[str], None]
-
-
-class QueryHandle(Protocol):
-    """A streaming query that was started. Calls are quick, except ``stop``; they come from several threads."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it may still read or write."""
-
-    @property
-    def phase(self) -> str | None:
-        """What it does before its first commit; None after that, and while it waits for records. May raise instead."""
-
-    def error(self) -> Exception | None:
-        """Why it ended by itself; None while it is active and after a ``stop``."""
-
-    def stop(self, timeout_s: float, /) -> bool:
-        """Stop it; returns whether it was over within the timeout: nothing of it counts any more. May raise instead."""
-
-    def await_rest(self) -> bool:
-        """Wait until nothing writes files for it any more, for a bounded time; called once it was stopped. May raise instead.
-
-        Returns:
-            False where something may still do so.
-        """
 
 
 class Runner(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -17,7 +16,7 @@ from app.catalog.stored.state_files import checkpoint_directory
 from app.catalog.stored.state_places import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.service_context import service_context_of
-from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.ports import LaunchOrder
 from app.driver.session_start import SessionStart
 from app.settings.settings import Settings
 from app.telemetry.tracing import Done, tracing_of
@@ -30,12 +29,13 @@ from engine.plan.model import Plan
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import LAUNCHES, Connection, borrowed_connection
 from engine.runtime.checkpoint import planned_batch, run_of
+from engine.runtime.executor import Executor, QueryHandle
 from engine.runtime.launch_state import Launch
 from engine.runtime.limits.watchdog import WorkBounds
 from engine.runtime.run_options import CommittedBatch, RunOptions
 from engine.sources.connector_kinds import control_of
-from engine.spark.streams.slot_manager import SlotManager
-from engine.spark.warm_up import make_class_archive, warm_up
+from engine.spark.executor import SparkExecutor
+from engine.spark.warm_up import make_class_archive
 from engine.state.segments.objects import Objects
 
 FIRST_ORDER_S = 0.5
@@ -76,8 +76,7 @@ class SparkRunner:
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
-        self._fleet: SlotManager | None = None
-        self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
+        self._executor: Executor | None = None
 
     def open(self) -> None:
         """Start the JVM.
@@ -85,17 +84,13 @@ class SparkRunner:
         Raises:
             JavaMissing: no usable Java.
         """
-        self._session = self._begun.session()
-        self._fleet = SlotManager(self._session, self._dsn, lambda: self.is_alive)
+        self._executor = SparkExecutor(self._begun.session(), self._dsn)
         threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the JVM answers."""
-        try:
-            return bool(self._open_target.sparkContext.defaultParallelism)
-        except Exception:  # noqa: BLE001 - py4j raises whatever its socket raised
-            return False
+        """See ``Executor``; not before ``open``."""
+        return self._executor is not None and self._executor.is_alive
 
     def launch(self, order: LaunchOrder) -> QueryHandle:
         """Plan a query against the catalog of now, take over its checkpoint, start it.
@@ -119,8 +114,8 @@ class SparkRunner:
             bounds=self._bounds,
             retaining=self._retaining(order.name),
         )
-        assert self._fleet is not None  # noqa: S101 - it is open
-        return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere), options)
+        launch = Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere)
+        return self._open_executor.launch(plan, launch, options)
 
     def _retaining(self, name: str) -> Retaining:
         """Say which commits of a query are retained: none of an internal one, which follows its table."""
@@ -137,11 +132,11 @@ class SparkRunner:
             return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
 
     def close(self) -> None:
-        """Stop the session; its JVM ends with this process. The last spans are sent."""
+        """Close the executor. The last spans are sent."""
         self._is_wanted.set()
         self._is_closed.set()
-        if self._session is not None:
-            self._session.stop()
+        if self._executor is not None:
+            self._executor.close()
         if self._tracing is not None:
             self._tracing.close()
 
@@ -149,9 +144,7 @@ class SparkRunner:
         """Do beforehand what the first query, and later starts, would wait for. No query needs it: what goes wrong is only told."""
         try:
             if not self._is_wanted.wait(FIRST_ORDER_S):
-                warm_up(self._open_target)
-                if self._fleet is not None:
-                    self._fleet.make_ready()
+                self._open_executor.make_ready()
                 log.info("spark_warmed_up")
             if self._of_service.spark.class_archive and not self._is_closed.wait(ARCHIVE_AFTER_S):
                 make_class_archive(self._settings)
@@ -164,10 +157,10 @@ class SparkRunner:
             self._tracing.record(span_of(batch))
 
     @property
-    def _open_target(self) -> Any:
-        if self._session is None:
+    def _open_executor(self) -> Executor:
+        if self._executor is None:
             raise RuntimeError("the Spark session is not open yet")
-        return self._session
+        return self._executor
 
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = read_definition(QueryDefinition, order.definition)

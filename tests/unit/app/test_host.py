@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from app.catalog.drivers.states import HandleKind
 from app.driver.launches.host import QueryHost
-from app.driver.launches.ports import LaunchOrder, QueryHandle
+from app.driver.launches.ports import LaunchOrder
+from engine.runtime.executor import QueryHandle
 
 OLD_MS = 200
 
