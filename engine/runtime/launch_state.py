@@ -79,6 +79,8 @@ def open_state(
 
     Args:
         connection: in autocommit mode.
+        plan: of the query.
+        launch: which one.
         start: called for the start positions if the query has never begun.
         retain: called if a commit exists, before any change of it.
         tell: see ``shared_out``.
@@ -123,6 +125,7 @@ def bring_over(local: Directories, target: Objects, layout: Layout, states: Mapp
     Args:
         local: the checkpoint's directory.
         target: its directory in the store.
+        layout: of the state.
         states: of all tasks.
 
     Raises:
@@ -146,6 +149,7 @@ def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place
 
     Args:
         segments: of the checkpoint.
+        layout: of the state.
         states: of all tasks.
 
     Raises:

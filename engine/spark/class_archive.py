@@ -24,6 +24,7 @@ def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Pa
 
     Args:
         home: Spark's folder in the data directory.
+        java: that starts the JVM.
         options: of the JVM; some of them make an archive useless.
         jars: the class path, as the JVM gets it; the JVM compares paths, sizes and times.
     """

@@ -73,6 +73,7 @@ def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
     """Return Spark's settings for a session on a cluster.
 
     Args:
+        settings: ours.
         jar: classes that executors need; the driver serves it, because other hosts may have it elsewhere.
     """
     conf = {
@@ -126,6 +127,7 @@ def worker_requirements_of(context: SparkContext, scratch: Path | None) -> Worke
     """Return the requirements of workers on other hosts, after some of them have met these; None if all workers are on this host.
 
     Args:
+        context: the driver's.
         scratch: directory of the launch, beside its state; None: the state is in no directory.
     """
     if not is_cluster(context.master):

@@ -166,6 +166,7 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
     """Start the JVM and return the session. One per process; sets variables of this process.
 
     Args:
+        settings: of the session.
         prepared: made with the same settings; None: made here.
 
     Raises:

@@ -33,8 +33,8 @@ class BatchSize:
     def after(self, rows: int, emitted_bytes: int, limit: BatchLimit, most_bytes: int) -> bool:
         """Record a committed batch; return whether the next one gets another bound.
 
-        If the batch emitted more than half of ``most_bytes``, the next one shrinks in proportion. If a reduced batch emitted less than a quarter,
-        the next one is twice as large.
+        If the batch emitted more than half of ``most_bytes``, the next one shrinks in proportion. If a reduced batch emitted less than a
+        quarter, the next one is twice as large.
 
         Args:
             rows: its records.

@@ -70,6 +70,7 @@ class Effort:
         """Record a batch.
 
         Args:
+            batch: its times.
             phases_ms: Spark's report on the cycle of the batch before it (``engine.spark.streams.reports``); empty if there is none.
             now_s: monotonic seconds.
         """
@@ -81,7 +82,7 @@ class Effort:
     def measured(self, now_s: float, batch: BatchEffort | None = None) -> dict[str, Any]:
         """Return each part's share of the time.
 
-        ``busiest_task`` is the share of that task in all tasks' work; ``functions`` has the share of time of each function. Unknown values are absent.
+        ``busiest_task`` is that task's share in all tasks' work, ``functions`` the share of time of each function. Unknown values are absent.
 
         Args:
             now_s: monotonic seconds.

@@ -114,7 +114,7 @@ class _Lane:
         return sum(chunk.rows for chunk in chunks) == chunks[-1].end_offset - self.backlog.start
 
     def within(self, limit: BatchLimit) -> int:
-        """Return the end of the chunks that fit, at least of one. If the first is too long and offsets count records, return an end inside it."""
+        """Return the end of the chunks that fit, at least of one; an end inside the first if it is too long and offsets count records."""
         rows = size_bytes = 0
         end = self.backlog.start
         first = self.backlog.chunks[0]

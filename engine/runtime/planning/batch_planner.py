@@ -322,8 +322,8 @@ class BatchPlanner:
         """Return the end of each feed.
 
         Tables are asked last: records that a table had before a stream's record are then read with it, even if this process pauses in between.
-        The producers of derived feeds are asked before the feeds, and after the sources: a producer that has read to the end has then written all
-        results of the sources' records.
+        Producers of derived feeds are asked before the feeds and after the sources. A producer that has read to the end has then written
+        all results of the sources' records.
         """
         ends: dict[str, Mapping[int, int]] = {}
         self._behind = {}

@@ -120,7 +120,11 @@ class RunningQuery:
         """Find where a query resumes, for a slot to run it. Its launch holds the fence (``claim_epoch``), and its output exists.
 
         Args:
+            spark: the driver's session.
+            plan: what it does.
+            launch: which launch.
             dsn: the database of feeds and results.
+            options: how it runs.
 
         Raises:
             SourceUnavailable: a feed cannot be read now.

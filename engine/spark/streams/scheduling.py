@@ -81,6 +81,7 @@ def register_for_pool(session: SparkSession, pool: int) -> str:
     memory always does the slot's cycles.
 
     Args:
+        session: the driver's.
         pool: number of the slot that these workers work for.
     """
 
