@@ -1,6 +1,6 @@
-"""Which directories sources may read: whoever can register a source must not be able to read the service's whole machine.
+"""The directories that sources may read: a user who can register a source must not be able to read the service's whole machine.
 
-Only directories are looked at. Files, and links among them, are put there by who may write below the root, which no request does.
+Only directories are checked. Files, and links among them, come from people who can write below the root; no request can.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _POINTER = "/connector/path"
 
 
 def check_directory(path: str, files_root: Path | None) -> None:
-    """Refuse a directory that is not below ``files_root``, links resolved.
+    """Refuse a directory that is not below ``files_root``, after resolving links.
 
-    Without a root none will do: on a machine of one's own a web page may be the one that asks.
+    Without a root every directory is refused: on a personal machine the request may come from a web page.
 
     Raises:
         DefinitionInvalid: ``path_not_allowed``.
