@@ -1,4 +1,4 @@
-"""What Debezium writes in place of a large value that did not change, since the database did not log it (Postgres: TOAST)."""
+"""Debezium's placeholder for an unchanged large value, which the database did not log (Postgres: TOAST)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS: Final = ",".join(str(byte) for byte in _BYTES)
 
 
 def is_unavailable(row: pl.DataType, side: str) -> pl.Expr:
-    """Say whether a field of a row is no value: a text, its bytes, or an array of it. Arrays of numbers hold it byte by byte.
+    """Return whether a row's field is the placeholder: a text, its bytes, or an array of it. Arrays of numbers hold its bytes.
 
     Args:
         row: the type of the rows.
@@ -34,7 +34,7 @@ def is_unavailable(row: pl.DataType, side: str) -> pl.Expr:
 
 
 def _is(value: pl.Expr, dtype: pl.DataType | DataTypeClass) -> pl.Expr | None:
-    """Return whether values are none; None: of their type all are values."""
+    """Return whether values are placeholders; None: their type has no placeholder."""
     if dtype == pl.String:
         return value.is_in(_TEXTS)
     if dtype == pl.Binary:
