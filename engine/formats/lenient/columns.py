@@ -1,4 +1,4 @@
-"""Values of records put into columns: at once where all are of the type, one by one with leniency where some are not."""
+"""Values of records put into columns: at once if all have the type, else one by one with leniency."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _CLEAN: Final[dict[str, frozenset[type]]] = {
     "double": frozenset({float, int}),
     "string": frozenset({str}),
 }
-"""Python's types whose values Polars takes as they are."""
+"""Python types whose values Polars accepts unchanged."""
 
 
 def column_of(name: str, values: Sequence[Any], declared: ColumnType, faults: dict[int, str]) -> pl.Series:
-    """Return a column of values as JSON has them.
+    """Return a column of JSON values.
 
     Args:
         name: of the column.
         values: one for each record.
         declared: its type.
-        faults: place of a record that cannot be read → why; added to.
+        faults: place of an unreadable record → why; extended here.
     """
     clean = _CLEAN.get(declared.kind)
     if clean is not None and set(map(type, values)) <= clean | {type(None)}:
         try:
             return pl.Series(name, values, dtype=declared.polars)
         except (PolarsError, OverflowError, TypeError, UnicodeEncodeError):
-            pass  # a number is too large, or half of a surrogate pair is in a text: below it is found out where
+            pass  # a number is too large, or a text has half of a surrogate pair: the code below finds where
     return column_read(name, values, declared, reader(declared), faults)
 
 
