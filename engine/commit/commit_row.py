@@ -27,7 +27,8 @@ class CommitRow:
     ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; operators by ``ReportedNames``, the last two
     without unknown values),
     ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest event time read; for a derived feed the greatest head),
-    ``emitted_rows``, ``wakes`` (stage and task → wall clock at which it has work without input), ``lateness`` (gauge → histogram, over all tasks),
+    ``emitted_rows``, ``wakes`` (stage and task → wall clock at which it has work without input),
+    ``lateness`` (gauge → histogram, over all tasks),
     ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
     because Spark reports on a batch only after its commit: ``engine.spark.streams.reports.SPARK_PHASES``, absent after a launch's first batch),
     ``execution`` (the slot of the batch, the reason for it, and the parts of the query's time, see ``Sink.execution``).

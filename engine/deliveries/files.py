@@ -158,7 +158,7 @@ class FilesDeliverer:
     def _show(self, files: list[_File]) -> None:
         """Give the files of a commit their names, if they are still drafts.
 
-        A file that is neither a draft nor at its path was published, and then removed by a reader of the directory. Drafts are on the disk before
+        A file that is neither a draft nor at its path was published, and then removed by a reader. Drafts are on the disk before
         their commit, and only this step moves them.
         """
         for each in files:

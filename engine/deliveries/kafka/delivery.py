@@ -153,7 +153,7 @@ class KafkaDeliverer:
             self._abort(producer)
             raise
         if not is_answered:
-            # This producer gets no more calls, because they would also wait. Its successor has a newer epoch, so this one can commit nothing more.
+            # This producer gets no more calls, because they would also wait. Its successor has a newer epoch, so this one cannot commit.
             self._producer = self._committed_at_s = None
             raise TargetUnavailable(f"topic {self._definition.topic}: no answer to the end of a transaction within {END_S:.0f} s")
         self._committed_at_s = time.monotonic()
