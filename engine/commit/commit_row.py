@@ -1,4 +1,4 @@
-"""What the row of ``log.commit`` says of a query after each batch: how far it has read, its clocks, what waits."""
+"""The row of ``log.commit`` of a query after each batch: its progress, its clocks, its waiting data."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from engine.plan.naming import ReportedNames
 Json = dict[str, Any]
 
 _BY_TASK: Final = ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting")
-"""Parts of the detail that are operator → task → value."""
+"""Parts of the detail with the form operator → task → value."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRow:
     """Position and detail of the commit row as of one batch.
 
-    ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
-    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest
-    event time read: of a derived feed the greatest head), ``emitted_rows``, ``wakes``
-    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
+    ``detail`` has:
+    ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; operators by ``ReportedNames``, the last two
+    without unknown values),
+    ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest event time read; for a derived feed the greatest head),
+    ``emitted_rows``, ``wakes`` (stage and task → wall clock at which it has work without input),
+    ``lateness`` (gauge → histogram, over all tasks),
     ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
-    for Spark reports on a batch only after its commit: ``engine.spark.streams.reports.SPARK_PHASES``, absent after the first of a launch),
-    ``execution`` (which slot ran the batch, what decided that, and what the query's time goes into, see ``Sink.execution``).
+    because Spark reports on a batch only after its commit: ``engine.spark.streams.reports.SPARK_PHASES``, absent after a launch's first batch),
+    ``execution`` (the slot of the batch, the reason for it, and the parts of the query's time, see ``Sink.execution``).
     """
 
     position: dict[str, dict[str, int]]
     detail: Json
 
     def within(self, tasks: int) -> CommitRow:
-        """Return what is known of the query's tasks as they are now: what others said, of which there were more, is over."""
+        """Return the row without values of tasks that no longer exist, after a change to fewer tasks."""
 
         def kept(of_tasks: Json) -> Json:
             return {task: value for task, value in of_tasks.items() if int(task.rpartition(":")[2]) < tasks}
@@ -46,7 +48,7 @@ class CommitRow:
         return CommitRow(self.position, detail)
 
     def advanced(self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames) -> CommitRow:
-        """Return what is true once the batch is in."""
+        """Return the row after the batch."""
         position = {feed: dict(partitions) for feed, partitions in self.position.items()}
         read = dict(self.detail.get("read_rows", {}))
         read_to = {feed: dict(partitions) for feed, partitions in self.detail.get("read_to", {}).items()}
@@ -92,9 +94,9 @@ class CommitRow:
 
 
 def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNames) -> Json:
-    """Put what the tasks of a batch report over what was known: operator → task → value.
+    """Merge the reports of a batch's tasks into the known values: operator → task → value.
 
-    What a task no longer reports of an operator's buffer, such as the oldest of no rows, is over; a clock stays.
+    Values that a task no longer reports of an operator's buffer, such as the oldest of no rows, are dropped; a clock stays.
     """
     merged = {operator: dict(tasks) for operator, tasks in before.items()}
     for stats in reports:
@@ -107,7 +109,7 @@ def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNam
 
 
 def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
-    """Return the wall clock at which the first task of a query has something to do without input; None for never."""
+    """Return the wall clock at which the first task of a query has work without input; None for never."""
     row = conn.execute(
         "SELECT min(wake.value::bigint) FROM log.commit, jsonb_each_text(detail -> 'wakes') AS wake WHERE query_id = %s",
         (query_id,),

@@ -1,4 +1,4 @@
-"""Keeping late records for reading, within the bounds that a query gives them. Inside the sink's transaction; nothing here commits."""
+"""Keeping late records for reading, within a query's bounds. Inside the sink's transaction; nothing here commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.plan.model import LateRecords
 from engine.postgres.copying import copy_frame
 
 DIVERTED = "diverted"
-"""Reasons of the policy ``divert`` end so. These late records wait for a replay: retention removes them, the cap does not."""
+"""Ending of the reasons of the policy ``divert``. These late records wait for a replay: retention removes them, the cap does not."""
 
 _TABLE = sql.Identifier("log", "late_record")
 _IS_DIVERTED = f"%{DIVERTED}"
@@ -33,13 +33,12 @@ class LateLog:
     query_id: UUID
     bounds: LateRecords
     _capped: int | None = field(default=None, init=False)
-    """How many are kept that the cap counts; None: not known. Counting them anew in every batch would cost more than writing a batch's."""
+    """How many records the cap counts; None: not known. Counting them in every batch would cost more than writing the batch's records."""
 
     def keep(self, cursor: Cursor, late: pl.DataFrame, now_ms: int) -> int:
-        """Write a batch's late records and remove what is too old or too much; returns how many of those the cap counts did not fit.
+        """Write a batch's late records and remove records beyond age and cap; return how many of those under the cap were dropped.
 
-        What is too old goes in the order in which it came: one that a wrong clock put into the future holds back those behind it until the
-        next launch.
+        Old records go in the order of arrival. A record with a future time from a wrong clock keeps those after it until the next launch.
 
         Args:
             cursor: inside the sink's transaction.
@@ -62,11 +61,11 @@ class LateLog:
         return late.height - kept.height + excess
 
     def forget(self) -> None:
-        """Believe nothing that was told in a transaction which did not commit."""
+        """Drop values from a transaction that did not commit."""
         self._capped = None
 
     def _count(self, cursor: Cursor, horizon_ms: int) -> int:
-        """Return how many the cap counts, without those that are too old, wherever they stand: a clock may have been set back."""
+        """Return how many the cap counts, without old ones, at any position: a clock may have been set back."""
         cursor.execute(
             "DELETE FROM log.late_record WHERE query_id = %s AND at < to_timestamp(%s / 1000.0)", (self.query_id, horizon_ms)
         )
@@ -77,7 +76,7 @@ class LateLog:
         return int(row[0])
 
     def _expire(self, cursor: Cursor, horizon_ms: int) -> int:
-        """Remove what is older, by the order in which it came; returns how many of those the cap counts."""
+        """Remove older records in the order of arrival; return how many of those the cap counts."""
         row = cursor.execute(
             """
             SELECT (SELECT id FROM log.late_record WHERE query_id = %(query)s ORDER BY id LIMIT 1),
@@ -89,7 +88,7 @@ class LateLog:
         oldest, first_kept = row or (None, None)
         if oldest == first_kept:
             return 0
-        # The bound as a value: of one that a subquery finds Postgres believes that it lies behind a third of the table, and reads all.
+        # The bound is a value: for a bound from a subquery Postgres expects a third of the table, and reads all.
         removed = cursor.execute(
             "DELETE FROM log.late_record WHERE query_id = %s AND id < %s RETURNING reason NOT LIKE %s",
             (self.query_id, _BEHIND_ALL if first_kept is None else first_kept, _IS_DIVERTED),
@@ -97,7 +96,7 @@ class LateLog:
         return sum(is_counted for (is_counted,) in removed)
 
     def _remove_oldest(self, cursor: Cursor, rows: int) -> None:
-        """Remove so many of those that the cap counts. Nobody else removes any while a query runs."""
+        """Remove this many of the records that the cap counts. Nobody else removes any while a query runs."""
         cursor.execute(
             """
             DELETE FROM log.late_record WHERE query_id = %(query)s AND id = ANY (ARRAY(

@@ -1,8 +1,8 @@
-"""The port through which a commit keeps a query's results. Behind it are the forms that results have in the database.
+"""The port through which a commit stores a query's results. Behind it are the forms of results in the database.
 
-The log comes first and is every result's: it numbers the rows (P1, P7), and whatever follows a result, queries, clients or systems
-elsewhere, reads it from there, each at a position of its own. So only what has to be there with the commit itself stands behind this port:
-what reads ask for as of the last batch. Whoever brings results elsewhere reads the log behind the commit, and delays none.
+Every result has a log, which is written first and numbers the rows (P1, P7). Readers of a result (queries, clients, other systems) read
+the log, each at its own position. So this port has only forms that must exist with the commit itself, because reads ask for them as of the
+last batch. A delivery to another system reads the log after the commit, and delays no commit.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Cursor = psycopg.Cursor[Any]
 
 
 class ResultForm(Protocol):
-    """What a commit does with a result beside appending it to its log. Everything happens in the sink's transaction, on its connection."""
+    """The work of a commit on a result beside appending to its log. All of it is in the sink's transaction, on its connection."""
 
     def write(self, cursor: Cursor, rows: Sequence[pl.DataFrame], stream_time_ms: int | None) -> None:
-        """Write what the batch emitted.
+        """Write the batch's rows.
 
         Args:
             cursor: inside the transaction.
@@ -34,17 +34,17 @@ class ResultForm(Protocol):
         ...
 
     def write_open(self, cursor: Cursor, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
-        """Write what open windows have now, where the result keeps them; ``changes`` are the results that the batch emitted."""
+        """Write the current rows of open windows, if the result keeps them; ``changes`` are the results of the batch."""
         ...
 
     def expire(self, cursor: Cursor, stream_time_ms: int) -> None:
-        """Forget what the result no longer keeps at this stream time."""
+        """Delete the rows that the result no longer keeps at this stream time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """A stream's: its log is all there is."""
+    """The form of a stream: only its log."""
 
     output: Output
 
@@ -60,7 +60,7 @@ class LogForm:
 
 @dataclass(frozen=True, slots=True)
 class ViewForm:
-    """A table's: its rows, and as the output says their versions and open windows (``engine.commit.views``)."""
+    """The form of a table: its rows, and optionally their versions and open windows (``engine.commit.views``)."""
 
     output: Output
 
@@ -79,9 +79,9 @@ class ViewForm:
 
 
 FORMS: Final[Mapping[str, Callable[[Output], ResultForm]]] = {"stream": LogForm, "table": ViewForm}
-"""By the kind of the relation that is written: one entry each."""
+"""One entry for each kind of relation."""
 
 
 def form_of(output: Output) -> ResultForm:
-    """Return how a result is kept beside its log."""
+    """Return a result's form beside its log."""
     return FORMS[output.kind](output)

@@ -1,8 +1,8 @@
-"""Records that were removed before a query read anything of their partition: it begins behind them, and counts them.
+"""Records removed before a query read any record of their partition: it begins after them, and counts them.
 
-Between the moment in which a query begins, is forked or rewound, and its first look, retention may remove what it was to begin with. Nothing
-was read behind that position then, so reading begins with what is there. The query's cursor says of which partitions nothing was read
-(``unread``), and where reading began instead (``skipped``). Of a partition that was read a gap is an error (``RecordsRemoved``).
+Between the moment when a query begins, is forked or rewound, and its first look, retention may remove its first records. As nothing
+was read after that position, reading begins with the existing records. The query's cursor names the partitions of which nothing was read
+(``unread``), and where reading began instead (``skipped``). In a partition that was read, a gap is an error (``RecordsRemoved``).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ UNREAD: Final = "unread"
 UNREAD_SQL: Final = f"""cursor || jsonb_build_object('{UNREAD}', (
     SELECT jsonb_object_agg(f.key, (SELECT coalesce(jsonb_agg(p.key), '[]') FROM jsonb_each(f.value) p)) FROM jsonb_each(cursor -> 'feeds') f
 ))"""  # noqa: S608 - made of constants
-"""``as_unread`` in Postgres, of a column ``cursor``."""
+"""``as_unread`` in Postgres, for a column ``cursor``."""
 
 SKIPPED: Final = "skipped"
-"""Key of a cursor: feed → partition → the offset with which reading was to begin, and the one with which it began."""
+"""Key of a cursor: feed → partition → the offset at which reading should begin, and the offset at which it began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is gone of a partition.
+    """The removed records of a partition.
 
     Attributes:
         feed: its name in positions.
-        first: the offset with which reading was to begin.
-        stop: the first one that is there.
+        first: the offset at which reading should begin.
+        stop: the first offset that exists.
     """
 
     feed: str
@@ -44,13 +44,13 @@ class Gap:
 
 
 def as_unread(cursor: Cursor) -> Cursor:
-    """Return a cursor that says that nothing was read behind its positions."""
+    """Return a cursor with the mark that nothing was read after its positions."""
     return {**cursor, UNREAD: {feed: sorted(parts) for feed, parts in cursor["feeds"].items()}}
 
 
 @contextmanager
 def removed_since_the_look() -> Iterator[None]:
-    """Leave records that were there at the last look to the next one: it knows whether reading may go on behind them.
+    """Turn a removal after the last look into a retryable error: the next look decides whether reading may continue after the gap.
 
     Raises:
         SourceUnavailable: records were removed meanwhile.
@@ -68,7 +68,7 @@ def is_unread(cursor: Cursor, feed: str, partition: str) -> bool:
 
 
 def gaps_between(start: Cursor, end: Cursor) -> list[Gap]:
-    """Return what the batch between two cursors leaves out."""
+    """Return the gaps that the batch between two cursors leaves out."""
     before = start.get(SKIPPED, {})
     return [
         Gap(feed, partition, start["feeds"].get(feed, {}).get(partition, 0), stop)
@@ -79,11 +79,11 @@ def gaps_between(start: Cursor, end: Cursor) -> list[Gap]:
 
 
 def gaps_of_cursor(start: Cursor, feeds: Mapping[str, Mapping[str, int]], gaps: list[Gap]) -> dict[str, Any]:
-    """Return what the cursor behind a batch says of this module's matters.
+    """Return this module's fields of the cursor after a batch.
 
     Args:
         start: the cursor before it.
-        feeds: the positions behind it.
+        feeds: the positions after it.
         gaps: what it leaves out.
     """
     skipped = {feed: dict(parts) for feed, parts in start.get(SKIPPED, {}).items()}

@@ -1,8 +1,8 @@
-"""The sink: everything one micro-batch caused, in one Postgres transaction, exactly once. It is the only commit there is.
+"""The sink: all effects of one micro-batch, in one Postgres transaction, exactly once. It is the only commit there is.
 
-Rows or records, the change feed, late records, rejects, counters, position and clocks, the state of the tasks and where the next batch begins
-become visible together or not at all. The row of ``log.commit`` is both memory and fence: a launch whose epoch is not the one in it is
-refused, and so is a batch that does not come next.
+Rows or records, the change feed, late records, rejects, counters, position and clocks, the state of the tasks and the start of the next batch
+become visible together or not at all. The row of ``log.commit`` is both memory and fence. It refuses a launch with another epoch,
+and a batch that is not the next one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from engine.postgres.sink_link import SinkLink
 from engine.sources.packets import Packet
 
 TOGETHER_LOCK = "500ms"
-"""How long batches that share a transaction wait for a lock: they hold those of others meanwhile, and each can wait alone."""
+"""How long batches that share a transaction wait for a lock: they hold the others' locks meanwhile, and each can wait alone."""
 
 REPLAYED = "$replayed"
-"""Column (true) of a result's records, and of a result table's changes, that came of replayed late records; others lack it."""
+"""Column (true) of a result's records and changes from replayed late records; others lack it."""
 
 Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Emitted:
-    """What a batch's tasks emitted, what is counted with it, and the stream time before."""
+    """The rows that a batch's tasks emitted, their counters, and the stream time before."""
 
     changes: Sequence[pl.DataFrame]
     replayed: Sequence[pl.DataFrame]
@@ -76,17 +76,17 @@ class Draft:
 
     @property
     def spent(self) -> Moment:
-        """How long it has been under way."""
+        """The time since it began."""
         now = Moment.now()
         return Moment(now.wall_ns - self.begun.wall_ns, now.cpu_ns - self.begun.cpu_ns)
 
     @property
     def is_light(self) -> bool:
-        """Whether it can share a transaction: it waits for nobody's locks but its own query's, and all is sent without waiting for answers."""
+        """Whether it can share a transaction: it needs only its own query's locks, and everything is sent without waiting for answers."""
         return self.batch.is_small and not self.batch.replayed and not self.batch.rejects
 
     def contents(self) -> Committed:
-        """Return what the batch is."""
+        """Return a description of the batch."""
         batch = self.batch
         return Committed(
             batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest(),
@@ -94,25 +94,25 @@ class Draft:
         )  # fmt: skip
 
     def committed(self) -> Committed:
-        """Return what the batch was, now that it is committed.
+        """Return a description of the batch after its commit.
 
         Raises:
             BufferFull: a task's buffer passed its bound.
         """
         if failure := self.batch.failure():
-            # What came before it is committed; the rest waits in the state for the definition to be mended.
+            # The rows before the overflow are committed; the rest waits in the state until the definition is corrected.
             raise failure
         return self.contents()
 
 
 def commit_together(link: SinkLink, drafts: Sequence[Draft]) -> bool:
-    """Commit light batches of several queries in one transaction; returns whether they are, each of them, or else none.
+    """Commit light batches of several queries in one transaction; return whether all are committed, else none is.
 
-    Whoever is fenced, has a value that cannot be written or meets a lock fails them all here; each is then to be committed alone, which tells
-    who that is.
+    One query that is fenced, has an unwritable value or meets a lock fails them all. Each is then committed alone, which shows the
+    query.
 
     Raises:
-        SinkUnavailable: the connection was lost, perhaps behind the commit. Retryable.
+        SinkUnavailable: the connection was lost, perhaps after the commit. Retryable.
     """
     try:
         _transact(link, drafts)
@@ -147,7 +147,7 @@ def _transact(link: SinkLink, drafts: Sequence[Draft]) -> None:
 
 
 def _fence(cursor: Cursor, drafts: Sequence[Draft]) -> tuple[dict[UUID, tuple[Any, ...]], dict[str, SequencedFeed]]:
-    """Lock the commit rows and the feeds of results; returns what they say, by query and by name."""
+    """Lock the commit rows and the feeds of results; return the rows by query, and the feeds by name."""
     sinks = [draft.sink for draft in drafts]
     if len(sinks) == 1:
         cursor.execute("SELECT set_config('application_name', %s, true)", (sink_name(sinks[0].query_id, sinks[0].epoch),))
@@ -169,17 +169,17 @@ class Sink:
     """Commits the batches of one launch.
 
     Attributes:
-        link: over which it commits.
-        execution: what is noted of the query's slot with each commit (``engine.spark.streams.slot``); None: nothing.
-        retaining: which commits are retained, so that one can go back to them.
+        link: the connection for its commits.
+        execution: recorded with each commit about the query's slot (``engine.spark.streams.slot``); None: nothing.
+        retaining: which commits are kept as restore points.
 
     Args:
         dsn: the database.
         plan: the query's plan; its output exists already (view or log feed).
         query_id: the query.
         checkpoint_id: batch ids are counted per checkpoint.
-        epoch: the launch, as taken with ``claim_epoch``.
-        link: which it shares with others; None: one of its own.
+        epoch: the launch, as returned by ``claim_epoch``.
+        link: shared with others; None: its own.
     """
 
     def __init__(
@@ -198,33 +198,33 @@ class Sink:
         self._retained_at_s: float | None = None
 
     def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
-        """Write everything a batch caused; returns what it was.
+        """Write all effects of a batch; return its description.
 
         Args:
             batch_id: counted per checkpoint, over all launches.
-            packets: what the last stage made, with their blobs.
-            earlier_ms: phases of the batch before that are known only now, in milliseconds; told beside this batch's own.
+            packets: of the last stage, with their blobs.
+            earlier_ms: phases of the batch before that are known only now, in milliseconds; stored beside this batch's own.
 
         Raises:
             EpochFenced: another launch holds the fence.
             InvariantBroken: the batch is committed already.
             SinkUnavailable: the database cannot be reached. Retryable.
-            CommitRefused: it refuses this batch for now, was put back and lacks batches, or the batch was planned as another one. Retryable.
-            ResultUnwritable: Postgres cannot hold a value of the result, and never will.
-            BufferFull: after the commit, where a task's buffer passed its bound.
+            CommitRefused: the database refuses this batch for now, was restored and lacks batches, or the batch has another number. Retryable.
+            ResultUnwritable: Postgres can never hold a value of the result.
+            BufferFull: after the commit, if a task's buffer passed its bound.
         """
         return self.commit_draft(self.drafted(batch_id, packets, earlier_ms))
 
     def drafted(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Draft:
-        """Return a batch as it is to be committed; see ``commit``.
+        """Return a batch prepared for its commit; see ``commit``.
 
         Raises:
-            CommitRefused: it was planned as another one.
+            CommitRefused: it was planned under another number.
         """
         begun = Moment.now()
         batch = Batch.of(packets)
         if batch.planned_as not in (None, batch_id):
-            # It begins where that one began. The fence cannot tell: it counts what is committed.
+            # It begins where that batch began. The fence cannot detect this, because it counts commits.
             raise CommitRefused(
                 f"batch {batch_id} was to come next, and what came was planned as batch {batch.planned_as}. The next attempt goes on from "
                 "the last commit"
@@ -233,7 +233,7 @@ class Sink:
         return Draft(self, batch_id, batch, begun)
 
     def commit_draft(self, draft: Draft) -> Committed:
-        """Commit a batch in a transaction of its own; see ``commit``."""
+        """Commit a batch in its own transaction; see ``commit``."""
         try:
             _transact(self.link, [draft])
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
@@ -246,7 +246,7 @@ class Sink:
                 f"somebody holds a lock on what belongs to {self._plan.output.name}: {error}. `pg_locks` and `pg_stat_activity` tell who"
             ) from error
         except DATABASE_AWAY as error:
-            # On a connection that works the transaction is over, and nothing of it is there. Else nobody knows: the next launch looks.
+            # On a working connection the transaction is rolled back. Otherwise its result is unknown: the next launch checks.
             if not self.link.is_lost:
                 raise CommitRefused(f"batch {draft.batch_id}: {error}") from error
             self.close()
@@ -254,17 +254,15 @@ class Sink:
         return draft.committed()
 
     def close(self) -> None:
-        """Close the connection; the next commit opens another. May be called by two threads at once."""
+        """Close the connection; the next commit opens another. Two threads may call it at once."""
         self.link.close()
 
     @property
     def query_id(self) -> UUID:
-        """Whose it is."""
         return self._query_id
 
     @property
     def epoch(self) -> int:
-        """The launch."""
         return self._epoch
 
     @property
@@ -273,19 +271,19 @@ class Sink:
         return result_feed(self._plan.output)
 
     def forget(self) -> None:
-        """Believe nothing that was told in a transaction which did not commit."""
+        """Drop values from a transaction that did not commit."""
         self._late.forget()
         self._retained_at_s = None
 
     def fenced(self, row: tuple[Any, ...] | None, batch_id: int) -> CommitRow:
-        """Return what the locked commit row says, where it says that this launch holds the fence and the batch comes next."""
+        """Return the content of the locked commit row, if this launch holds the fence and the batch comes next."""
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
         last = -1 if row[2] is None else row[2]
         if batch_id <= last:
             raise InvariantBroken(f"query {self._query_id}: batch {batch_id} is to be committed behind batch {last}")
         if batch_id > last + 1:
-            # What this launch has planned and keeps is of batches that are gone. All that the next one needs is there.
+            # The batches that this launch has planned and cached are gone. Everything that the next launch needs exists.
             raise CommitRefused(
                 f"batch {batch_id} was to come next and the results end with {'no batch' if row[2] is None else f'batch {last}'}: the "
                 "database was put back to an earlier time. The next attempt goes on from what it holds"
@@ -293,14 +291,14 @@ class Sink:
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
     def write(self, cursor: Cursor, draft: Draft, before: CommitRow, feed: SequencedFeed, written: Written) -> None:
-        """Write what is the query's own, and gather what goes to tables that all share.
+        """Write the query's own rows, and collect the rows of shared tables.
 
         Args:
             cursor: inside the transaction.
             draft: the batch.
-            before: what the commit row says.
+            before: the commit row.
             feed: of the result.
-            written: what is gathered.
+            written: the collected rows.
         """
         batch = draft.batch
         counters = counters_of(batch, self._plan)
@@ -329,10 +327,10 @@ class Sink:
             written.state(self._query_id, place, state)
 
     def retain(self, cursor: Cursor) -> None:
-        """Retain this commit where the last one is long enough ago. Whether an earlier launch retained one lately, the statement finds out.
+        """Retain this commit if the last retained one is long enough ago. The statement also finds those of earlier launches.
 
         Args:
-            cursor: inside the transaction, behind all that it writes.
+            cursor: inside the transaction, after all other statements.
         """
         every_ms, now_s = self.retaining.every_ms, time.monotonic()
         if every_ms and (self._retained_at_s is None or (now_s - self._retained_at_s) * 1000 >= every_ms):
@@ -340,7 +338,7 @@ class Sink:
             self._retained_at_s = now_s
 
     def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
-        """Return each task's rows, by ordinal; frames without any for tasks that made none."""
+        """Return each task's rows, by ordinal; empty frames for tasks without rows."""
         found = {ordinal: pl.concat(frames) for ordinal, frames in parts.items()}
         if not found:
             return []
@@ -348,7 +346,7 @@ class Sink:
         return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
 
     def _write_changes(self, cursor: Cursor, batch: Batch, emitted: _Emitted, feed: SequencedFeed, written: Written) -> int:
-        """Write rows, and append them to the result's log in the order that the merge of the inputs gives them (P6)."""
+        """Write rows, and append them to the result's log in the order of the merge of the inputs (P6)."""
         output = self._plan.output
         reached_ms, count = feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
@@ -387,7 +385,7 @@ def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def _causes(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return where rows stand; replayed ones stand behind everything, by task."""
+    """Return the rows' places in the merge; replayed ones come after all others, by task."""
     if HEAD in frame.columns:
         return only(frame, *CAUSE_COLUMNS)
     values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)

@@ -1,4 +1,4 @@
-"""A batch as it comes to the sink: its packets by what is done with them. Pure."""
+"""A batch in the sink: its packets grouped by use. Pure."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Batch:
-    """A batch's packets by what is done with them.
+    """A batch's packets grouped by use.
 
     Attributes:
         changes: by the task's ordinal, with the columns of their causes.
-        replayed: by the task's ordinal; they stand behind the changes.
-        earlier_ms: what became known of the batch before since that was committed.
-        states: of the tasks that did something.
+        replayed: by the task's ordinal; they come after the changes.
+        earlier_ms: phases of the batch before that became known after its commit.
+        states: of the tasks that had work.
         cursor: where the batch ends.
-        planned_as: the number that it was planned as; None where nobody said so.
+        planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
-        part_ms: how long reading and work took in the one worker that did both; None: several did.
+        part_ms: time of reading and work in the one worker that did both; None: several did.
     """
 
     now_ms: int
@@ -93,19 +93,19 @@ class Batch:
 
     @property
     def cpu_ms(self) -> int:
-        """CPU time of its tasks: on a busy machine all seem to work long."""
+        """CPU time of its tasks: on a busy machine their wall time is long."""
         return sum(int(stats.get("cpu_ms", 0)) for stats in self.stats)
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it can be sent without waiting for answers: COPY, which takes the rest, cannot."""
+        """Whether all of it can be sent without waiting for answers: COPY, used for larger batches, has to wait."""
         frames = [*chain.from_iterable((*self.changes.values(), *self.replayed.values())), *self.opened]
         return not self.late and is_inline(
             sum(frame.height for frame in frames), sum(int(frame.estimated_size()) for frame in frames)
         )
 
     def process_ms(self) -> int:
-        """Return how long the stages worked one after the other, each as long as its slowest task."""
+        """Return the sum of the stages' times, each that of its slowest task."""
         return self._wall_ms((stats["stage"], stats.get("work_ms", 0)) for stats in self.stats)
 
     def function_ms(self) -> dict[str, int]:
@@ -117,7 +117,7 @@ class Batch:
         }
 
     def _wall_ms(self, tasks: Iterable[tuple[int, int]]) -> int:
-        """Return the time that tasks took together, each told as its stage and milliseconds: in one worker they follow one another."""
+        """Return the time that tasks took together, from pairs of stage and milliseconds: in one worker they run one after another."""
         if self.part_ms is not None:
             return sum(ms for _, ms in tasks)
         slowest: dict[int, int] = {}
@@ -126,7 +126,7 @@ class Batch:
         return sum(slowest.values())
 
     def busiest(self) -> float | None:
-        """Return the share of the busiest task in the work of all; None where fewer than two had work."""
+        """Return the share of the busiest task in the work of all; None if fewer than two had work."""
         work: dict[int, int] = {}
         for stats in self.stats:
             work[stats["task"]] = work.get(stats["task"], 0) + stats.get("work_ms", 0)
@@ -134,13 +134,13 @@ class Batch:
         return max(found) / sum(found) if len(found) > 1 else None
 
     def failure(self) -> BufferFull | None:
-        """Return why the query must stop after this batch, None for no reason."""
+        """Return why the query must stop after this batch, or None."""
         found = next((stats["failure"] for stats in self.stats if stats.get("failure")), None)
         return None if found is None else BufferFull(found["detail"], found["position"])
 
 
 def counters_of(batch: Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
-    """Return (input or operator, reason) → how many the batch adds."""
+    """Return (input or operator, reason) → number that the batch adds."""
     counters: defaultdict[tuple[str, str], int] = defaultdict(int)
     for stats in batch.stats:
         for name, reason, count in stats["counters"]:
@@ -164,16 +164,16 @@ def read_of(batch: Batch, plan: Plan) -> dict[int, list[Reach]]:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a committed batch was.
+    """The description of a committed batch.
 
     Attributes:
         rows: input records.
         cpu_ms: CPU time of its tasks.
-        cursor: where it ends; None where nobody said so.
+        cursor: where it ends; None if unknown.
         emitted_bytes: size of what its tasks emitted.
-        part_ms: how long reading and work took in the one worker that did both; None: several did.
-        process_ms: how long its tasks worked.
-        busiest: share of its busiest task in the work of all; None where fewer than two had work.
+        part_ms: time of reading and work in the one worker that did both; None: several did.
+        process_ms: time of its tasks' work.
+        busiest: share of its busiest task in the work of all; None if fewer than two had work.
         function_ms: how long its tasks waited for each Python function.
     """
 

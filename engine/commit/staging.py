@@ -1,9 +1,9 @@
-"""Rows of a batch, from where statements put them into views: a few as parameters of these statements, many in a temporary table.
+"""A batch's rows on their way into views: few rows are parameters of the statements, many are in a temporary table.
 
-Such a table is made once per connection and emptied by Postgres at the end of each transaction. One per transaction would leave dozens of dead
-rows in Postgres's catalogs with every commit, and TRUNCATE a few: with many queries the catalogs grow faster than autovacuum follows, and
-every statement of every client reads them. Its columns are texts, so that results with as many columns share one: at the end of every
-transaction Postgres empties all that the connection has, and many queries share a connection.
+The table is made once per connection, and Postgres empties it at the end of each transaction. A table per transaction would leave dozens of
+dead rows in Postgres's catalogs with every commit, and TRUNCATE a few. With many queries the catalogs would grow faster than autovacuum
+works, and every statement of every client reads them. The columns are texts, so that results with as many columns share one table: at the end
+of each transaction Postgres empties all temporary tables of the connection, and many queries share a connection.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ RESULT_TIME = "_ts"
 IS_DELETED = "_is_deleted"
 
 _STATEMENTS: Final = 4_096
-"""Statements that are remembered: some of each of a few hundred light queries."""
+"""Cached statements: some of each of a few hundred light queries."""
 
 Cursor = psycopg.Cursor[Any]
 
 
 class Staged(NamedTuple):
-    """Rows of a batch, for statements that put them into tables.
+    """A batch's rows, for statements that write them into tables.
 
     Attributes:
         source: a subquery with the columns of the output, ``_ts`` and ``_is_deleted``, for a statement with parameters.
         params: its parameters.
-        is_inline: the rows are these parameters; then the source is the same for all rows of an output.
+        is_inline: the rows are these parameters; the source is then the same for all rows of an output.
     """
 
     source: sql.Composed
@@ -54,18 +54,18 @@ class Staged(NamedTuple):
 
 
 def is_inline(rows: int, size: int) -> bool:
-    """Whether so many rows, of so many bytes, are parameters of the statements that write them."""
+    """Whether this many rows, of this many bytes, are parameters of the statements that write them."""
     return rows <= INLINE_ROWS and size <= INLINE_BYTES
 
 
 def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> Staged:
-    """Make rows known to Postgres for some statements: few as parameters, many in a temporary table, which is filled once per transaction.
+    """Send rows to Postgres for some statements: few as parameters, many in a temporary table, which is filled once per transaction.
 
     Args:
         cursor: inside the sink's transaction.
         output: whose columns the rows have, beside ``_ts`` and ``_is_deleted``.
         rows: with these columns.
-        role: of the table where they will go, among those that one transaction writes.
+        role: of the target table, among those that one transaction writes.
     """
     own = _text_columns(output)
     values = Evaluation([(text, _as_text(name, kind)) for (name, kind), text in zip(output.columns.items(), own, strict=True)])
@@ -77,7 +77,7 @@ def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> Sta
 
 
 class _Remembered(sql.Composed):
-    """A statement that is put together once: of one with ten columns that costs more than to send it."""
+    """A statement that is composed once: with ten columns this costs more than sending it."""
 
     _bytes: bytes | None = None
 
@@ -89,7 +89,7 @@ class _Remembered(sql.Composed):
 
 
 def statement(build: Callable[..., sql.Composed], stage: Staged, output: Output, *given: str) -> sql.Composed:
-    """Return what ``build`` makes of the source of staged rows, an output, and what else it is given."""
+    """Return the result of ``build`` for the source of staged rows, an output, and further arguments."""
     if not stage.is_inline:
         return build(stage.source, output, *given)
     return _remembered(build, output, *given)
@@ -102,7 +102,7 @@ def _remembered(build: Callable[..., sql.Composed], output: Output, *given: str)
 
 @lru_cache(maxsize=_STATEMENTS)
 def _inline_source(output: Output) -> sql.Composed:
-    """Return the source whose rows are parameters: a function that gives them, with a parameter for each column."""
+    """Return the source whose rows are parameters: a function that returns them, with a parameter for each column."""
     own = _text_columns(output)
     kinds = [*(_param_type(kind) for _, kind in output.columns.items()), "bigint", "boolean"]
     given = [
@@ -137,14 +137,14 @@ def _copied(cursor: Cursor, texts: pl.DataFrame, own: Sequence[str], role: str) 
 
 
 def _param_type(kind: ColumnType) -> str:
-    """Return as what values are parameters."""
+    """Return the type of values as parameters."""
     if kind.polars.is_integer():
         return "bigint"
     return "boolean" if kind.polars == pl.Boolean else "text"
 
 
 def _param(column: pl.Series) -> BooleanArray | BigintArray | TextArray:
-    """Return values as a parameter; of other types as the texts that COPY would read from what ``copy_frame`` writes."""
+    """Return values as a parameter; for other types as the texts that COPY would read from ``copy_frame``'s output."""
     if column.dtype.is_integer() or column.dtype in (pl.Boolean, pl.String):
         return array_of(column)
     lines = column.to_frame().write_csv(include_header=False).splitlines()
@@ -158,7 +158,7 @@ def copy_rows(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, schem
 
 
 def _as_text(name: str, kind: ColumnType | None) -> pl.Expr:
-    """Return the column in a form that CSV can carry and Postgres reads."""
+    """Return the column in a form that CSV can hold and Postgres reads."""
     given = pl.col(name)
     if kind is None:
         return given

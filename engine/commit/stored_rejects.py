@@ -1,4 +1,4 @@
-"""Refused records that a batch met, kept with their relation, up to a bound."""
+"""A batch's refused records, kept with their relation, up to a bound."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from engine.commit.sink_batch import Batch
 from engine.plan.model import Plan
 
 REJECTS_KEPT = 100_000
-"""Rows of rejects kept per relation; the count goes on."""
+"""Rejects kept per relation; the counter has no bound."""
 
-# The bound is looked up once per relation, not once per row.
+# The bound is read once per relation, not once per row.
 _TRIM_OWNER = """
     DELETE FROM log.reject WHERE owner = %(owner)s
     AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
@@ -23,7 +23,7 @@ _TRIM_OWNER = """
 def keep_rejects(cursor: psycopg.Cursor[Any], plan: Plan, batch: Batch) -> None:
     """Keep the refused records of a batch; two queries that read one feed keep them once.
 
-    In one order, whatever the order of a query's inputs: who keeps a record that another one is about to keep waits for that one.
+    In a fixed order, whatever the order of a query's inputs, because two queries that keep the same record wait for each other.
     """
     rows = []
     for packet, rejects in batch.rejects:
@@ -45,5 +45,5 @@ def keep_rejects(cursor: psycopg.Cursor[Any], plan: Plan, batch: Batch) -> None:
 
 
 def trim_rejects(connection: psycopg.Connection[Any] | psycopg.Cursor[Any], owner: str) -> None:
-    """Remove the oldest refused records of a relation that are more than are kept."""
+    """Remove the oldest refused records of a relation beyond the bound."""
     connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

@@ -1,8 +1,8 @@
-"""What a query goes on from: where its next batch begins, and the state of its tasks, in Postgres.
+"""The state from which a query resumes, in Postgres: the start of its next batch, and the state of its tasks.
 
-Both are committed with the batch's results, in the sink's transaction, so they can be neither ahead of the results nor behind them. A task's
-state is its *manifest*: JSON that holds tiny segments and names others, which were written before (``engine.state``). Beside it stands its
-*token*, drawn anew for each manifest: a worker that kept what it built under the same token is at this very state.
+Both are committed with the batch's results, in the sink's transaction, so they are neither ahead of the results nor behind them. A task's
+state is its *manifest*: JSON that holds tiny segments and names others, which were written before (``engine.state``). Each manifest has
+a new *token*: a worker's cached task with the same token has exactly this state.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from engine.postgres.postgres import Connection
 from engine.state.segments.ports import FIRST_SEGMENTS
 
 LAYOUT_FORMAT: Final = 4
-"""Raised when the meaning of what is kept here changes."""
+"""Increased when the meaning of the stored data changes."""
 
 NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
-"""A token that Postgres draws, for a manifest that gets another place."""
+"""A new token, drawn by Postgres, for a manifest that gets another place."""
 
 LEAST_PAUSE_S: Final = 0.005
 MOST_PAUSE_S: Final = 0.05
-"""Between two looks at whether a batch is committed: a twentieth of what a large one's commit takes."""
+"""Interval of checks whether a batch is committed: a twentieth of a large commit's time."""
 
 COMMIT_S: Final = 600.0
-"""A commit that takes longer waits for something that does not come."""
+"""A commit that takes longer waits for something that never comes."""
 
 Cursor = Mapping[str, Any]
-"""Where a batch ends, as ``engine.runtime.source`` has it: ``feeds`` (feed → partition → next offset), ``now_ms``, and more."""
+"""Where a batch ends (``engine.runtime.source``): ``feeds`` (feed → partition → next offset), ``now_ms``, and more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a query's state is laid out.
+    """The layout of a query's state.
 
     Attributes:
         tasks: their number.
@@ -58,7 +58,7 @@ class Layout:
 
 
 def new_layout(tasks: int) -> Layout:
-    """Return the layout of state that begins now."""
+    """Return the layout of a new state."""
     return Layout(tasks, 0, secrets.randbits(64))
 
 
@@ -67,8 +67,8 @@ class TaskState:
     """The state of one task as of a commit.
 
     Attributes:
-        token: another one for each manifest.
-        manifest: what ``Task.snapshot`` returned, and what its store adds, as JSON.
+        token: new for each manifest.
+        manifest: the result of ``Task.snapshot``, and its store's additions, as JSON.
     """
 
     token: str
@@ -94,11 +94,11 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """What is committed of a query.
+    """The committed state of a query.
 
     Attributes:
         batch_id: the newest batch, None before the first.
-        cursor: where it ends; before the first batch where reading begins. None where no launch has begun.
+        cursor: where it ends; before the first batch, where reading begins. None if no launch has begun.
         layout: None as above.
     """
 
@@ -108,7 +108,7 @@ class CommittedState:
 
 
 def load_committed_state(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> CommittedState:
-    """Return what a launch goes on from.
+    """Return the state from which a launch resumes.
 
     Raises:
         StateNewer: a newer version has written it.
@@ -140,16 +140,16 @@ def load_states(connection: Connection, query_id: UUID) -> dict[Place, TaskState
 def load_changed(
     connection: Connection, query_id: UUID, stage: int, known: Mapping[int, str | None]
 ) -> dict[int, TaskState | None]:
-    """Return the state of those tasks of a stage that is not what a worker knows.
+    """Return the state of the tasks of a stage for which a worker has another token.
 
     Args:
         connection: to the database.
         query_id: whose.
         stage: its index.
-        known: task → the token that the worker has, None for none.
+        known: task → the worker's token, None for none.
 
     Returns:
-        Task → its state, None where it has none. What is absent is as the worker knows it.
+        Task → its state, None if it has none. The worker's state of absent tasks is current.
     """
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows: Sequence[tuple[Any, ...]] = cursor.execute(
@@ -168,7 +168,7 @@ def load_changed(
 
 
 def newest_epochs(connection: Connection, query_ids: Collection[UUID]) -> dict[UUID, int]:
-    """Return the launch that holds the fence of each query; one that is gone has none."""
+    """Return the launch that holds the fence of each query; absent for deleted queries."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         found: Sequence[tuple[Any, ...]] = cursor.execute(
             "SELECT query_id, epoch FROM log.commit WHERE query_id = ANY(%s)", (list(query_ids),)
@@ -179,13 +179,13 @@ def newest_epochs(connection: Connection, query_ids: Collection[UUID]) -> dict[U
 def await_batch(
     connection: Connection, query_id: UUID, epoch: int, batch_id: int, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Wait until a batch is committed: what comes next begins with its state.
+    """Wait until a batch is committed: the next one begins with its state.
 
     Args:
         connection: in autocommit mode.
         query_id: whose.
         epoch: the launch.
-        batch_id: the batch; -1 stands before the first.
+        batch_id: the batch; -1 is before the first.
         clock: in seconds.
 
     Raises:
@@ -213,10 +213,10 @@ def await_batch(
 def begin_state(
     connection: Connection, query_id: UUID, epoch: int, layout: Layout, start: Cursor, states: Mapping[Place, TaskState]
 ) -> None:
-    """Put what a launch begins with in the place of what there was: new state, or the old one among another number of tasks.
+    """Replace the state at the start of a launch: by a new state, or by the old one among another number of tasks.
 
-    Of a query that has committed nothing, ``position`` says from here on where it begins to read: who reads its result asks how far it has
-    come (P5).
+    For a query without commits, ``position`` then holds where reading begins: readers of its result ask for its progress
+    (P5).
 
     Args:
         connection: in autocommit mode.
@@ -230,7 +230,7 @@ def begin_state(
         EpochFenced: it does not hold the fence.
     """
     feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
-    # As text: a seed of 64 bits is more than a number of JSON holds elsewhere.
+    # As text: some readers of JSON cannot hold a number of 64 bits.
     said = {"format": LAYOUT_FORMAT, **asdict(layout), "hash_seed": str(layout.hash_seed)}
     with connection.pipeline(), connection.transaction(), connection.cursor() as cursor:
         begun = connection.execute(

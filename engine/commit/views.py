@@ -1,7 +1,7 @@
 """Materialised tables: one typed Postgres table per derived table, in the schema ``views``.
 
-Any Postgres client may read them. A table that is versioned also has every version of its rows, tombstones included, in the schema
-``history``; its view holds the latest version of each key by event time. Writing happens inside the sink's transaction; nothing here
+Any Postgres client may read them. A versioned table also has every version of its rows, tombstones included, in the schema
+``history``; its view holds the latest version of each key by event time. Writes are inside the sink's transaction; nothing here
 commits.
 """
 
@@ -28,10 +28,10 @@ SCHEMA = "views"
 HISTORY_SCHEMA = "history"
 OPEN_SCHEMA = "open"
 _UNDONE = "undone"
-"""Role of the temporary table of versions that are taken away."""
+"""Role of the temporary table of removed versions."""
 
 _SOON_VACUUMED = "autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
-"""Rows are replaced again and again: at Postgres's own 20 % a table is read with a fifth of dead rows in it."""
+"""Rows are replaced often: at Postgres's default of 20 %, a fifth of the rows in a read table would be dead."""
 
 _IS_UPDATED = sql.SQL(f"WITH (fillfactor = 80, {_SOON_VACUUMED})")
 """With room on the page, the new version of a row needs no entry in any index."""
@@ -60,8 +60,8 @@ def open_identifier(name: str) -> sql.Identifier:
 def create_view(conn: Connection, output: Output) -> None:
     """Create the table of a derived table: its columns, ``_ts`` (bigint: result time in ms), its key as primary key.
 
-    A windowed one also gets an index on its end, by which closed windows leave after their retention; a versioned one the table of
-    its versions, keyed by key and ``_ts``, with the same index; one that keeps open windows the table of those.
+    A windowed one also gets an index on its end, by which closed windows are removed after their retention. A versioned one gets the table of
+    its versions, keyed by key and ``_ts``, with the same index. One that keeps open windows gets the table of those.
     """
     _create(conn, view_identifier(output.name), output, (), _IS_APPENDED if output.is_final else _IS_UPDATED)
     if output.has_open:
@@ -75,9 +75,9 @@ def create_view(conn: Connection, output: Output) -> None:
 
 
 def add_columns(conn: Connection, output: Output) -> None:
-    """Give the tables of a derived table the columns of ``output`` that they have not; rows that are there have null in them.
+    """Add the missing columns of ``output`` to the tables of a derived table; existing rows have null in them.
 
-    Versions come first, as commits write them first: a commit that is under way would wait for this transaction, and this one for it.
+    Versions come first, in the order of commits' writes: else a running commit would wait for this transaction, and this one for it.
     """
     history = history_identifier(output.name)
     for table in sorted(tables_of(output), key=lambda table: table != history):
@@ -105,7 +105,7 @@ def table_bytes(conn: Connection, table: sql.Identifier) -> int:
 
 
 def rename_view(conn: Connection, output: Output, name: str) -> None:
-    """Give the tables of a derived table another name, which none has."""
+    """Rename the tables of a derived table to an unused name."""
     for table, wanted in zip(tables_of(output), tables_of(replace(output, name=name)), strict=True):
         _free_name(conn, wanted)
         conn.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(table, sql.Identifier(name)))
@@ -124,30 +124,30 @@ def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: t
 
 
 def _free_name(conn: Connection, table: sql.Identifier) -> None:
-    """Give an index another name where Postgres has called it as the table is called: ``a_pkey`` is also a name for a table."""
+    """Rename an index of Postgres whose name is the table's new name: ``a_pkey`` is also a possible table name."""
     taken = "SELECT oid FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'i'"
     for (oid,) in conn.execute(taken, (schemas_of(conn).statement(table, conn),)).fetchall():
         conn.execute(sql.SQL("ALTER INDEX {} RENAME TO {}").format(table, sql.Identifier(f"index {oid}")))
 
 
 def drop_view(conn: Connection, name: str) -> None:
-    """Drop the tables of a derived table, if they are there."""
+    """Drop the tables of a derived table, if they exist."""
     conn.execute(
         sql.SQL("DROP TABLE IF EXISTS {}, {}, {}").format(view_identifier(name), history_identifier(name), open_identifier(name))
     )
 
 
 def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_time_ms: int | None = None) -> None:
-    """Write a batch's changes: the last one per key, deletes included; of a versioned table the last one per key and time.
+    """Write a batch's changes: the last one per key, deletes included; for a versioned table the last one per key and time.
 
     Args:
         cursor: inside the sink's transaction.
         output: the derived table.
         changes: output columns, ``_ts``, ``_op``, in emission order.
-        stream_time_ms: the smallest over the tasks: versions that ended a history retention before it are forgotten; None: none.
+        stream_time_ms: the smallest over the tasks: versions that ended a history retention before it are deleted; None: none.
 
     Raises:
-        psycopg.errors.UniqueViolation: a final window came a second time; in a pipeline, where that ends.
+        psycopg.errors.UniqueViolation: a final window came a second time; in a pipeline, raised at its end.
     """
     if output.history_retention_ms is not None:
         horizon_ms = None if stream_time_ms is None else stream_time_ms - output.history_retention_ms
@@ -165,7 +165,7 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
 
 
 def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
-    """Write what open windows have now: the last row of each, until its final one has come with this batch's changes.
+    """Write the current rows of open windows: the last row of each, until this batch's changes have its final row.
 
     Args:
         cursor: inside the sink's transaction.
@@ -184,12 +184,12 @@ def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], c
 
 
 def write_rows(cursor: Cursor, output: Output, rows: pl.DataFrame, is_row: pl.Series) -> None:
-    """Give keys the rows that they had at another time, once in a transaction.
+    """Restore the rows of keys as of another time, once in a transaction.
 
     Args:
         cursor: inside a transaction.
         output: the derived table.
-        rows: output columns, ``_ts``; a key is in them once.
+        rows: output columns, ``_ts``; each key once.
         is_row: which keys have a row; the others have none.
     """
     if rows.height:
@@ -197,13 +197,13 @@ def write_rows(cursor: Cursor, output: Output, rows: pl.DataFrame, is_row: pl.Se
 
 
 def restore_versions(cursor: Cursor, output: Output, there: pl.DataFrame, absent: pl.DataFrame) -> None:
-    """Put versions into the history, and take others out of it.
+    """Add versions to the history, and remove others.
 
     Args:
         cursor: inside a transaction.
         output: a versioned table.
-        there: output columns, ``_ts``, ``_op``.
-        absent: the same; keys and ``_ts`` count.
+        there: versions to add: output columns, ``_ts``, ``_op``.
+        absent: versions to remove, with the same columns; keys and ``_ts`` count.
     """
     if there.height:
         told = with_series(there, (there.get_column("_op") != 0).alias(IS_DELETED))
@@ -221,7 +221,7 @@ def _take_versions_away(source: sql.Composed, output: Output) -> sql.Composed:
 
 
 def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is_row: pl.Series) -> None:
-    """Put rows and take keys away; a key is in ``folded`` once."""
+    """Write rows and delete keys; each key is in ``folded`` once."""
     stage = staged(cursor, output, with_series(folded, (~is_row).alias(IS_DELETED)), schema)
     if is_row.any():
         cursor.execute(statement(_put, stage, output, schema), stage.params)
@@ -230,7 +230,7 @@ def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is
 
 
 def _last_of_each(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return the last row of each key, in their order. A few with a column of which all values differ are that already, without a plan."""
+    """Return the last row of each key, in their order. A few rows with a column of unique values are returned without a query plan."""
     if is_inline(rows.height, 0) and any(rows.get_column(name).n_unique() == rows.height for name in key):
         return rows
     return rows.unique(subset=list(key), keep="last", maintain_order=True)
@@ -253,7 +253,7 @@ def _take_away(source: sql.Composed, output: Output, schema: str) -> sql.Compose
 
 
 def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horizon_ms: int | None) -> None:
-    """Put versions into the history (V2), the latest version of each touched key into the view; forget what ended by the horizon."""
+    """Add versions to the history (V2), and the latest version of each touched key to the view; delete those that ended by the horizon."""
     keys = [*output.key, RESULT_TIME]
     folded = _last_of_each(changes, keys)
     folded = with_series(folded, (folded.get_column("_op") != 0).alias(IS_DELETED))
@@ -319,7 +319,7 @@ def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
 
 
 def _expiring(output: Output) -> list[sql.Identifier]:
-    """Return the tables from which windows leave by their end."""
+    """Return the tables from which windows are removed by their end."""
     if not output.is_windowed:
         return []
     return [view_identifier(output.name), *([] if output.history_retention_ms is None else [history_identifier(output.name)])]
@@ -338,7 +338,7 @@ def _upsert(
 ) -> sql.Composed:
     values = [name for name in names if name not in key]
     assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(bound_column(name)) for name in values)
-    # Without an alias a table that is called excluded would be ambiguous.
+    # Without an alias a table named excluded would be ambiguous.
     return sql.SQL("INSERT INTO {} AS v ({}) SELECT {} FROM {} s {} ON CONFLICT ({}) DO UPDATE SET {}").format(
         target,
         bound_columns(names),

@@ -1,4 +1,4 @@
-"""What batches write beside the rows of their tables: gathered, then sent with one statement of each kind, however many queries it is of."""
+"""The rows that batches write beside their tables: collected, then sent with one statement of each kind for any number of queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.log.storage import Batch, append_batches
 COMMIT_CHANNEL: Final = "slackwater_commit"
 
 LIGHT_BYTES: Final = 256 * 1024
-"""Of the payload of a batch of the log that goes with others: a larger one is sent alone, for arrays are copied once more on each side."""
+"""Bound of the payload of a log batch that is sent with others: a larger one is sent alone, because arrays cost a copy on each side."""
 
 Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
@@ -62,7 +62,7 @@ _NOTIFY_SQL: Final = "SELECT pg_notify('slackwater_commit', query::text) FROM un
 
 @dataclass(slots=True)
 class Written:
-    """Rows for the tables that all queries share. What one query writes there nobody else does, so their order between queries is free."""
+    """Rows for the tables that all queries share. Each row belongs to one query, so the order between queries is free."""
 
     _advances: dict[int, Advance] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
@@ -71,23 +71,23 @@ class Written:
     _states: list[tuple[UUID, int, int, str, str]] = field(default_factory=list)
 
     def append(self, advance: Advance, batches: Iterable[tuple[int, Batch]]) -> None:
-        """Append ``(partition, batch)`` pairs to a feed, which has these partitions, and note how far it has come."""
+        """Append ``(partition, batch)`` pairs to a feed, which has these partitions, and record its progress."""
         before = self._advances.get(advance.feed, advance)
         self._advances[advance.feed] = advance._replace(partitions=max(before.partitions, advance.partitions))
         self._batches.setdefault(advance.feed, []).extend(batches)
 
     def count(self, owner: UUID, name: str, reason: str, count: int) -> None:
-        """Add to a counter; each once."""
+        """Add to a counter; called once for each."""
         self._counts.append((owner, name, reason, count))
 
     def commit(self, query_id: UUID, batch_id: int, after: tuple[Json, int | None, Json, Json | None]) -> None:
-        """Say that a batch is committed, and what is true behind it: position, stream time, detail, cursor."""
+        """Record a commit, with the values after it: position, stream time, detail, cursor."""
         position, stream_time_ms, detail, cursor = after
         ends_at = None if cursor is None else compact(cursor)
         self._commits.append((query_id, batch_id, compact(position), stream_time_ms, compact(detail), ends_at))
 
     def state(self, query_id: UUID, place: Place, state: TaskState) -> None:
-        """Put the state of a task."""
+        """Record the state of a task."""
         self._states.append((query_id, *place, state.token, state.manifest))
 
     def send(self, cursor: Cursor) -> None:
@@ -108,7 +108,7 @@ class Written:
         _put(cursor, _COMMIT_SQL, self._commits)
         _put(cursor, _NOTIFY_SQL, [(commit[0],) for commit in self._commits])
         if light:
-            # On a cursor of its own: in a pipeline another's may have the result of an earlier statement.
+            # On a separate cursor: in a pipeline another cursor may hold the result of an earlier statement.
             with cursor.connection.cursor() as appending:
                 _put(appending, _APPEND_SQL, light)
                 found = len(appending.fetchall())
@@ -117,7 +117,7 @@ class Written:
 
 
 def _is_light(batches: Sequence[tuple[int, Batch]]) -> bool:
-    """Whether batches of a feed can go with those of others: one for each partition, none of them large."""
+    """Whether batches of a feed can be sent with those of others: one for each partition, none of them large."""
     is_one_each = len({partition for partition, _ in batches}) == len(batches)
     return is_one_each and all(len(batch.payload) <= LIGHT_BYTES for _, batch in batches)
 

@@ -1,4 +1,4 @@
-"""One question to each kind of thing, by the library that will use it: does it answer, and does it accept who asks?"""
+"""One request to each kind of system, by the library that will use it: does it answer, and does it accept the credentials?"""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Reason: TypeAlias = Literal[
 ]  # fmt: skip
 
 _STEP_S: Final = 0.5
-"""librdkafka tries again for ever; after this time it is asked why there is no answer yet.
+"""librdkafka retries for ever; after this time we check why there is no answer yet.
 
-A question that is asked again loses the answer that is on its way: each one waits twice as long as the one before.
+A repeated request loses the answer that is on its way, so each one waits twice as long as the one before.
 """
 
 _MOST_BYTES: Final = 1 << 20
@@ -43,7 +43,7 @@ _TLS: Final = re.compile(r"ssl|tls|certificate", re.IGNORECASE)
 
 
 class Failed(Exception):
-    """The attempt did not succeed; the text says why, and what to do where that is known.
+    """The attempt did not succeed; the text says why, and what to do if that is known.
 
     Attributes:
         reason: one word for it.
@@ -55,15 +55,15 @@ class Failed(Exception):
 
 
 def attempt(definition: AnyConnection, reader: SecretReader, most_s: float) -> str:
-    """Ask one question.
+    """Send one request.
 
     Returns:
         What answered.
 
     Raises:
-        Failed: nothing did, or not as it should.
-        SecretMissing: a reference leads nowhere.
-        CertificateUnreadable: a PEM text is none.
+        Failed: there was no answer, or not the expected one.
+        SecretMissing: a reference has no target.
+        CertificateUnreadable: a text is no PEM.
     """
     match definition:
         case KafkaConnection():
@@ -76,7 +76,7 @@ def attempt(definition: AnyConnection, reader: SecretReader, most_s: float) -> s
             return _postgres(definition, reader, most_s)
 
 
-# What librdkafka calls its own errors begins with a line; there are no other names.
+# librdkafka's own errors have names with a leading underscore; there are no other names.
 _KAFKA_REASONS: Final[Mapping[int, Reason]] = {
     KafkaError._AUTHENTICATION: "authentication",  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: "authentication",
@@ -111,7 +111,7 @@ def _kafka(definition: KafkaConnection, reader: SecretReader, most_s: float) -> 
         try:
             found = client.list_topics(timeout=max(0.1, min(step_s, end - time.monotonic())))
         except KafkaException as error:
-            client.poll(0)  # hands errors to the list
+            client.poll(0)  # adds errors to the list
             _raise_decided([*errors, error.args[0]], is_over=time.monotonic() >= end)
             step_s *= 2
         else:
@@ -119,7 +119,7 @@ def _kafka(definition: KafkaConnection, reader: SecretReader, most_s: float) -> 
 
 
 def _raise_decided(told: list[KafkaError], *, is_over: bool) -> None:
-    """Raise what the client has found out; return where it goes on trying.
+    """Raise the client's final error; return if it still retries.
 
     Raises:
         Failed: see there.
@@ -148,7 +148,7 @@ def _registry(definition: RegistryConnection, reader: SecretReader, most_s: floa
             end = time.monotonic() + most_url_s
             with options.client(most_url_s) as client, client.stream("GET", f"{url}/subjects") as response:
                 size = 0
-                # As it came: what is compressed could be of any size.
+                # Uncompressed, because a compressed answer could expand to any size.
                 for part in response.iter_raw():
                     size += len(part)
                     if size > _MOST_BYTES:
@@ -247,7 +247,7 @@ def _postgres(definition: PostgresConnection, reader: SecretReader, most_s: floa
 
 @contextmanager
 def _hung_up_after(file: int, seconds: float) -> Iterator[None]:
-    """Shut a connection's socket down where the block takes too long: libpq waits for an answer as long as the server likes."""
+    """Shut a connection's socket down if the block takes too long: libpq waits for an answer without a limit."""
     own = socket.socket(fileno=os.dup(file))
     timer = threading.Timer(seconds, partial(own.shutdown, socket.SHUT_RDWR))
     timer.daemon = True
@@ -272,7 +272,7 @@ _SAID: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
     (lambda text: "permission denied for database" in text, "42501"),
     (lambda text: "too many clients" in text or "remaining connection slots" in text, "53300"),
 )
-"""psycopg tells why a connection was refused in the text alone."""
+"""psycopg gives the reason for a refused connection only in the text."""
 
 
 def _postgres_failure(error: psycopg.OperationalError) -> Failed:
@@ -288,5 +288,5 @@ def _postgres_failure(error: psycopg.OperationalError) -> Failed:
 
 
 def _short(text: str) -> str:
-    """Return what a library says within bounds that no secret passes: who shows it takes secrets out, and then cuts."""
+    """Return a library's text, cut at a bound beyond every secret's length: callers first remove secrets, and then cut to the shown length."""
     return text if len(text) <= _SHOWN else "more than can be shown"

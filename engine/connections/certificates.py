@@ -14,14 +14,14 @@ from engine.definition.connections.definition import Tls
 
 
 class CertificateUnreadable(Exception):
-    """A PEM text holds no certificate or key, or its password is another; the text says of which field."""
+    """A PEM text holds no certificate or key, or its password is wrong; the text names the field."""
 
 
 def tls_context(tls: Tls, reader: SecretReader) -> ssl.SSLContext:
     """Return a context that checks the other side, and has the client's certificate.
 
     Raises:
-        SecretMissing: a reference leads nowhere.
+        SecretMissing: a reference has no target.
         CertificateUnreadable: see there.
     """
     try:
@@ -44,12 +44,12 @@ def tls_context(tls: Tls, reader: SecretReader) -> ssl.SSLContext:
 
 @contextmanager
 def as_files() -> Iterator[Callable[[str], str]]:
-    """Give texts as files for the length of the block, for libraries that take paths alone.
+    """Provide texts as files during the block, for libraries that only take paths.
 
-    They are files in memory where the system has such (Linux), else files that only this user can read, in a directory of their own.
+    They are files in memory if the system has such (Linux), else files that only this user can read, in a separate directory.
 
     Yields:
-        What turns a text into a path.
+        A function from text to path.
     """
     with ExitStack() as stack:
         directory: list[Path] = []

@@ -1,4 +1,4 @@
-"""Trying a connection: names, ports, TLS, who asks. Bounded in time; what it says has no secret in it."""
+"""Checking a connection: names, ports, TLS, credentials. Bounded in time; results contain no secret."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from engine.connections.stored import Stored
 from engine.definition.connections.hosts import Endpoint, HostRefused, addresses_of
 
 MOST_S: Final = 5.0
-"""Of a whole check: somebody waits for it, and an unreachable host gives no answer at all."""
+"""Limit of a whole check: a user waits for it, and an unreachable host gives no answer at all."""
 
 _CONNECT_S: Final = 2.0
-"""Of one address, so that the next one is tried as well."""
+"""Limit of one address, so that the next one is tried as well."""
 
 _SHOWN_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         reason: why it was not reached; None: it was.
@@ -39,16 +39,16 @@ class Outcome:
 
     @property
     def outcome(self) -> Literal["reached", "not_reached"]:
-        """One word for it."""
+        """The result in one word."""
         return "reached" if self.reason is None else "not_reached"
 
 
 def check(
     stored: Stored, surroundings: SecretSources, most_s: float = MOST_S, now: Callable[[], float] = time.monotonic
 ) -> Outcome:
-    """Try a stored connection.
+    """Check a stored connection.
 
-    Resolving a name may take longer than it is given, for the system decides how long: whoever calls waits no longer all the same.
+    Name resolution may take longer than its limit, because the system decides how long; the caller still waits no longer.
     """
     began, reader = now(), SecretReader(surroundings)
     reason: Reason | None = None
@@ -66,16 +66,16 @@ def check(
         reason, told = "secret_unavailable", str(error)
     except Failed as error:
         reason, told = error.reason, str(error)
-    # Secrets are taken out before anything is cut: a part of one would be found no more.
+    # Secrets are removed before the text is cut: a cut secret would not be found.
     shown = " ".join(reader.without_secrets(told).split())[:_SHOWN_CHARS]
     return Outcome(reason, shown, round((now() - began) * 1000))
 
 
 def _reach(endpoints: list[Endpoint], surroundings: SecretSources, end: float, now: Callable[[], float]) -> None:
-    """Connect to any of some places, and hang up.
+    """Connect to one of several addresses, and close.
 
     Raises:
-        HostRefused: a name leads where connections may not.
+        HostRefused: a name resolves to an address that is not allowed.
         Failed: none answers.
     """
     failed: list[Failed] = []
@@ -88,7 +88,7 @@ def _reach(endpoints: list[Endpoint], surroundings: SecretSources, end: float, n
                 Failed("name_not_resolved", f"the name {endpoint.host} is not known here; correct it, or the network's DNS")
             )
             continue
-        # All of them before any is connected to: the library that asks later may take any.
+        # All are checked before any connection: the library that connects later may choose any.
         surroundings.hosts.check_addresses(endpoint.host, addresses)
         found += [(endpoint, address) for address in addresses]
         if now() >= end:

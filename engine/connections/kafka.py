@@ -1,4 +1,4 @@
-"""Kafka brokers: TLS, SASL, and what librdkafka is told of them."""
+"""Kafka brokers: TLS, SASL, and librdkafka's options for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _check_servers(text: str) -> str:
 
 
 class Sasl(Strict):
-    """Who asks."""
+    """Credentials."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
         description="`PLAIN` and `OAUTHBEARER` send what they know to the broker: use them with `tls`."
@@ -88,10 +88,10 @@ class KafkaConnection(Connection):
 
 
 def librdkafka_options(definition: KafkaConnection, reader: SecretReader) -> dict[str, str]:
-    """Return the options with which librdkafka connects. They hold secrets: make them where the client is made, and keep them nowhere.
+    """Return librdkafka's options for a connection. They hold secrets: make them where the client is made, and store them nowhere.
 
     Raises:
-        SecretMissing: a reference leads nowhere.
+        SecretMissing: a reference has no target.
     """
     tls, sasl = definition.tls, definition.sasl
     protocol = ("SASL_" if sasl is not None else "") + ("SSL" if tls is not None else "PLAINTEXT")
@@ -106,7 +106,7 @@ def librdkafka_options(definition: KafkaConnection, reader: SecretReader) -> dic
 
 
 def silent_logger() -> logging.Logger:
-    """Return a logger that drops what it is given: without one librdkafka writes to the standard error."""
+    """Return a logger that drops everything: without one librdkafka writes to the standard error."""
     logger = logging.getLogger("slackwater.kafka")
     logger.propagate, logger.disabled = False, True
     return logger

@@ -1,7 +1,7 @@
 """The encryption of stored secrets: AES-256-GCM with keys derived from ``SLACKWATER_SECRET_KEY``.
 
-What is encrypted is bound to its name, its field and the whole definition around it: who can write to the database, and has no key, can
-neither move a password to another connection nor change the host to which it is sent.
+An encrypted secret is bound to its name, its field and the whole definition around it. So a person who can write to the database, but has
+no key, can neither move a password to another connection nor change the host that gets it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 LEAST_CHARS: Final = 32
-"""Of a key: keys are derived by HKDF, which is for random texts and makes guessing no slower. `openssl rand -hex 32` has 64."""
+"""Least length of a key: HKDF derives keys from random texts and does not slow down guessing. `openssl rand -hex 32` has 64."""
 
 _FORMAT: Final = "v1"
 _NONCE_BYTES: Final = 12
@@ -33,7 +33,7 @@ class SecretUnreadable(Exception):
 
 
 class SecretKeyMissing(Exception):
-    """Values cannot be encrypted, for there is no key.
+    """Values cannot be encrypted, because there is no key.
 
     Attributes:
         pointers: of their fields.
@@ -46,11 +46,11 @@ class SecretKeyMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a secret is bound to.
+    """The place to which a secret is bound.
 
     Attributes:
         connection: name.
-        definition: as it is stored, without secrets.
+        definition: as stored, without secrets.
         pointer: of the field.
     """
 
@@ -60,7 +60,7 @@ class Place:
 
     @property
     def bytes(self) -> bytes:
-        """The place as one text; JSON has one form here, whatever order the database keeps."""
+        """The place as one text; JSON has one form here, for any order in the database."""
         parts = [self.connection, self.pointer, self.definition]
         return json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
@@ -70,7 +70,7 @@ class _Key:
     """One key.
 
     Attributes:
-        id: tells which key a secret needs; nothing leads back from it.
+        id: identifies the key that a secret needs; the key cannot be derived from it.
     """
 
     id: str
@@ -90,10 +90,10 @@ class SecretKeys:
 
     @classmethod
     def of(cls, setting: str | None) -> Self | None:
-        """Read the setting; None where there is none.
+        """Read the setting; return None if there is none.
 
         Raises:
-            ValueError: a key is too short. The text repeats nothing of it.
+            ValueError: a key is too short. The text does not repeat it.
         """
         texts = [part for each in (setting or "").split(",") if (part := each.strip())]
         if any(len(text) < LEAST_CHARS for text in texts):
@@ -103,7 +103,7 @@ class SecretKeys:
         return cls(*texts) if texts else None
 
     def encrypt(self, text: str, place: Place) -> str:
-        """Return what is stored of a secret."""
+        """Return the stored form of a secret."""
         first = self._keys[0]
         nonce = os.urandom(_NONCE_BYTES)
         sealed = nonce + first.cipher.encrypt(nonce, text.encode(), place.bytes)
@@ -113,7 +113,7 @@ class SecretKeys:
         """Return the secret.
 
         Raises:
-            SecretUnreadable: it is of another key, or was changed.
+            SecretUnreadable: it needs another key, or was changed.
         """
         key = self._key_of(stored)
         if key is None:
@@ -134,7 +134,7 @@ class SecretKeys:
         return self._key_of(stored) is self._keys[0]
 
     def mark(self, text: str) -> str:
-        """Return what equal secrets have in common, for digests of requests; nobody without the key can try secrets against it."""
+        """Return a mark that is equal for equal secrets, for digests of requests; without the key nobody can test guesses against it."""
         return hmac.new(self._keys[0].mark, text.encode(), sha256).hexdigest()
 
     def _key_of(self, stored: str) -> _Key | None:

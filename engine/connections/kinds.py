@@ -1,4 +1,4 @@
-"""The kinds of connections: one entry each. Who adds one writes a module beside these, and its line here."""
+"""The kinds of connections, one entry each. A new kind is a module beside these, and its line here."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def read_connection(body: Any) -> AnyConnection:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise DefinitionInvalid(problems_of(error, model)) from None  # the cause holds what was given
+        raise DefinitionInvalid(problems_of(error, model)) from None  # the cause holds the given values

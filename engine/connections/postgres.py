@@ -1,4 +1,4 @@
-"""Postgres databases of users, and what psycopg is told of them."""
+"""Postgres databases of users, and psycopg's options for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APPLICATION: Final = "slackwater"
 
 
 class PostgresConnection(Connection):
-    """A database. What else libpq takes is not taken: some of it reads files and the environment."""
+    """A database. Other options of libpq are not allowed: some of them read files and the environment."""
 
     type: Literal["postgres"] = Field(description="Which kind of connection.")
     host: Host = Field(description="Name or address; no socket.", examples=["db.example.com"])
@@ -42,12 +42,12 @@ class PostgresConnection(Connection):
 
 @contextmanager
 def psycopg_options(definition: PostgresConnection, reader: SecretReader) -> Iterator[dict[str, str | int]]:
-    """Give the keyword arguments of ``psycopg.connect`` for the length of the block, in which the connection is opened.
+    """Provide the keyword arguments of ``psycopg.connect`` during the block in which the connection is opened.
 
-    Each option that libpq would take from the environment or the home directory is said: what the service itself connects with stays here.
+    Every option that libpq would take from the environment or the home directory is set, so that the service's own credentials are not used.
 
     Raises:
-        SecretMissing: a reference leads nowhere.
+        SecretMissing: a reference has no target.
     """
     options: dict[str, str | int] = {
         "host": definition.host.strip("[]"),
@@ -55,7 +55,7 @@ def psycopg_options(definition: PostgresConnection, reader: SecretReader) -> Ite
         "dbname": definition.database,
         "user": definition.username,
         "password": "" if definition.password is None else reader.text(definition.password),
-        "hostaddr": "",  # else libpq takes the one of PGHOSTADDR
+        "hostaddr": "",  # else libpq uses PGHOSTADDR
         "passfile": "/dev/null",
         "application_name": APPLICATION,
         "gssencmode": "disable",

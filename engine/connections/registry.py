@@ -1,4 +1,4 @@
-"""Schema registries that speak Confluent's protocol, and what httpx is told of them."""
+"""Schema registries that speak Confluent's protocol, and httpx's options for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RegistryConnection(Connection):
 
 @dataclass(frozen=True, slots=True)
 class HttpxOptions:
-    """What a client of httpx is made with; it follows no redirects and takes no proxies from the environment.
+    """The options of an httpx client; it follows no redirects and takes no proxies from the environment.
 
     Attributes:
         urls: of the nodes.
@@ -65,7 +65,7 @@ class HttpxOptions:
     verify: ssl.SSLContext | bool
 
     def client(self, timeout_s: float) -> httpx.Client:
-        """Return a client; who closes it is its user."""
+        """Return a client; its user closes it."""
         return httpx.Client(
             auth=self.auth,
             headers={"Accept-Encoding": "identity", **self.headers},
@@ -77,11 +77,11 @@ class HttpxOptions:
 
 
 def httpx_options(definition: RegistryConnection, reader: SecretReader) -> HttpxOptions:
-    """Return how httpx connects. It holds secrets: make it where the client is made.
+    """Return httpx's options for a connection. They hold secrets: make them where the client is made.
 
     Raises:
-        SecretMissing: a reference leads nowhere.
-        CertificateUnreadable: a PEM text is none.
+        SecretMissing: a reference has no target.
+        CertificateUnreadable: a text is no PEM.
     """
     auth = None
     if definition.username is not None and definition.password is not None:

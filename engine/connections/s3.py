@@ -1,4 +1,4 @@
-"""Buckets of S3 and of what speaks its protocol, and what obstore is told of them."""
+"""Buckets of S3 and of systems with its protocol, and obstore's options for them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class S3Connection(Connection):
 
     @property
     def url(self) -> str:
-        """Where requests go. It is always said, for the client would take ``AWS_ENDPOINT`` of the environment."""
+        """The address of requests. It is always set, because the client would otherwise use ``AWS_ENDPOINT`` of the environment."""
         given = f"https://s3.{self.region}.amazonaws.com" if self.endpoint is None else self.endpoint
         scheme, _, rest = given.partition("://")
         return given if self.path_style else f"{scheme}://{self.bucket}.{rest}"
@@ -65,12 +65,12 @@ class S3Connection(Connection):
 
 @dataclass(frozen=True, slots=True)
 class ObstoreOptions:
-    """What obstore makes a store with.
+    """The options of an obstore store.
 
     Attributes:
         config: of the place.
-        credentials: asked for each request. It stands before what the environment has: a token of the service's own role
-            (``AWS_SESSION_TOKEN``) would else go to whoever a definition names.
+        credentials: called for each request. It takes precedence over the environment: else a token of the service's own role
+            (``AWS_SESSION_TOKEN``) would go to any host in a definition.
     """
 
     bucket: str
@@ -82,7 +82,7 @@ class ObstoreOptions:
 
         Args:
             timeout_s: of one request.
-            retries: how often one is tried again.
+            retries: of one request.
         """
         return S3Store(
             self.bucket,
@@ -94,10 +94,10 @@ class ObstoreOptions:
 
 
 def obstore_options(definition: S3Connection, reader: SecretReader) -> ObstoreOptions:
-    """Return how obstore connects. It holds secrets: make it where the store is made.
+    """Return obstore's options for a connection. They hold secrets: make them where the store is made.
 
     Raises:
-        SecretMissing: a reference leads nowhere.
+        SecretMissing: a reference has no target.
     """
     config: dict[str, Any] = {
         "region": definition.region,
@@ -116,10 +116,10 @@ def obstore_options(definition: S3Connection, reader: SecretReader) -> ObstoreOp
 
 
 def forget_own_credentials() -> None:
-    """Take out of this process's environment what clients of S3 find there beside what a connection says.
+    """Remove the variables from this process's environment that S3 clients use beside a connection's settings.
 
-    A session token of the service's own role (``AWS_SESSION_TOKEN``) would be sent to whoever a definition names. Of processes that reach
-    buckets by connections alone: obstore is told where it looks (``ObstoreOptions``), Delta's client cannot be.
+    A session token of the service's own role (``AWS_SESSION_TOKEN``) would otherwise go to any host in a definition. Only for processes that
+    reach buckets by connections alone: obstore can be told to ignore the environment (``ObstoreOptions``), Delta's client cannot.
     """
     for name in [name for name in os.environ if name.upper().startswith("AWS_")]:
         del os.environ[name]

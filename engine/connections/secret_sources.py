@@ -1,4 +1,4 @@
-"""What a process that uses connections has around it: keys, variables, a directory of secrets, and the hosts that may be reached."""
+"""The sources of secrets in a process that uses connections: keys, variables, a directory of secrets, and the allowed hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIDDEN: Final = "…"
 
 
 class SecretMissing(Exception):
-    """A reference leads to nothing that may be read here; the text says why and what to do."""
+    """A reference has no target that may be read here; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +33,7 @@ class SecretSources:
         keys: None: stored values cannot be decrypted here.
         variables: of the process.
         directory: below which ``file:`` reads; None: it reads nothing.
-        hosts: what may be reached.
+        hosts: that may be reached.
     """
 
     keys: SecretKeys | None = None
@@ -46,7 +46,7 @@ class SecretSources:
         """Read them from the environment, as a driver and Spark's workers do.
 
         Raises:
-            ValueError: a variable has a value that it cannot have.
+            ValueError: a variable has an invalid value.
         """
         present = os.environ if variables is None else variables
         directory = present.get(DIRECTORY)
@@ -56,7 +56,7 @@ class SecretSources:
 
 
 class SecretReader:
-    """Reads secrets at the moment of their use, and knows afterwards what must not be shown.
+    """Reads secrets at the moment of their use, and remembers them to keep them out of shown texts.
 
     Args:
         surroundings: of this process.
@@ -77,13 +77,13 @@ class SecretReader:
         return value
 
     def public(self, text: str) -> str:
-        """Return a text that may be a reference and is no secret, such as certificates that are trusted; see ``text``."""
+        """Return the target of a possible reference that is no secret, such as trusted certificates; see ``text``."""
         if text.startswith(ENV):
             return self._variable(text.removeprefix(ENV))
         return self._file(text.removeprefix(FILE)) if text.startswith(FILE) else text
 
     def without_secrets(self, text: str) -> str:
-        """Return a text of another program without what was read here, in any usual form."""
+        """Return a text of another program without the secrets that were read here, in any usual form."""
         forms = {form for value in self._read for form in forms_of(value)}
         for form in sorted(forms, key=len, reverse=True):
             text = text.replace(form, HIDDEN)
@@ -106,7 +106,7 @@ class SecretReader:
             found = (root / path).resolve(strict=True)
             if not found.is_relative_to(root):
                 raise SecretMissing(f"{FILE}{path} is not below {DIRECTORY}, links resolved")
-            # Without O_NONBLOCK a pipe waits for a writer. O_NOFOLLOW refuses a link that took the place of the file meanwhile.
+            # Without O_NONBLOCK a pipe waits for a writer. O_NOFOLLOW refuses a link that has replaced the file meanwhile.
             descriptor = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):

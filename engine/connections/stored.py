@@ -1,8 +1,8 @@
-"""Connections as the database keeps them: looked up by name where they are used, decrypted there, and nowhere written down again.
+"""Connections in the database: looked up by name and decrypted where they are used, and stored nowhere else.
 
 Spark's workers and drivers call ``load`` with the database they already know; key, variables and directory come from the environment of
-their own process. So no plan, argument or pickle ever holds a secret. The one table of the control plane that the engine reads: a copy
-beside the log would be a second place of secrets.
+their own process. So no plan, argument or pickle ever holds a secret. This is the one table of the control plane that the engine reads: a
+copy beside the log would be a second place of secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIND: Final = "SELECT type, definition, secrets FROM slackwater.connection WHER
 
 
 class WrongConnection(UserError):
-    """What is named is no connection, or not one that can be used there."""
+    """A name refers to no connection, or to one that cannot be used there."""
 
 
 class ConnectionMissing(WrongConnection):
@@ -34,7 +34,7 @@ class ConnectionMissing(WrongConnection):
 
 
 class ConnectionOfAnotherType(WrongConnection):
-    """There is one, to something else."""
+    """The connection has another type."""
 
     code = "connection_of_another_type"
 
@@ -48,7 +48,7 @@ class Stored:
 
     Attributes:
         definition: without secrets.
-        secrets: pointer of a field → what is stored of its value.
+        secrets: pointer of a field → stored form of its value.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Stored:
     secrets: Mapping[str, str]
 
     def place(self, pointer: str) -> Place:
-        """What the secret at this pointer is bound to."""
+        """The place to which the secret at this pointer is bound."""
         return Place(self.name, self.definition, pointer)
 
     def decrypted(self, keys: SecretKeys | None) -> AnyConnection:
@@ -78,10 +78,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A connection at the moment of its use: ``kinds`` with ``librdkafka_options(…)``, ``httpx_options(…)`` and the others.
+    """A connection at the moment of its use: for ``librdkafka_options(…)``, ``httpx_options(…)`` and the others.
 
     Attributes:
-        reader: reads its secrets, and takes them out of what other programs say.
+        reader: reads its secrets, and removes them from other programs' texts.
     """
 
     name: str
@@ -89,10 +89,10 @@ class Resolved:
     reader: SecretReader
 
     def of_kind(self, kind: type[C]) -> C:
-        """Return its definition, which is of this kind.
+        """Return its definition as one of this kind.
 
         Raises:
-            ConnectionOfAnotherType: it is not.
+            ConnectionOfAnotherType: it has another kind.
         """
         if isinstance(self.definition, kind):
             return self.definition
@@ -102,7 +102,7 @@ class Resolved:
 
 
 def sealed(name: str, definition: AnyConnection, keys: SecretKeys | None) -> Stored:
-    """Return what is stored of a definition.
+    """Return the stored form of a definition.
 
     Raises:
         SecretKeyMissing: it has values, and there is no key.
@@ -118,10 +118,10 @@ def sealed(name: str, definition: AnyConnection, keys: SecretKeys | None) -> Sto
 
 
 def resolved(stored: Stored, surroundings: SecretSources) -> Resolved:
-    """Return a stored connection as it is used, if its hosts may be reached from here.
+    """Return a stored connection for use, if its hosts may be reached from here.
 
     Raises:
-        SourceUnavailable: a secret cannot be decrypted, or a host may not be reached: both are settings of this process.
+        SourceUnavailable: a secret cannot be decrypted, or a host is not allowed: both are settings of this process.
     """
     try:
         definition = stored.decrypted(surroundings.keys)

@@ -1,7 +1,7 @@
-"""What a delivery takes from the log of a result, and where it goes on: the rules by which each row is delivered once. Knows no target.
+"""The rows that a delivery takes from a result's log, and its position: the rules that deliver each row once. Knows no target.
 
-Before a delivery the database notes up to where it is *planned*, and behind it the new *position*. So wherever a process ends, what the
-target has lies between the two; anything else means that one of them was put back, or was emptied.
+Before a delivery the database records the end that is *planned*, and after it the new *position*. So if a process ends, the
+target's position is between the two. Any other position means that one of them was restored, or emptied.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from engine.log.sequences import BLOCKS_SQL, read_sequence
 from engine.postgres.postgres import Connection
 
 MOST_ROWS: Final = 100_000
-"""Of one delivery: a transaction of Kafka has to end within its timeout, also on a slow link."""
+"""Bound of one delivery: a Kafka transaction has to end within its timeout, even on a slow link."""
 
 MOST_BYTES: Final = 8 << 20
-"""As the log stores them; decoded they are some times that. One block of the log is taken whatever it has."""
+"""Bound in the log's stored size; decoded rows are several times larger. One block of the log is taken at any size."""
 
 MOST_BLOCKS: Final = 1_000
 
 FORGOTTEN_AFTER_S: Final = 86_400.0
-"""Brokers forget a group's position after days; one that was never known to be there is believed to be none for so long."""
+"""Brokers drop a group's position after days; for this time a position that was never seen counts as never written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Rows to be delivered.
+    """Rows to deliver.
 
     Attributes:
         rows: as ``Deliverer.deliver`` takes them.
-        upto: the number behind the last one.
+        upto: the number after the last one.
         event_time_ms: how far the merge of the producer's inputs had come with them.
     """
 
@@ -46,13 +46,13 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDelivery:
-    """What the database says of a delivery.
+    """The database's record of a delivery.
 
     Attributes:
-        position: number of the row that comes next.
-        planned: up to where a delivery may be under way.
-        planned_age_s: since that was noted; None: never.
-        is_known: the target had a position when that was noted.
+        position: number of the next row.
+        planned: end of a delivery that may be running.
+        planned_age_s: age of the plan; None: there is none.
+        is_known: the target had a position at the time of the plan.
     """
 
     position: int
@@ -62,12 +62,12 @@ class RecordedDelivery:
 
 
 def resumed_at(found: int | None, noted: RecordedDelivery, *, keeps_position: bool) -> int:
-    """Return the number of the row that is delivered next.
+    """Return the number of the row to deliver next.
 
     Args:
-        found: the position that the target has; None: it knows none.
-        noted: what the database says.
-        keeps_position: whether the target knows what it has.
+        found: the target's position; None: it has none.
+        noted: the database's record.
+        keeps_position: whether the target knows its position.
 
     Raises:
         DeliveryStopped: ``delivery_ahead``, ``delivery_position_lost``.
@@ -97,12 +97,12 @@ def gather(
     """Return the next rows of a result's log, as many as one delivery takes; None: there are none.
 
     Args:
-        connection: in a transaction that lets nobody cut the log off.
+        connection: in a transaction that prevents removals from the log.
         feed_id: of the log.
         start: number of the first row.
-        result: what is delivered.
+        result: the delivered result.
         most_rows: of one delivery.
-        most_bytes: of it, as the log stores them.
+        most_bytes: of it, in stored size.
 
     Raises:
         DeliveryStopped: ``delivery_overtaken``: retention has removed rows.

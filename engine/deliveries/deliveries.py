@@ -1,8 +1,8 @@
-"""The port through which results leave the service: behind the log, at a position that the target keeps together with what it took.
+"""The port through which results leave the service: after the log, at a position that the target stores together with the rows.
 
 ExternalError
-├── TargetUnavailable   the target gives no answer: tried again with backoff
-└── DeliveryStopped     trying again cannot help: the delivery waits for its user; ``reason`` says why
+├── TargetUnavailable   the target gives no answer: retried with backoff
+└── DeliveryStopped     a retry cannot help: the delivery waits for its user; ``reason`` says why
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ StopReason = Literal["delivery_overtaken", "delivery_ahead", "delivery_position_
 
 
 class TargetUnavailable(ExternalError):
-    """The target takes nothing now; what was not taken is delivered later."""
+    """The target accepts nothing now; the rows are delivered later."""
 
     code = "target_unavailable"
 
 
 class DeliveryStopped(ExternalError):
-    """Trying again cannot help.
+    """A retry cannot help.
 
     Attributes:
         reason: stable code.
@@ -47,10 +47,10 @@ class DeliveryStopped(ExternalError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is delivered.
+    """A result to deliver.
 
     Attributes:
-        delivery: its id: another one whenever it begins anew.
+        delivery: its id, which is new after each reset.
         query: name of the query.
         columns: of the result.
         key: columns of its key.
@@ -65,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryContext:
-    """What a delivery may use of the process that it runs in.
+    """The parts of its process that a delivery may use.
 
     Attributes:
         dsn: the database, for connections.
@@ -78,15 +78,15 @@ class DeliveryContext:
 
 
 class Deliverer(Protocol):
-    """Brings rows to one target. Used by one thread at a time."""
+    """Delivers rows to one target. Used by one thread at a time."""
 
     keeps_position: ClassVar[bool]
-    """Whether the target knows what it has; else what was under way when a process ended is delivered again."""
+    """Whether the target knows its position; else the rows of an interrupted delivery are delivered again."""
 
     def position(self) -> int | None:
-        """Return the number of the row that comes next; None: the target knows of none.
+        """Return the number of the next row; None: the target has no position.
 
-        It ends what an earlier process of this delivery had under way: from here on that one can deliver nothing.
+        This call fences earlier processes of this delivery: they can deliver nothing any more.
 
         Raises:
             TargetUnavailable, DeliveryStopped: see there.
@@ -94,13 +94,13 @@ class Deliverer(Protocol):
         ...
 
     def remember(self, position: int) -> bool:
-        """Make sure that the target still has its position when a process ends in the next delivery; called before that is planned.
+        """Make sure that the target keeps its position if the next delivery is interrupted; called before that delivery is planned.
 
         Args:
-            position: number of the row that comes next.
+            position: number of the next row.
 
         Returns:
-            Whether the target has a position now. False also where it forgets none, and so need not be told.
+            Whether the target has a position now. Also False if it never drops one, so it needs no call.
 
         Raises:
             TargetUnavailable, DeliveryStopped: see there.
@@ -121,7 +121,7 @@ class Deliverer(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the target; never raises."""
+        """Close the connection to the target; never raises."""
         ...
 
 
@@ -130,9 +130,9 @@ class DeliveryKind:
     """An output.
 
     Attributes:
-        open: definition, result, site → what delivers. It may talk to the target only when asked for the position.
-        check: the same → None; raises, within ten seconds, ``DefinitionInvalid`` for a target that cannot be written as it is, and
-            ``TargetUnavailable`` for one that gives no answer.
+        open: definition, result, site → deliverer. It may contact the target only in ``position``.
+        check: the same → None. Raises, within ten seconds, ``DefinitionInvalid`` for a target that cannot be written in its current state,
+            and ``TargetUnavailable`` for one that gives no answer.
     """
 
     open: Callable[[DeliveryModel, Result, DeliveryContext], Deliverer]
@@ -150,7 +150,7 @@ def of_kind(definition: DeliveryModel, kind: type[Model]) -> Model:
 
 
 def whole(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
-    """Add columns that the result has got since a row was written: they are null."""
+    """Add columns that the result got after a row was written: they are null."""
     missing = [(name, kind) for name, kind in columns.items() if name not in frame.columns]
     frame = frame.with_columns(nulls(name, kind, frame.height) for name, kind in missing) if missing else frame
     return frame.select("_offset", "_ts", "_op", *columns.names)

@@ -9,7 +9,7 @@ from engine.errors import DefinitionInvalid, Problem
 
 VARIABLE = "SLACKWATER_DELIVERY_ROOT"
 MOST_NAME_BYTES = 255
-"""Of one name in a path: no usual file system has longer ones, and where a directory above is missing it does not say so yet."""
+"""Longest name in a path: common file systems allow no longer ones, and do not report this while a parent directory is missing."""
 
 
 def directory_of(path: str, root: Path | None) -> Path:
@@ -37,15 +37,15 @@ def directory_of(path: str, root: Path | None) -> Path:
 
 
 def check_writable(path: str, root: Path | None) -> None:
-    """Look whether a directory can be made and written, without making it.
+    """Check that a directory can be made and written, without making it.
 
     Raises:
-        DefinitionInvalid: ``path_not_allowed``: see ``directory_of``, or its owner does not let the service write there.
+        DefinitionInvalid: ``path_not_allowed``: see ``directory_of``, or the service has no permission to write there.
     """
     directory = directory_of(path, root)
     try:
         above = next(each for each in (directory, *directory.parents) if each.exists())
-    except OSError as error:  # such as a name that is too long for the file system, or a directory that may not be looked into
+    except OSError as error:  # such as a name too long for the file system, or a directory without read permission
         raise _refused(f"{path[:80]} cannot be a directory: {error.strerror or error}; name another one") from error
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise _refused(f"the service may not write to {above}; change its permissions")

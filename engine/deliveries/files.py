@@ -1,11 +1,11 @@
 """Results in a directory of files: each delivery is one commit of some files, which appear whole.
 
-``_slackwater/<delivery>/<number of its first row>.json`` is a commit: where the rows end, and its files. It is made by linking a file that is
-whole already, which fails where it is there: of two processes that deliver the same rows one is refused, so every result stands in one file.
-Files are written before their commit, and get their names behind it; a process that finds a commit ends what is left of that.
+A commit is ``_slackwater/<delivery>/<number of its first row>.json``, with the end of its rows and its files. It is made by linking a
+complete file, which fails if the commit exists: of two processes that deliver the same rows one is refused, so every result is in one file.
+Files are written before their commit, and get their names after it; a process that finds an unfinished commit finishes it.
 
-Each process writes in a directory of its own beside the commits, its *stage*, and links from there. Who takes over renames the stages of others
-away, and looks for commits then: what another process had under way cannot be committed any more, so its drafts may go.
+Each process writes in its own directory beside the commits, its *stage*, and links from there. A process that takes over first renames the
+stages of others, and then looks for commits. Other processes can then commit nothing any more, so their drafts may be removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from engine.state.segments.files import sync
 
 COMMITS: Final = "_slackwater"
 KEPT_COMMITS: Final = 1_000
-"""A process that was frozen may wake up and try to make a commit that others have made: as long as that is there it is refused."""
+"""A frozen process may wake up and retry a commit that others have made: while the commit file exists, it is refused."""
 
 _DIGITS: Final = 20
 _STAGE: Final = "stage-"
@@ -44,7 +44,7 @@ _SUFFIX: Final = {"ndjson": "ndjson", "parquet": "parquet"}
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of a commit: its name in a stage, and the path that it gets below the directory."""
+    """A file of a commit: its name in a stage, and its final path below the directory."""
 
     draft: str
     final: str
@@ -55,8 +55,8 @@ class FilesDeliverer:
 
     Args:
         definition: of the delivery.
-        result: what is delivered.
-        directory: where to.
+        result: the delivered result.
+        directory: of the files.
     """
 
     keeps_position: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class FilesDeliverer:
         try:
             self._commits.mkdir(parents=True, exist_ok=True)
             self._take_stages_away()
-            # Behind that: what others have committed before is here, and nothing more of theirs comes.
+            # From here on the commits of other processes are visible, and no more will come.
             self._named = sorted(self._commits.glob("*.json"))
             upto = None if not self._named else self._ended(self._named[-1])
             for gone in self._commits.glob(f"{_GONE}*"):
@@ -103,11 +103,11 @@ class FilesDeliverer:
 
     def _take_stages_away(self) -> None:
         for stage in self._commits.glob(f"{_STAGE}*"):
-            with suppress(FileNotFoundError):  # yet another process was quicker
+            with suppress(FileNotFoundError):  # another process was faster
                 stage.rename(self._commits / f"{_GONE}{uuid4().hex}")
 
     def _ended(self, commit: Path) -> int:
-        """Return where the rows of the last commit end; what is left of it is done first."""
+        """Return where the rows of the last commit end, after finishing this commit."""
         try:
             last = json.loads(commit.read_bytes())
             files = [_File(**each) for each in last["files"]]
@@ -156,10 +156,10 @@ class FilesDeliverer:
         del self._named[:-KEPT_COMMITS]
 
     def _show(self, files: list[_File]) -> None:
-        """Give the files of a commit their names, wherever they are still drafts.
+        """Give the files of a commit their names, if they are still drafts.
 
-        One that is neither a draft nor there was shown, and then taken away by who reads the directory: drafts are on the disk before
-        their commit is, and go by this alone.
+        A file that is neither a draft nor at its path was published, and then removed by a reader. Drafts are on the disk before
+        their commit, and only this step moves them.
         """
         for each in files:
             final = self._directory / each.final

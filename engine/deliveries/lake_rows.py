@@ -1,4 +1,4 @@
-"""Rows as files of a lake hold them: the result's columns, then what stands beside a result."""
+"""Rows in the files of a lake: the result's columns, then the service columns."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from engine.records.canonical import OP_UPSERT
 
 
 def lake_rows(rows: pl.DataFrame, *, is_table: bool, has_date: bool) -> pl.DataFrame:
-    """Return rows as they are written: ``_op`` is of a table alone.
+    """Return rows in their written form; only a table has ``_op``.
 
     Args:
         rows: as ``Deliverer.deliver`` gets them.
         is_table: whether they are a table's changes.
-        has_date: whether ``_date`` is wanted.
+        has_date: whether to add ``_date``.
     """
     moment = pl.from_epoch(pl.col("_ts"), time_unit="ms").dt.replace_time_zone("UTC")
     beside = [pl.col("_offset").alias("_sequence"), moment.alias("_event_time")]

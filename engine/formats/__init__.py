@@ -1,1 +1,1 @@
-"""Keys and values of records as topics hold them: bytes to frames and back, with the leniency of ksqlDB."""
+"""Keys and values of topics' records: bytes to frames and back, as leniently as ksqlDB."""

@@ -1,4 +1,4 @@
-"""Decimals as Avro and Kafka Connect write them: the digits as a whole number, two's complement, the highest byte first.
+"""Decimals in the encoding of Avro and Kafka Connect: the digits as an integer in two's complement, highest byte first.
 
 Whole columns at a time.
 """
@@ -20,7 +20,7 @@ _MOST: Final = 10**38
 """Decimals have at most 38 digits."""
 
 _HIGH_MOST: Final = (_MOST >> 64) - 1
-"""A number whose upper half is within this is below the bound for sure."""
+"""A number whose upper half is within this is certainly below the bound."""
 
 
 def decimals_of(values: pl.Series, scale: int, declared: ColumnType) -> tuple[pl.Series, pl.Series | None]:
@@ -28,11 +28,11 @@ def decimals_of(values: pl.Series, scale: int, declared: ColumnType) -> tuple[pl
 
     Args:
         values: bytes.
-        scale: digits behind the point.
-        declared: the column's type: a decimal of it or of another scale, or a number.
+        scale: digits after the point.
+        declared: the column's type: a decimal of this or another scale, or a number.
 
     Returns:
-        The values, and which of them are none: empty, or of more than 38 digits.
+        The values, and a mask of the invalid ones: empty, or of more than 38 digits.
     """
     if values.dtype != pl.Binary:
         return values, None
@@ -53,7 +53,7 @@ def decimals_of(values: pl.Series, scale: int, declared: ColumnType) -> tuple[pl
 
 
 def bytes_of(values: pl.Series, scale: int) -> list[bytes | None]:
-    """Write decimals; of the scale that is asked for. Raises ValueError where one does not fit without rounding."""
+    """Write decimals of this scale. Raises ValueError if one does not fit without rounding."""
     written: list[bytes | None] = []
     for value in values.to_list():
         if value is None:
@@ -76,7 +76,7 @@ def _buffers(values: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.u
 
 
 def _widened(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return each number in 16 bytes, the lowest first, with its sign in the bytes that it lacks."""
+    """Return each number in 16 bytes, lowest first, padded with its sign."""
     starts, ends = offsets[:-1], offsets[1:]
     if not len(data):
         return np.zeros((len(starts), _WIDTH), np.uint8)
@@ -91,7 +91,7 @@ def _widened(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt
 
 
 def _repaired(values: pl.Series, wide: npt.NDArray[np.uint8], doubtful: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Look at the few whose size says nothing, one by one; returns which are no decimals."""
+    """Check the few numbers whose size decides nothing, one by one; return which are no decimals."""
     bad = np.zeros(len(values), bool)
     for place in np.flatnonzero(doubtful).tolist():
         digits = values[place]

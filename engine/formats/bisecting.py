@@ -1,4 +1,4 @@
-"""Which payloads of a batch cannot be read: a library reads all at once or none, so the bad ones are found by halving."""
+"""The unreadable payloads of a batch: a library reads all or none, so bisecting finds the bad ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.formats.excerpting import excerpt_of_bytes
 from engine.records.canonical import reject_rows
 
 PIECE: Final = 50_000
-"""Payloads that are read at once: what one bad one makes to be read again, and about how many values are in memory twice."""
+"""Payloads read at once. One bad payload makes these be read again, and about as many values are in memory twice."""
 
 PIECE_BYTES: Final = 64 << 20
 """Bytes that are read at once."""
@@ -23,22 +23,22 @@ ReadAll = Callable[[Payloads], pa.RecordBatch]
 
 
 class UndecodablePayload(ValueError):
-    """A batch holds a payload that cannot be read. The text says what is wrong with the first one."""
+    """A batch holds an unreadable payload. The text says what is wrong with the first one."""
 
 
 def read_soundly(
     read: ReadAll, payloads: pl.Series, empty: pa.RecordBatch, reason: str
 ) -> tuple[pa.Table, pl.Series, pl.DataFrame]:
-    """Read payloads, and leave out those that cannot be read.
+    """Read payloads, and leave out the unreadable ones.
 
     Args:
         read: reads all or raises.
         payloads: bytes, none of them null.
-        empty: what reading none gives.
+        empty: the result of reading none.
         reason: the code of the rejects.
 
     Returns:
-        ``(table, places, rejects)``: the rows of the payloads that were read, which payloads these are, and the others by place.
+        ``(table, places, rejects)``: the rows of the readable payloads, the places of these, and the others by place.
     """
     texts: list[bytes] = payloads.to_list()
     batches: list[pa.RecordBatch] = []
@@ -64,7 +64,7 @@ def read_soundly(
 
 
 def _read(read: ReadAll, payloads: Payloads) -> pa.RecordBatch:
-    """Read, and tell what the payloads are to blame for from what they are not: libraries in Rust raise panics and ValueErrors alike."""
+    """Read, and separate faults of payloads from other errors: libraries in Rust raise panics and ValueErrors for both."""
     try:
         batch = read(payloads)
     except UndecodablePayload:
@@ -74,7 +74,7 @@ def _read(read: ReadAll, payloads: Payloads) -> pa.RecordBatch:
     except PanicException as error:
         raise UndecodablePayload(f"{str(error)[:300]}") from error
     except BaseException as error:
-        # Each Rust library has a PanicException of its own, derived from BaseException and not to be imported.
+        # Each Rust library has its own PanicException, derived from BaseException, which cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise UndecodablePayload(f"{str(error)[:300]}") from error

@@ -1,4 +1,4 @@
-"""What is shown of a payload that cannot be read: text as it is, other bytes in hexadecimal; bounded."""
+"""How messages show an unreadable payload: text unchanged, other bytes in hexadecimal; bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of keys and values, by name. A new one is one entry here, with its reader and, where results can be written so, its writer."""
+"""The formats of keys and values, by name. A new one is one entry here, with its reader and, if results can be written in it, its writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 
 def reader_of(config: SideConfig, store: SchemaStore = NO_REGISTRY) -> Reader:
-    """Return what reads a side.
+    """Return the reader of a side.
 
     Raises:
         FormatInvalid: the settings do not fit together.
@@ -40,7 +40,7 @@ def reader_of(config: SideConfig, store: SchemaStore = NO_REGISTRY) -> Reader:
 
 
 def writer_of(config: SideConfig, store: SchemaStore = NO_REGISTRY) -> Writer:
-    """Return what writes a side.
+    """Return the writer of a side.
 
     Raises:
         FormatInvalid: the settings do not fit together.

@@ -1,6 +1,6 @@
-"""Values as a schema of Avro or Protocol Buffers has them, brought to what ``conform`` judges: meanings applied, undeclared fields left out.
+"""Values of an Avro or Protocol Buffers schema, prepared for ``conform``: logical types applied, undeclared fields left out.
 
-A number keeps its value where the column is a number too, whatever its logical type says: ``timestamp-micros`` in a bigint counts microseconds.
+A number keeps its value if the column is a number too, for any logical type: ``timestamp-micros`` in a bigint counts microseconds.
 Whole columns at a time, at every depth.
 """
 
@@ -18,7 +18,7 @@ from engine.formats.shapes import Shape
 from engine.frames.nesting import KEY, VALUE, Elements, as_lists, either, elements_of, lists_from, rows_with, structs_from
 
 Lifted = tuple[pl.Series, "pl.Series | None"]
-"""The values, and which of them their meaning does not allow (or None)."""
+"""The values, and a mask of those that their meaning does not allow (or None)."""
 
 _US_PER_MS: Final = 1_000
 _NS_PER_US: Final = 1_000
@@ -29,11 +29,11 @@ _MOST_DAYS: Final = 2**31 - 1
 
 
 def converted(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
-    """Bring a column's values to the form in which ``conform`` judges them.
+    """Convert a column's values to the form that ``conform`` validates.
 
     Args:
-        values: as they were read: of ``arrow_type(shape)``.
-        shape: what the schema says of them.
+        values: as read, of type ``arrow_type(shape)``.
+        shape: from the schema.
         declared: the column's type.
     """
     if values.dtype == pl.Null:
@@ -60,10 +60,10 @@ def converted(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
 def convert_struct(
     frame: pl.DataFrame, shape: Shape, columns: Sequence[tuple[str, ColumnType]]
 ) -> tuple[list[pl.Series], list[tuple[str, pl.Series]]]:
-    """Lift the fields of a record that are columns.
+    """Convert the fields of a record that are columns.
 
     Returns:
-        The columns that the record has, and for each that has bad values its name and which they are.
+        The columns of the record, and the name and mask of each column with bad values.
     """
     shapes = dict(shape.fields)
     found, bad = [], []
@@ -78,7 +78,7 @@ def convert_struct(
 
 
 def _symbols(values: pl.Series, shape: Shape) -> pl.Series:
-    """Name an enumeration's values; one without a name is its number, as in the JSON of Protocol Buffers (Avro has none such)."""
+    """Return the names of an enumeration's values; one without a name is its number, as in Protocol Buffers' JSON (Avro has none such)."""
     numbers = shape.numbers or tuple(range(len(shape.symbols)))
     names = dict(zip(reversed(numbers), reversed(shape.symbols), strict=True))  # of two names for one number the first counts
     return values.replace_strict(names, default=values.cast(pl.String), return_dtype=pl.String)
@@ -113,7 +113,7 @@ def _struct(values: pl.Series, shape: Shape, fields: Sequence[tuple[str, ColumnT
             inner, wrong = converted(values.struct.field(name), shapes[name], declared)
             columns.append(inner.alias(name))
             bad = either(bad, wrong)
-    if not columns:  # nothing of what is declared is there: all of its fields are null
+    if not columns:  # no declared field exists: all of them are null
         columns = [pl.Series(fields[0][0], [None], dtype=pl.Null).new_from_index(0, len(values))]
     return structs_from(columns, values.is_null()).alias(values.name), bad
 
@@ -144,7 +144,7 @@ def _instant(us_each: int) -> Callable[[pl.Series, Shape, ColumnType], Lifted]:
 
 
 def _instant_ns(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted:
-    """Nanoseconds are rounded down to microseconds; those of Protocol Buffers are seconds and nanoseconds apart."""
+    """Round nanoseconds down to microseconds; Protocol Buffers have seconds and nanoseconds in separate fields."""
     if declared.kind != "timestamp":
         return (values, None) if shape.kind != "struct" else _seconds(values, declared)
     if shape.kind != "struct":
@@ -158,7 +158,7 @@ def _instant_ns(values: pl.Series, shape: Shape, declared: ColumnType) -> Lifted
 
 
 def _seconds(values: pl.Series, declared: ColumnType) -> Lifted:
-    """A timestamp of Protocol Buffers in a column of numbers counts milliseconds, as JSON's do."""
+    """Convert a Protocol Buffers timestamp for a column of numbers to milliseconds, as in JSON."""
     if not declared.is_integer:
         return values, None
     seconds, nanos = values.struct.field("seconds"), values.struct.field("nanos")
@@ -189,7 +189,7 @@ def _of_us(us: pl.Series) -> pl.Series:
 
 
 def _bounded(values: pl.Series, least: int, most: int, convert: Callable[[pl.Series], pl.Series]) -> Lifted:
-    """Convert the values within bounds; the others are null, and told apart."""
+    """Convert the values within bounds; the others are null, and marked."""
     if not values.dtype.is_integer():
         return values, None
     outside = ~values.is_between(least, most)

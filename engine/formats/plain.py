@@ -1,4 +1,4 @@
-"""One column without anything around it: a text, bytes, or a number as Kafka's own serialisers write it (network order).
+"""One bare column: a text, bytes, or a number in the encoding of Kafka's own serialisers (network order).
 
 Whole columns at a time.
 """

@@ -1,6 +1,6 @@
-"""What a format is to those who read topics and bodies, or write results: bytes to columns and columns to bytes, whole batches at a time.
+"""The port of formats for readers of topics and bodies, and for writers of results: bytes to columns and back, whole batches at a time.
 
-A *side* is the keys or the values of a topic. Readers judge their own syntax only; ``canonicalise`` judges what they give, as it judges JSON.
+A *side* is the keys or the values of a topic. Readers check only their own syntax; ``canonicalise`` validates their results, as for JSON.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SideName = Literal["key", "value"]
 
 
 class FormatInvalid(ValueError):
-    """A side's settings do not fit together, or not its columns. The text names the setting and what to do.
+    """A side's settings do not fit together, or do not fit its columns. The text names the setting and what to do.
 
     Attributes:
-        setting: its name, where one alone is to blame; else empty.
+        setting: its name, if only one is wrong; else empty.
     """
 
     def __init__(self, detail: str, setting: str = "") -> None:
@@ -33,21 +33,21 @@ class FormatInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SideConfig:
-    """What is said of a topic's keys, or of its values.
+    """The settings of a topic's keys, or of its values.
 
     Attributes:
         format: a name in ``FORMATS``.
-        columns: what the side holds, in order.
+        columns: of the side, in order.
         side: which one; the registry's subjects follow from it.
-        schema: text of an Avro schema or a ``.proto`` file, where no registry has it.
-        references: name (of a file, for Protocol Buffers) and text of what the schema refers to, each behind what it uses itself.
-        message: full name of the message, of Protocol Buffers; empty: the first of the file.
-        has_registry: payloads begin with the number of a schema that the registry has.
-        subject: under which results' schema stands in the registry.
-        record: full name of results' record where its schema is derived from the columns; empty: one is made of the subject.
-        is_unwrapped: the one column stands alone, without an object or record around it.
+        schema: text of an Avro schema or a ``.proto`` file, if no registry has it.
+        references: name (of a file, for Protocol Buffers) and text of each schema that the schema uses, each after those that it uses itself.
+        message: full name of the message, for Protocol Buffers; empty: the first of the file.
+        has_registry: payloads begin with the number of a registered schema.
+        subject: the registry's subject for the schema of results.
+        record: full name of results' record if its schema is derived from the columns; empty: made from the subject.
+        is_unwrapped: the one column is bare, without an object or record around it.
         delimiter: of ``delimited``.
-        time_unit: what plain numbers in columns of type timestamp count, where no schema says it (JSON).
+        time_unit: unit of plain numbers in columns of type timestamp, if no schema has it (JSON).
     """
 
     format: str
@@ -65,7 +65,7 @@ class SideConfig:
 
     @property
     def single(self) -> str:
-        """The one column's name.
+        """The name of the one column.
 
         Raises:
             FormatInvalid: there are none or several.
@@ -78,11 +78,11 @@ class SideConfig:
 
 
 class Read(NamedTuple):
-    """What payloads hold.
+    """The content of payloads.
 
     Attributes:
-        raw: a row for each payload that was read, with the side's columns as ``conform`` takes them and ``_offset``, its place.
-        rejects: the others, ``offset`` being their place.
+        raw: a row for each readable payload, with the side's columns as ``conform`` takes them and its place ``_offset``.
+        rejects: the others, with their place as ``offset``.
     """
 
     raw: pl.DataFrame
@@ -105,7 +105,7 @@ class Writer(Protocol):
     """Writes payloads of one side."""
 
     def write(self, frame: pl.DataFrame) -> pl.Series:
-        """Return a payload for each row of the side's columns, never null: whether a row is a tombstone the caller knows.
+        """Return a payload for each row of the side's columns, never null: the caller decides whether a row is a tombstone.
 
         Raises:
             ValueNotWritable: the schema cannot hold a value.
@@ -123,9 +123,9 @@ class Format:
     """A format's entry.
 
     Attributes:
-        name: as definitions say it.
-        reader: settings and the registry → what reads.
-        writer: settings and the registry → what writes.
+        name: as in definitions.
+        reader: settings and the registry → reader.
+        writer: settings and the registry → writer.
         takes_registry: payloads can begin with the number of a registered schema.
     """
 
@@ -139,7 +139,7 @@ SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 
 
 class RegistryUnavailable(ExternalError):
-    """The registry gives no answer, or one that says to come back: the batch is read again later."""
+    """The registry gives no answer, or asks to come back later: the batch is read again later."""
 
     code = "registry_unavailable"
     retryable = True
@@ -152,20 +152,20 @@ class RegistryRefused(UserError):
 
 
 class SchemaUnknown(UserError):
-    """The registry has no schema of this number: what says so cannot be read, now or later."""
+    """The registry has no schema of this number: a payload with this number cannot be read, now or later."""
 
     code = "unknown_schema"
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry has it.
+    """A schema from the registry.
 
     Attributes:
         number: its id.
         kind: its language.
-        text: what it says.
-        references: name and text of what it refers to, each behind those that it uses itself.
+        text: of the schema.
+        references: name and text of the schemas that it uses, each after those that it uses itself.
     """
 
     number: int
@@ -175,30 +175,30 @@ class RegisteredSchema:
 
 
 class SchemaStore(Protocol):
-    """Asks a registry, and remembers."""
+    """Asks a registry, and caches its answers."""
 
     def by_number(self, number: int) -> RegisteredSchema:
         """Return a schema.
 
         Raises:
             SchemaUnknown: there is none of this number.
-            RegistryUnavailable: nobody can say.
-            RegistryRefused: it may not be asked.
+            RegistryUnavailable: the registry gives no answer.
+            RegistryRefused: it refuses this service.
         """
         ...
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the number of a schema under a subject, which is given one if it has none. ``schema.number`` does not count.
+        """Return the number of a schema under a subject; register it if it has none. ``schema.number`` does not count.
 
         Raises:
             RegistryRefused: the schema does not fit the subject's compatibility.
-            RegistryUnavailable: nobody can say.
+            RegistryUnavailable: the registry gives no answer.
         """
         ...
 
 
 class _NoRegistry:
-    """Stands where no registry is set."""
+    """The store if no registry is set."""
 
     def by_number(self, number: int) -> RegisteredSchema:
         raise RegistryRefused(f"a record names schema {number}, and no registry is set; give registry.url")

@@ -1,6 +1,6 @@
-"""A topic's records: keys and values read by their formats and put together as the raw frame that ``canonicalise`` judges.
+"""A topic's records: keys and values read by their formats and joined to the raw frame that ``canonicalise`` validates.
 
-Which columns stand in the key and which in the value the relation says; a key column may stand in both, and then they must agree.
+The relation decides which columns are in the key and which in the value. If a key column is in both, they must agree.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.records.conform import conform
 from engine.records.excerpts import excerpts_of
 
 MAX_PAYLOAD_BYTES: Final = 16 << 20
-"""Of a key or a value, as of a record of a file: what is longer is refused before a reader sees it."""
+"""Bound of a key or a value, as of a file's record: longer ones are refused before a reader sees them."""
 
 
 class RecordReader(Protocol):
     """Reads a topic's records for one relation."""
 
     def read(self, keys: pl.Series, values: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return ``(raw, rejects)`` by place of records that have these keys and values; see ``TopicReader``."""
+        """Return ``(raw, rejects)`` by place of records with these keys and values; see ``TopicReader``."""
         ...
 
 
@@ -36,8 +36,8 @@ class TopicReader:
 
     Attributes:
         relation: whose they are.
-        key: reads keys; None: they are not looked at.
-        value: reads values; None: values are not looked at (a relation of keys alone).
+        key: reads keys; None: keys are not read.
+        value: reads values; None: values are not read (a relation of keys alone).
     """
 
     relation: RelationSchema
@@ -53,7 +53,7 @@ class TopicReader:
 
         Returns:
             ``(raw, rejects)`` by place in these columns. A tombstone has ``$op`` delete: in a table it deletes the row of its key, in a
-            stream it is a record without a value (T6). Add ``_ts``, the record's own time, and offsets to the frame.
+            stream it is a record without a value (T6). The caller adds ``_ts``, the record's own time, and offsets to the frame.
 
         Raises:
             RegistryUnavailable: read the batch again later.
@@ -78,7 +78,7 @@ class TopicReader:
         ) if clashes.height else rejects
 
     def _joined(self, frame: pl.DataFrame, keys: pl.DataFrame, values: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Put the columns of keys and values beside each other."""
+        """Join the columns of keys and values."""
         both = [name for name in keys.columns if name in values.columns and name != "_offset"]
         whole = _beside(_beside(frame, values), keys, "_of_key")
         rejects = []
@@ -88,11 +88,11 @@ class TopicReader:
         return whole, pl.concat(rejects) if rejects else empty_rejects()
 
     def _agreed(self, whole: pl.DataFrame, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Refuse records whose key and value say different things of a column. A tombstone has what its key says."""
+        """Refuse records whose key and value differ in a column. A tombstone has its key's values."""
         declared = self.relation.columns[name]
         of_key, bad = conform(whole.get_column(f"{name}_of_key"), declared)
         of_value, other_bad = conform(whole.get_column(name), declared)
-        if bad is not None or other_bad is not None:  # ``canonicalise`` says what is wrong with them
+        if bad is not None or other_bad is not None:  # ``canonicalise`` reports their faults
             return whole.drop(f"{name}_of_key"), empty_rejects()
         is_absent = whole.get_column("_is_delete") | ~_is_there(whole, f"{name}_of_key")
         clash = of_key.ne_missing(of_value) & ~is_absent
@@ -111,12 +111,12 @@ class TopicReader:
 
 
 def _is_there(whole: pl.DataFrame, name: str) -> pl.Series:
-    """A record without a key has nothing to disagree with; nor has a key that is null."""
+    """Return which records have a key to compare: not those without a key, or with a null key."""
     return whole.get_column(name).is_not_null()
 
 
 def _side(reader: Reader | None, payloads: pl.Series, chosen: pl.Series) -> Read:
-    """Read the payloads that are chosen; places are those of the whole."""
+    """Read the chosen payloads; places are those of the whole."""
     if reader is None:
         return Read(pl.DataFrame({"_offset": pl.Series([], dtype=pl.Int64)}), empty_rejects())
     if chosen.all():
@@ -130,7 +130,7 @@ def _side(reader: Reader | None, payloads: pl.Series, chosen: pl.Series) -> Read
 
 
 def _beside(frame: pl.DataFrame, side: pl.DataFrame, suffix: str = "") -> pl.DataFrame:
-    """Put a side's columns beside the frame's rows, null where it has none."""
+    """Add a side's columns to the frame's rows, null where it has none."""
     if side.width == 1:
         return frame
     named = side.rename({name: name + suffix for name in side.columns if name in frame.columns and name != "_offset"})
@@ -142,7 +142,7 @@ def _beside(frame: pl.DataFrame, side: pl.DataFrame, suffix: str = "") -> pl.Dat
 
 
 def too_long(keys: pl.Series, values: pl.Series) -> pl.Series | None:
-    """Return which records have a key or value that no reader sees; None: none has."""
+    """Return which records have a key or value that is too long for readers; None: none has."""
     long = (keys.bin.size().fill_null(0) > MAX_PAYLOAD_BYTES) | (values.bin.size().fill_null(0) > MAX_PAYLOAD_BYTES)
     return long if long.any() else None
 

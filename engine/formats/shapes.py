@@ -1,4 +1,4 @@
-"""What a schema of Avro or Protocol Buffers says of a value: how it lies in Arrow, what it means, and which column fits it.
+"""The shape of a value in an Avro or Protocol Buffers schema: its form in Arrow, its meaning, and the column that fits it.
 
 A *shape* is a tree without names of its own and without references, so it is finite: schemas that refer to themselves have none.
 """
@@ -15,22 +15,22 @@ from engine.expressions.types.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE,
 
 Meaning = Literal["plain", "decimal", "uuid", "date", "time_ms", "time_us", "time_ns", "timestamp_ms", "timestamp_us", "timestamp_ns",
                   "instant_text", "day_time", "duration"]  # fmt: skip
-"""What a number or bytes stand for. ``duration`` and ``timestamp_*`` of structs ``{seconds, nanos}`` are those of Protocol Buffers."""
+"""The meaning of a number or bytes. ``duration`` and ``timestamp_*`` of structs ``{seconds, nanos}`` are those of Protocol Buffers."""
 
 MAX_SHAPES: Final = 10_000
-"""Values inside one value of a schema: a few records that hold each other twice would be millions."""
+"""The most values inside one value of a schema: a few records that contain each other twice would be millions."""
 
 MAX_DEPTH: Final = 32
-"""Nobody means a deeper schema; what walks one is recursive."""
+"""No useful schema is deeper; code that walks through one is recursive."""
 
 MAX_AMPLIFIED_BYTES: Final = 1 << 30
-"""What a payload may become in memory. An element of one byte, a null, may stand for a struct of many fields."""
+"""The most memory for a payload. An element of one byte, a null, may stand for a struct of many fields."""
 
 _BYTES_OF_A_PLACE: Final = 8
 
 
 class SchemaNotRead(ValueError):
-    """A schema is damaged, or has something that is not read. The text names it and says what to do."""
+    """A schema is damaged or not supported. The text names the fault and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Shape:
     """A value's form.
 
     Attributes:
-        kind: of the value as Arrow holds it; ``union``: of several members, as a struct with a field for each.
+        kind: of the value in Arrow; ``union``: of several members, as a struct with a field for each.
         meaning: see ``Meaning``.
-        precision: digits of a decimal; 0 where the schema does not say.
-        scale: its digits behind the point.
+        precision: digits of a decimal; 0 if the schema does not say.
+        scale: its digits after the point.
         element: of an array; a map's values.
         fields: of a struct, or of a union's members, by name.
         symbols: names of an enumeration's values.
@@ -65,7 +65,7 @@ class Shape:
 
     @property
     def inner(self) -> Iterator[Shape]:
-        """What stands right inside."""
+        """The shapes directly inside."""
         if self.element is not None:
             yield self.element
         yield from (shape for _, shape in self.fields)
@@ -77,17 +77,17 @@ class Shape:
 
     @property
     def growth(self) -> int:
-        """How many bytes one byte of a payload can become, at most: what an element or entry of a single byte takes."""
+        """The most bytes in memory from one byte of a payload: the size of an element or entry of a single byte."""
         own = 0 if self.element is None else self.element.places * _BYTES_OF_A_PLACE
         return max([own, *(shape.growth for shape in self.inner)])
 
     @property
     def has_union(self) -> bool:
-        """Whether it is a union of several members, or holds one."""
+        """Whether it is a union of several members, or contains one."""
         return self.kind == "union" or any(shape.has_union for shape in self.inner)
 
     def column_type(self) -> ColumnType | None:
-        """Return the type that fits, None where no column can hold it (a null alone, a struct without fields)."""
+        """Return the type that fits, None if no column can hold it (a null alone, a struct without fields)."""
         match self.kind:
             case "array" | "map" if self.element is not None:
                 inner = self.element.column_type()
@@ -143,11 +143,11 @@ ARROW_LEAVES: Final = {
     "enum": pa.int64(),
     "null": pa.null(),
 }
-"""Of values as they were read, before ``lifting``: whole numbers have 64 bits, so that one beyond 32 is seen."""
+"""Arrow types of values as read, before ``converted``: whole numbers have 64 bits, so that one beyond 32 is noticed."""
 
 
 def arrow_type(shape: Shape) -> pa.DataType:
-    """Return the Arrow type of values as they were read; a map is a list of entries, as in frames."""
+    """Return the Arrow type of values as read; a map is a list of entries, as in frames."""
     if shape.kind == "array" and shape.element is not None:
         return pa.list_(arrow_type(shape.element))
     if shape.kind == "map" and shape.element is not None:

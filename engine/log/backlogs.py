@@ -1,4 +1,4 @@
-"""What lies unread in many logs, asked for at once: for a query with a few records each statement of its own would cost more than they do."""
+"""The unread batches of many logs, read at once: for a query with a few records, its own statements would cost more than the records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 from engine.postgres.postgres import Connection
 
 MOST_BATCHES: Final = 64
-"""Of one partition: where there are as many the query has a backlog, and looks at it alone."""
+"""Bound of one partition: with this many batches the query has a backlog, and looks at it alone."""
 
 _SQL: Final = """
 SELECT w.place, h.start_offset, b.base_offset, b.rows, b.size, b.max_ts, b.marks
@@ -42,7 +42,7 @@ class LogPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Unread:
-    """What lies behind a place.
+    """The batches after a place.
 
     Attributes:
         start_offset: where the partition begins.
@@ -55,11 +55,11 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one look at the logs has found.
+    """The result of one look at the logs.
 
     Attributes:
         ends: feed → partition (as positions have it) → next offset.
-        unread: what lies behind places; of those that are absent nothing is known.
+        unread: batches after places; for absent places they are unknown.
     """
 
     ends: Mapping[str, Mapping[str, int]]
@@ -67,7 +67,7 @@ class Looked:
 
 
 def unread_behind(connection: Connection, places: Sequence[LogPlace]) -> dict[LogPlace, Unread]:
-    """Return what lies behind places; those with nothing, or with much, are left out.
+    """Return the batches after places; places with none, or with many, are left out.
 
     Args:
         connection: in autocommit mode.

@@ -1,7 +1,7 @@
-"""Feeds that are dropped: their names are free at once, what they hold goes later, in steps.
+"""Dropped feeds: their names are free at once, their data is removed later, in steps.
 
-A source may hold millions of records. To remove them in the transaction that drops it would keep every other edit waiting for minutes, and
-would be done again from the beginning after a crash. So that transaction only gives the feed another name and takes its heads away, without
+A source may hold millions of records. If the transaction that drops it removed them, every other edit would wait for minutes, and
+a crash would restart the removal from the beginning. So that transaction only renames the feed and removes its heads, without
 which nobody appends to it.
 """
 
@@ -15,7 +15,7 @@ _MARK: Final = "dropped "
 """Names of feeds that users may choose have no blank."""
 
 STEP_ROWS: Final = 500
-"""Rows that one transaction removes: of record batches some 20 MB as a rule, and never more than Postgres removes in seconds."""
+"""Rows that one transaction removes: usually about 20 MB of record batches, and never more than Postgres removes in seconds."""
 
 _DROP_SQL: Final = """
 WITH dropped AS (
@@ -33,23 +33,23 @@ DELETE FROM log.batch WHERE ctid = ANY(ARRAY(
     ORDER BY partition, base_offset LIMIT %(rows)s
 )) RETURNING partition, base_offset
 """
-"""In the order of the key, from where the last step ended: while a backup holds on to removed rows, none is passed over twice."""
+"""In key order, from the end of the last step: while a backup holds removed rows, no scan passes over them twice."""
 
 
 def drop_feed(connection: Connection, name: str) -> None:
-    """Take a feed away, in the caller's transaction: its name is free with the commit. Does nothing when there is none.
+    """Drop a feed in the caller's transaction: its name is free with the commit. Does nothing if there is none.
 
-    Records, files and idempotency keys are still on the disk until ``sweep_dropped_feeds``.
+    Records, files and idempotency keys stay on the disk until ``sweep_dropped_feeds``.
     """
     with connection.cursor() as cursor:
         cursor.execute(_DROP_SQL, {"name": name, "mark": _MARK})
 
 
 def sweep_dropped_feeds(connection: Connection, step_rows: int = STEP_ROWS) -> int:
-    """Remove what dropped feeds hold, and then the feeds; returns the number of record batches removed.
+    """Remove the data of dropped feeds, and then the feeds; return the number of record batches removed.
 
     Args:
-        connection: in autocommit mode; what a step has removed stays removed, whatever becomes of the next one.
+        connection: in autocommit mode; rows removed by a step stay removed, even if the next step fails.
         step_rows: removed in one transaction.
     """
     batches = 0

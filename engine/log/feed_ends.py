@@ -1,4 +1,4 @@
-"""How far many log feeds reach, in one statement: whether there is something to read is asked for hundreds of queries at once."""
+"""The ends of many log feeds in one statement: hundreds of queries need them at once to find new data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FROM log.feed f LEFT JOIN log.head h ON h.feed_id = f.id AND f.next_sequence IS 
 
 
 def feed_ends(connection: Connection, names: Collection[str]) -> dict[str, Mapping[str, int]]:
-    """Return partition (as positions have it) → next offset, by feed; feeds that are not there are left out.
+    """Return partition (as positions have it) → next offset, by feed; missing feeds are left out.
 
     Args:
         connection: in autocommit mode.

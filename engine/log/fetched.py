@@ -1,4 +1,4 @@
-"""What the small batches of a round need of the database, asked for at once: statements of its own would cost each more than its records."""
+"""Data for the small batches of a cycle, prefetched at once: separate statements would each cost more than their records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.log.storage import Head, feed_heads
 from engine.postgres.postgres import Connection
 
 MOST_BYTES: Final = 256 * 1024
-"""Of one split: what is larger is read in its turn, so that a round holds little more than the batch that it works on."""
+"""Bound of one split: larger ones are read in the query's own part, so that a cycle holds little more than its current batch."""
 
 MOST_TOGETHER: Final = 64 << 20
-"""Of all splits: of two hundred queries that catch up, each with dozens of partitions, they were gigabytes in one worker."""
+"""Bound of all splits: those of two hundred queries that catch up, each with dozens of partitions, were gigabytes in one worker."""
 
 _BATCHES_SQL: Final = """
 SELECT w.place, array_agg(b.base_offset ORDER BY b.base_offset), array_agg(b.payload ORDER BY b.base_offset)
@@ -47,13 +47,13 @@ class LogSplit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What was found.
+    """The prefetched data.
 
     Attributes:
-        queries: whose tokens are known.
-        tokens: of their tasks, by query, stage and task; absent: it has no state.
-        batches: the batches that meet a split, (base offset, payload) in order; absent: it is to be read in its turn.
-        heads: of the feeds, as they were after their batches had been read.
+        queries: those whose tokens are known.
+        tokens: of their tasks, by query, stage and task; absent: the task has no state.
+        batches: the batches that overlap a split, (base offset, payload) in order; absent: it has to be read later.
+        heads: of the feeds, read after their batches.
     """
 
     queries: frozenset[UUID]
@@ -63,10 +63,10 @@ class Fetched:
 
 
 def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[LogSplit]) -> Fetched:
-    """Ask for the tokens of queries' tasks, and for what splits hold where that is little, in one exchange with the database.
+    """Read the tokens of queries' tasks, and the batches of small splits, in one exchange with the database.
 
     Args:
-        connection: in autocommit mode: heads are looked at behind the batches, so that nothing of these was removed before.
+        connection: in autocommit mode: heads are read after the batches, so they show whether batches were removed before.
         queries: whose tasks.
         splits: which are to be read.
     """

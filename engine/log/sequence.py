@@ -1,8 +1,8 @@
 """P1, P6: one number for every row of a derived feed, across its partitions.
 
-What a task emits stands in its own partition in the order of emission. The numbers say how the partitions interleave: as one process that
-handled the merge of the query's inputs record by record would have emitted the rows. So a reader of a derived feed reads one order, however
-the producer's batches, its tasks or the reader's own batches were cut.
+A task's rows are in its own partition in the order of emission. The numbers define one order of all rows: that of a single process that
+handles the merge of the query's inputs record by record. So a reader of a derived feed reads one order, for any cut of
+the producer's batches, its tasks or the reader's own batches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a span of a lane was read: what the heads behind it start from.
+    """How far a span of a lane was read; the heads after it start from here.
 
     Attributes:
         start: first place of the span.
@@ -51,9 +51,8 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     Args:
         causes: of each task's rows (``Emission.causes``), by ordinal.
         reached_ms: how far the merge of the inputs had come before the batch; None before the first record.
-        read: what the batch read, by lane (``engine.operators.tasks.order``). Heads of records that the causes know only from the beginning of a
-        span
-            on become those of the whole lane by it.
+        read: what the batch read, by lane (``engine.operators.tasks.order``). Causes know heads only from the beginning of a span on;
+            this turns them into heads of the whole lane.
     """
     parts = [Causes.of_frame(frame) for frame in causes]
     joined = Causes.joined(parts)
@@ -61,7 +60,7 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     floor = BEFORE_ALL_TIME if reached_ms is None else reached_ms
     heads = np.maximum(_raised(joined, read)[order], floor)
     after = max([floor, *(reach.head for reaches in read.values() for reach in reaches if reach.head is not None)])
-    # What the clock causes behind the records stands at the end of what was read.
+    # Rows that the clock causes after the records are at the end of the batch's input.
     heads[heads == AFTER_ALL_TIME] = after
     np.maximum.accumulate(heads, out=heads)
     sequences, own = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
@@ -73,7 +72,7 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
 
 
 def _raised(causes: Causes, read: dict[int, list[Reach]]) -> I64:
-    """Lift heads to the greatest event time of the spans of their lane before theirs."""
+    """Raise heads to the greatest event time of their lane's earlier spans."""
     heads = causes.heads
     for lane, reaches in read.items():
         known = [reach for reach in sorted(reaches, key=lambda reach: reach.start) if reach.head is not None]

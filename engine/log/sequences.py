@@ -1,8 +1,8 @@
 """The logs of derived relations: a partition for each task, and one number for every row across them (P1, P6; ``engine.log.sequence``).
 
-Rows are appended in *blocks*: consecutive numbers, one batch in each partition that has some of them. ``_sequence`` is a row's number
+Rows are appended in *blocks* of consecutive numbers, with one batch in each partition that has some of them. ``_sequence`` is a row's number
 counted from its block's first one; a batch that is a whole block leaves it out. ``_head`` is how far the merge of the producer's inputs had
-come with the row, in event time; it never falls along the numbers. Readers go by these numbers as by the offsets of one partition.
+come with the row, in event time; it never falls along the numbers. For readers these numbers are the offsets of one partition.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from engine.postgres.postgres import Connection
 SEQUENCE = "_sequence"
 
 PLACE_COLUMNS = ("_partition", "_partition_offset")
-"""Where a row of a block is kept."""
+"""The place where a row of a block is stored."""
 
 LANE_PARTITION = 0
-"""What positions call a derived feed: its numbers are the offsets of this one partition."""
+"""The partition of a derived feed in positions: its numbers are the offsets of this one partition."""
 
 _BEHIND_ALL = (1 << 63) - 1
 
@@ -43,7 +43,7 @@ WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence >= (
 )
 ORDER BY sequence, partition
 """
-"""Batches of the blocks that meet ``[start, end)``; put them together with ``join_block``."""
+"""Batches of the blocks that overlap ``[start, end)``; ``join_block`` joins them."""
 
 BLOCKS_SQL = """
 SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint, max(head_ms) FROM log.batch
@@ -52,7 +52,7 @@ WHERE feed_id = %(feed_id)s AND sequence >= (
 )
 GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
 """
-"""The next blocks from the one that holds ``start`` or lies before it: number of the first row, rows, bytes as stored, head at the end."""
+"""The next blocks from the one that contains ``start`` or is before it: number of the first row, rows, stored bytes, head at the end."""
 
 _OPEN_SQL = """
 SELECT name, id, partitions, next_sequence, reached_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
@@ -87,7 +87,7 @@ UPDATE log.head h SET start_offset = coalesce((
 
 @dataclass(frozen=True, slots=True)
 class SequencedFeed:
-    """A derived feed as its producer's transaction has it.
+    """A derived feed in its producer's transaction.
 
     Attributes:
         next_sequence: number of the next row.
@@ -101,14 +101,14 @@ class SequencedFeed:
 
 
 class Advance(NamedTuple):
-    """How far a producer has come with its feed.
+    """The progress of a producer in its feed.
 
     Attributes:
         feed: its id.
         next_sequence: number of the next row.
         reached_ms: see ``SequencedFeed``.
         producer: the query that writes the feed.
-        partitions: which it has at least.
+        partitions: the least number that it has.
     """
 
     feed: int
@@ -119,7 +119,7 @@ class Advance(NamedTuple):
 
 
 def open_sequences(connection: Connection, names: Collection[str]) -> dict[str, SequencedFeed]:
-    """Lock derived feeds for their producers' transaction, in the order of their ids; those that are not there are left out."""
+    """Lock derived feeds for their producers' transaction, in the order of their ids; missing ones are left out."""
     feeds = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
         for name, feed_id, partitions, next_sequence, reached_ms in cursor.execute(_OPEN_SQL, (list(names),)).fetchall():
@@ -132,17 +132,17 @@ def open_sequences(connection: Connection, names: Collection[str]) -> dict[str, 
 
 
 def add_partitions(connection: Connection, feed: SequencedFeed, partitions: int) -> None:
-    """Give a feed the partitions that it lacks, in its producer's transaction."""
+    """Add missing partitions to a feed, in its producer's transaction."""
     if partitions > feed.partitions:
         with connection.cursor() as cursor:
             cursor.execute(_ADD_HEADS_SQL, (feed.id, feed.partitions, partitions))
 
 
 def blocks_of(feed: SequencedFeed, tasks: Sequence[pl.DataFrame], numbers: Numbered, now_ms: int) -> Iterator[tuple[int, Batch]]:
-    """Cut a batch's rows into blocks, and give the batches of these with the partitions that they go to, each task's to its own.
+    """Cut a batch's rows into blocks, and yield their batches with partitions, each task's rows in its own.
 
     Args:
-        feed: as ``open_sequences`` found it.
+        feed: as returned by ``open_sequences``.
         tasks: each task's rows in the order of emission, by ordinal.
         numbers: of these rows.
         now_ms: the batch's wall clock.
@@ -170,7 +170,7 @@ def _batches(tasks: Sequence[pl.DataFrame], numbers: Numbered, first: int, now_m
 
 
 def _block_ends(tasks: Sequence[pl.DataFrame], numbers: Numbered) -> list[int]:
-    """Return at which numbers blocks end: a block, which is read whole, has the rows and the bytes of one batch."""
+    """Return the numbers at which blocks end: a block, which is read whole, has the rows and the bytes of one batch."""
     rows = sum(frame.height for frame in tasks)
     if sum(frame.estimated_size() for frame in tasks) <= BATCH_BYTES:
         return [*range(BATCH_ROWS, rows, BATCH_ROWS), rows]
@@ -181,7 +181,7 @@ def _block_ends(tasks: Sequence[pl.DataFrame], numbers: Numbered) -> list[int]:
 
 
 def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int) -> pl.DataFrame:
-    """Put the batches of a block together in the order of their numbers.
+    """Join the batches of a block in the order of their numbers.
 
     Args:
         parts: partition, base offset and payload of each batch.
@@ -189,7 +189,7 @@ def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int
         rows: how many it has.
 
     Returns:
-        The columns that were appended, with ``_offset`` (the row's number), ``_head``, ``_partition`` and ``_partition_offset``.
+        The appended columns, with ``_offset`` (the row's number), ``_head``, ``_partition`` and ``_partition_offset``.
     """
     frames = []
     for partition, base, payload in parts:
@@ -214,14 +214,14 @@ def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int
 
 
 def read_sequence(connection: Connection, feed_id: int, start: int, end: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows numbered ``[start, end)`` in their order, a frame per block (``join_block``)."""
+    """Yield the rows numbered ``[start, end)`` in order, a frame per block (``join_block``)."""
     params = {"feed_id": feed_id, "start": start, "end": end}
     with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         yield from blocks(cursor.stream(READ_SEQUENCE_SQL, params), start, end)
 
 
 def blocks(rows: Iterator[tuple[Any, ...]], start: int, end: int) -> Iterator[pl.DataFrame]:
-    """Put what ``READ_SEQUENCE_SQL`` gives together, cut to ``[start, end)``."""
+    """Join the rows of ``READ_SEQUENCE_SQL``, cut to ``[start, end)``."""
     parts: list[tuple[int, int, bytes]] = []
     block: tuple[int, int] | None = None
     for sequence, count, partition, base, payload in rows:
@@ -243,7 +243,7 @@ def _cut(frame: pl.DataFrame, start: int, end: int) -> Iterator[pl.DataFrame]:
 def make_result_feed(
     connection: Connection, name: str, tasks: int, producer: UUID | None, retention_ms: int | None = None
 ) -> FeedRow:
-    """Create the feed of a derived relation, with a partition for each task of its producer (P1). What one that is there holds stays.
+    """Create the feed of a derived relation, with a partition for each task of its producer (P1). An existing feed keeps its data.
 
     Args:
         connection: in the transaction that creates the relation.
@@ -263,7 +263,7 @@ def make_result_feed(
 
 
 def leave_orphaned(connection: Connection, producer: UUID) -> None:
-    """Note that nothing writes a query's feeds any more: they are kept, and nobody waits for more."""
+    """Record that no query writes a query's feeds any more: they are kept, and nobody waits for more rows."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE log.feed SET producer = NULL WHERE producer = %s", (producer,))
 
@@ -272,18 +272,18 @@ def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_
     """Remove the oldest of a derived feed's blocks that are older than the retention, in the caller's transaction.
 
     Returns:
-        The number of batches removed; 0: there are none any more.
+        The number of batches removed; 0: no old ones are left.
 
     Args:
         connection: in a transaction.
         feed_id: the feed.
-        retention_ms: age of what is removed.
-        keep_from: keep the row of this number and those behind it, however old; None: no row.
+        retention_ms: age of the blocks to remove.
+        keep_from: keep the row of this number and later ones at any age; None: no row.
     """
     params = {"feed": feed_id, "retention_ms": retention_ms, "keep_from": _BEHIND_ALL if keep_from is None else keep_from}
     params["step"] = TRIM_STEP_BATCHES
     with connection.cursor(row_factory=tuple_row) as cursor:
-        # Waits for a commit under way: the next statement's snapshot must see the batches it brings.
+        # Waits for a running commit: the next statement's snapshot must see the batches of this commit.
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR NO KEY UPDATE", (feed_id,))
         row = cursor.execute(_TRIM_SQL, params).fetchone()
         removed = 0 if row is None else cursor.execute(_TRIM_DELETE_SQL, (feed_id, row[0])).rowcount

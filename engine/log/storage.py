@@ -1,8 +1,8 @@
 """The built-in log: feeds of record batches in Postgres, with gap-free offsets per partition.
 
 A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to.
-Offsets are given by the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to
-one partition queue up behind each other. What the log of a derived relation has beside that is in ``engine.log.sequences``.
+The head row gives offsets, and the same statement updates it: an append that rolls back leaves no gap, and appends to
+one partition wait for each other. ``engine.log.sequences`` adds the parts that only logs of derived relations have.
 
 Everything is plain SQL in constants, so that a synchronous writer (the sink) and an asynchronous one (the API's group commit)
 share it.
@@ -38,14 +38,14 @@ SELECT %(feed_id)s, %(partition)s, base, %(rows)s, %(min_ts)s, %(max_ts)s, %(pay
 RETURNING base_offset
 """
 APPEND_SQL = _APPEND.format(guard="", guarded="")
-"""Parameters: ``append_params``. Returns the base offset, or no row where the feed or the partition does not exist."""
+"""Parameters: ``append_params``. Returns the base offset, or no row if the feed or the partition does not exist."""
 
 
 def append_behind(guard: str) -> str:
-    """Return ``APPEND_SQL`` that appends nothing, and returns no row, where a query has none.
+    """Return ``APPEND_SQL`` with a guard: it appends nothing and returns no row if the guard query returns none.
 
     Args:
-        guard: the query. What it locks is locked before the partition's head, and until the end of the transaction.
+        guard: the query. Its locks come before the lock of the partition's head, and last until the end of the transaction.
     """
     return _APPEND.format(guard=f"guard AS MATERIALIZED ({guard}), ", guarded=" AND EXISTS (SELECT FROM guard)")
 
@@ -73,7 +73,7 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset < %(en
 )
 ORDER BY base_offset
 """
-"""Batches that meet ``[start, end)``; cut them with ``cut_batch``."""
+"""Batches that overlap ``[start, end)``; ``cut_batch`` cuts them."""
 
 FIND_FEED_SQL = "SELECT id, partitions, retention_ms, start_sequence, next_sequence FROM log.feed WHERE name = %(name)s"
 _FEED_HEADS_SQL = """
@@ -105,10 +105,10 @@ TRIM_STEP_BATCHES = 2_000
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 32 << 20
-"""A batch is read whole, and a value in Postgres cannot exceed 1 GB; a single larger record still makes a batch of its own."""
+"""A batch is read whole, and a value in Postgres cannot exceed 1 GB; a larger single record still gets its own batch."""
 
 MARK_ROWS = 4_096
-"""A batch keeps the running maximum of event time every so many rows, so that readers can cut it near an event time (P2)."""
+"""Rows between two stored values of the running maximum of event time, so that readers can cut a batch near an event time (P2)."""
 
 _INTERNAL_COLUMNS = ("_key_hash", "_offset", "_arrival")
 
@@ -118,8 +118,8 @@ class FeedRow:
     """A row of ``log.feed``.
 
     Attributes:
-        start_sequence: of a derived feed the first number that is kept; None for a source's.
-        next_sequence: of a derived feed the number of its next row; None for a source's.
+        start_sequence: first kept number of a derived feed; None for a source's.
+        next_sequence: number of a derived feed's next row; None for a source's.
     """
 
     id: int
@@ -140,7 +140,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one append writes.
+    """The row that one append writes.
 
     Attributes:
         marks: running maximum of event time at the end of every ``MARK_ROWS`` rows but the last; None for a small batch.
@@ -175,7 +175,7 @@ def _marks(frame: pl.DataFrame) -> list[int] | None:
 
 
 def encode_batches(frame: pl.DataFrame, arrival_ms: int) -> list[Batch]:
-    """Make as many batches of accepted records as ``BATCH_ROWS`` and ``BATCH_BYTES`` ask for."""
+    """Make batches of accepted records within ``BATCH_ROWS`` and ``BATCH_BYTES``."""
     return [encode_batch(part, arrival_ms) for part in slices(frame, BATCH_ROWS, BATCH_BYTES)]
 
 
@@ -188,7 +188,6 @@ def route(frame: pl.DataFrame, key: Sequence[str], partitions: int) -> list[tupl
 
 
 def append_params(feed_id: int, partition: int, batch: Batch) -> dict[str, Any]:
-    """Return the parameters of ``APPEND_SQL``."""
     return {
         "feed_id": feed_id,
         "partition": partition,
@@ -204,7 +203,7 @@ def append_params(feed_id: int, partition: int, batch: Batch) -> dict[str, Any]:
 
 
 def append_batches(connection: Connection, feed_id: int, batches: Iterable[tuple[int, Batch]]) -> list[int]:
-    """Append ``(partition, batch)`` pairs in the caller's transaction; returns their base offsets in the order given.
+    """Append ``(partition, batch)`` pairs in the caller's transaction; return their base offsets in the order given.
 
     Heads are locked in the order of partitions, so that two writers of several partitions cannot wait for each other.
 
@@ -231,7 +230,7 @@ def find_feed(connection: Connection, name: str) -> FeedRow | None:
 
 
 def name_feed(connection: Connection, name: str, partitions: int, retention_ms: int | None = None) -> None:
-    """Make the feed's row where there is none. It has no heads yet: nothing is said of where its partitions end."""
+    """Make the feed's row if there is none. It has no heads yet: the ends of its partitions are unknown."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO log.feed (name, partitions, retention_ms) VALUES (%s, %s, %s) ON CONFLICT (name) DO NOTHING",
@@ -240,7 +239,7 @@ def name_feed(connection: Connection, name: str, partitions: int, retention_ms: 
 
 
 def ensure_feed(connection: Connection, name: str, partitions: int, retention_ms: int | None = None) -> FeedRow:
-    """Create the feed with its heads, or return the one there is, unchanged: relations that share a feed share its partitions."""
+    """Create the feed with its heads, or return the existing one, unchanged: relations that share a feed share its partitions."""
     name_feed(connection, name, partitions, retention_ms)
     feed = find_feed(connection, name)
     if feed is None:
@@ -260,7 +259,7 @@ def set_retention(connection: Connection, name: str, retention_ms: int | None) -
 
 
 def feed_heads(connection: Connection, names: Collection[str]) -> dict[str, list[Head]]:
-    """Return the heads of several feeds, by name, in one statement; feeds that are not there are left out."""
+    """Return the heads of several feeds, by name, in one statement; missing feeds are left out."""
     found: dict[str, list[Head]] = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
         for name, *head in cursor.execute(_FEED_HEADS_SQL, {"names": list(names)}):
@@ -295,7 +294,7 @@ def read(connection: Connection, feed_id: int, partition: int, start: int, end: 
 
 
 def read_feed(connection: Connection, name: str) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield ``(first offset, frame)`` of everything a feed holds, partition after partition. For tools and tests.
+    """Yield ``(first offset, frame)`` of all data of a feed, partition after partition. For tools and tests.
 
     Raises:
         LookupError: there is no such feed.
@@ -308,9 +307,9 @@ def read_feed(connection: Connection, name: str) -> Iterator[tuple[int, pl.DataF
 
 
 def trim(connection: Connection) -> int:
-    """Remove batches of sources that are older than their feed's retention, and expired idempotency keys; returns the number removed.
+    """Remove batches of sources that are older than their feed's retention, and expired idempotency keys; return the number removed.
 
-    A head moves before its batches go, in one transaction, so that no reader sees a start that is not there.
+    A head moves before its batches go, in one transaction, so that no reader sees a start without its batch.
     """
     removed = 0
     with connection.cursor(row_factory=tuple_row) as cursor:
@@ -325,7 +324,7 @@ def trim(connection: Connection) -> int:
 
 
 def trim_in_steps(connection: Connection, step: Callable[[], int]) -> int:
-    """Repeat a step, each time in a transaction of its own, until it removes nothing; returns how much all removed."""
+    """Repeat a step, each time in a separate transaction, until it removes nothing; return the total removed."""
     total = 0
     while True:
         with connection.transaction():
@@ -343,21 +342,21 @@ def trim_partition(
     keep_from: int | None = None,
     step_batches: int = TRIM_STEP_BATCHES,
 ) -> int:
-    """Remove the oldest of a partition's batches that are older than the retention, in the caller's transaction; returns their number.
+    """Remove the oldest of a partition's batches that are older than the retention, in the caller's transaction; return their number.
 
     Args:
         connection: in a transaction.
         feed_id: the feed.
         partition: which of its partitions.
-        retention_ms: age of what is removed.
-        keep_from: keep what is at this offset or behind it, however old; None: nothing.
+        retention_ms: age of the batches to remove.
+        keep_from: keep records from this offset on at any age; None: none.
         step_batches: most batches removed.
     """
     params = {
         "feed_id": feed_id, "partition": partition, "retention_ms": retention_ms, "keep_from": keep_from, "step": step_batches,
     }  # fmt: skip
     with connection.cursor(row_factory=tuple_row) as cursor:
-        # Waits for an append under way: the next statement's snapshot must see the batch it commits.
+        # Waits for a running append: the next statement's snapshot must see the batch of this append.
         cursor.execute("SELECT 1 FROM log.head WHERE feed_id = %s AND partition = %s FOR UPDATE", (feed_id, partition))
         row = cursor.execute(_TRIM_SQL, params).fetchone()
         return 0 if row is None else cursor.execute(_TRIM_DELETE_SQL, (feed_id, partition, row[0])).rowcount

@@ -1,4 +1,4 @@
-"""Columns as arrays for statements, in Postgres's binary form: psycopg's own way asks of each value what it is.
+"""Columns as arrays for statements, in Postgres's binary form: psycopg's own way examines the type of each value.
 
 An array is a head, and for each element its size, -1 for null, and its bytes. Sources: Postgres, src/backend/utils/adt/arrayfuncs.c,
 ``array_recv``; psycopg, "Adapting new types".

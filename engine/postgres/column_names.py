@@ -1,7 +1,7 @@
-"""What users' columns are called in Postgres, and how these names get into statements.
+"""The names of users' columns in Postgres, and how these names get into statements.
 
-Whatever a definition accepts as a column's name is one here too. Our own columns and aliases in such statements begin with ``_``, which no
-column of a user does. Postgres's system columns are in every table and cannot be made again, so a column of such a name is stored with a
+Every column name that a definition accepts works here too. Our own columns and aliases in such statements begin with ``_``, which no
+column of a user does. Postgres's system columns are in every table and cannot be made again. So a column with such a name is stored with a
 ``_`` before it; answers, change feeds and expressions keep its own name.
 """
 
@@ -13,11 +13,11 @@ from psycopg import sql
 from psycopg.abc import AdaptContext
 
 SYSTEM_COLUMNS = frozenset({"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
-"""Section "System Columns" of Postgres's manual. Quoted names are told apart by case: ``CTID`` is no system column."""
+"""Section "System Columns" of Postgres's manual. Quoted names are case-sensitive: ``CTID`` is no system column."""
 
 
 def stored_name(name: str) -> str:
-    """Return what a column is called in the tables of the schemas ``views``, ``history`` and ``open``."""
+    """Return a column's name in the tables of the schemas ``views``, ``history`` and ``open``."""
     return f"_{name}" if name in SYSTEM_COLUMNS else name
 
 
@@ -27,7 +27,7 @@ def column(name: str) -> sql.Identifier:
 
 
 def bound_column(name: str) -> sql.Identifier:
-    """Return a column, quoted, for a statement with parameters: psycopg takes a percent sign there for a placeholder."""
+    """Return a column, quoted, for a statement with parameters: psycopg would take a percent sign in it for a placeholder."""
     return _Escaped(stored_name(name))
 
 
@@ -42,7 +42,7 @@ def bound_columns(names: Iterable[str]) -> sql.Composed:
 
 
 class _Escaped(sql.Identifier):
-    """An identifier whose percent signs stay what they are where psycopg looks for placeholders."""
+    """An identifier whose percent signs are not placeholders for psycopg."""
 
     def as_bytes(self, context: AdaptContext | None = None) -> bytes:
         """See ``sql.Composable``."""

@@ -12,10 +12,10 @@ from psycopg import sql
 from engine.frames.slicing import slices
 
 SLICE_ROWS = 8_192
-"""Postgres takes in one slice while the next is being written: about a megabyte, which costs as little per row as all at once."""
+"""Postgres reads one slice while the next is written: about a megabyte, with the same cost per row as one large slice."""
 
 SLICE_BYTES = 4 << 20
-"""Of a slice with more than one row: of large rows a few thousand would be gigabytes of text."""
+"""Bound of a slice with more than one row: a few thousand large rows would be gigabytes of text."""
 
 _COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
 
@@ -31,6 +31,6 @@ def copy_frame(cursor: psycopg.Cursor[Any], target: sql.Identifier, frame: pl.Da
     with cursor.copy(_COPY.format(target, sql.SQL(", ").join(map(sql.Identifier, frame.columns)))) as copy:
         for part in slices(frame, SLICE_ROWS, SLICE_BYTES):
             text = io.BytesIO()
-            # Strings are always quoted: a line that is nothing but \\. would end the COPY.
+            # Strings are always quoted: a line that is only \\. would end the COPY.
             part.write_csv(text, include_header=False, quote_style="non_numeric")
             copy.write(text.getvalue())

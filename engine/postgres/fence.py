@@ -1,7 +1,7 @@
-"""The fence: the newest launch of a query alone commits, also where sinks of older ones cannot let go of it themselves.
+"""The fence: only the newest launch of a query commits, even if sinks of older launches cannot release it themselves.
 
 A commit holds the row of the fence (``claim_epoch`` waits for it). A process that is frozen, or a host that is gone, in the middle
-of a commit would hold it for ever; so sinks give their connection a name for each transaction, and a newer launch ends those that keep
+of a commit would hold it for ever. So sinks name their connection for each transaction, and a newer launch ends the connections that keep
 it waiting.
 """
 
@@ -15,18 +15,18 @@ import psycopg
 from engine.errors import EpochFenced
 
 SINK: Final = "slackwater-sink"
-"""What a sink's connection is called between transactions."""
+"""The name of a sink's connection between transactions."""
 
 
 def sink_name(query_id: UUID, epoch: int) -> str:
-    """Return the name a launch's sink gives its connection for a transaction; Postgres keeps 63 bytes."""
+    """Return the name of a launch's sink connection during a transaction; Postgres keeps 63 bytes."""
     return f"{SINK} {query_id.hex} {epoch}"
 
 
 def cut_off_older(conn: psycopg.Connection[Any], query_id: UUID, epoch: int) -> int:
-    """End the connections of older launches' sinks, with the commits they are in; returns how many.
+    """End the connections of older launches' sinks, with their running commits; return how many.
 
-    Known by their name, or because they hold the row: a transaction that commits for several launches has the name of none.
+    They are found by name, or because they hold the row: a transaction that commits for several launches has no launch's name.
     """
     return conn.execute(
         """
@@ -42,17 +42,17 @@ def cut_off_older(conn: psycopg.Connection[Any], query_id: UUID, epoch: int) -> 
 def claim_epoch(
     conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int, held: psycopg.Cursor[Any] | None = None
 ) -> None:
-    """Take the fence for a launch: from now on only this epoch commits. Waits for a commit of the old launch that is under way.
+    """Claim the fence for a launch: from now on only this epoch commits. Waits for a running commit of the old launch.
 
     Args:
-        conn: in a pipeline nothing is waited for but the last answer.
+        conn: in a pipeline the call waits only for the last answer.
         query_id: of the launch.
-        checkpoint_id: which state it goes on from.
+        checkpoint_id: of the state from which it resumes.
         epoch: the launch.
-        held: asked before in the same transaction: one row where the query may still be launched; None: it may.
+        held: a statement run before in the same transaction: it returns a row if the query may still be launched; None: it may.
 
     Raises:
-        EpochFenced: a newer launch has taken it, or nothing is held.
+        EpochFenced: a newer launch has claimed it, or ``held`` returned no row.
     """
     with conn.transaction():
         claiming = conn.execute(
@@ -72,7 +72,7 @@ def claim_epoch(
             """,
             {"query": query_id, "checkpoint": checkpoint_id, "epoch": epoch},
         )
-        # Of a checkpoint that was given up, nothing is left above; and so nothing is to be found here.
+        # The statements above delete all data of an abandoned checkpoint, so this finds nothing of it.
         conn.execute(
             """
             DELETE FROM log.task_state s USING log.commit c

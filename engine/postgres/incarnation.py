@@ -1,12 +1,12 @@
-"""Which life of the log this is: it changes when the database is put back to an earlier time, or may have been.
+"""The incarnation of the log: it changes when the database is restored to an earlier time, or may have been.
 
-What was written behind the moment that was put back is gone, and its numbers are given again. So who keeps numbers outside of the database
-(cursors of followers) keeps the incarnation beside them, and what comes with another one is not believed.
+Everything written after the restored moment is gone, and its numbers are used again. So clients that keep numbers outside of the database
+(cursors of followers) keep the incarnation with them, and a number with another incarnation is refused.
 
-Two signs tell. A restored dump, another cluster, a copy that was recovered to a point in time and a replica that took over have another
-*fingerprint*. A copy of the files that was put in place has the same one, but its write-ahead log ends before what a driver has seen: a
-*mark* that drivers keep beside their state. A database and a data directory that were put back together show neither: ``slackwater
-restore`` says so itself (``renew``).
+There are two signs. A restored dump, another cluster, a copy recovered to a point in time and a promoted replica have another
+*fingerprint*. A restored copy of the files has the same one, but its write-ahead log ends before the end that a driver has seen: the
+*mark* that drivers keep beside their state. A database and a data directory that were restored together show neither: ``slackwater
+restore`` therefore starts a new incarnation itself (``renew``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FINGERPRINT = """
 concat_ws('/', (SELECT system_identifier FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8),
     (SELECT oid FROM pg_database WHERE datname = current_database()), 'log.batch'::regclass::oid)
 """
-"""Cluster, timeline, database and table: a restored dump makes the table anew."""
+"""Cluster, timeline, database and table: a restored dump has a new table."""
 
 _LOOK = f"""
 SELECT fingerprint IS NULL, fingerprint IS NOT DISTINCT FROM {_FINGERPRINT}, extract(epoch FROM began_at)::double precision
@@ -46,12 +46,12 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a cluster had come when it was looked at.
+    """How far a cluster had come at some time.
 
     Attributes:
         cluster: its system identifier, and the prefix of the schemas.
         wal_bytes: the end of its write-ahead log on disk.
-        began_at: when the incarnation of then had begun, seconds since 1970 by the database's clock.
+        began_at: the start of the incarnation at that time, in seconds since 1970 by the database's clock.
     """
 
     cluster: str
@@ -59,20 +59,20 @@ class Mark:
     began_at: float
 
     def is_behind(self, seen: Mark) -> bool:
-        """Whether the database was put back since another mark was taken, and nobody has noticed yet."""
+        """Whether the database was restored after another mark was made, and nobody has noticed yet."""
         if self.cluster != seen.cluster or self.began_at > seen.began_at:
             return False
         return self.began_at < seen.began_at or self.wal_bytes < seen.wal_bytes
 
 
 def current(connection: psycopg.Connection[Any]) -> UUID | None:
-    """Return the incarnation; None: the first one, to which whatever names none belongs."""
+    """Return the incarnation; None: the first one, to which numbers without an incarnation belong."""
     row = connection.execute("SELECT id FROM log.incarnation").fetchone()
     return None if row is None else row[0]
 
 
 def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> bool:
-    """Look whether the database was put back, and begin a new incarnation if so. Cheap; any process may ask at any time.
+    """Check whether the database was restored, and begin a new incarnation if so. Cheap; any process may call it at any time.
 
     Args:
         connection: in autocommit mode.
@@ -90,9 +90,9 @@ def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> boo
         connection.execute(_FIRST)
     if seen is not None and not is_put_back:
         now = mark(connection)
-        # A dump from before anybody looked has no fingerprint to compare: another cluster shows beside what a driver has seen.
+        # A dump from before the first check has no fingerprint to compare: then the driver's mark shows another cluster.
         is_put_back = now.is_behind(seen) or (is_first and now.cluster != seen.cluster)
-    # Of several that notice it together one begins the incarnation.
+    # If several processes notice it together, one begins the incarnation.
     if not is_put_back or connection.execute(_RENEW, (began_at,)).rowcount == 0:
         return False
     log.warning("database_put_back", incarnation=str(current(connection)))
@@ -100,7 +100,7 @@ def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> boo
 
 
 def renew(connection: psycopg.Connection[Any]) -> None:
-    """Begin a new incarnation: cursors of followers count no more."""
+    """Begin a new incarnation: cursors of followers are no longer valid."""
     row = connection.execute(_LOOK).fetchone()
     if row is not None:
         connection.execute(_RENEW, (row[2],))
@@ -123,7 +123,7 @@ def beyond_the_end(feed: str, partition: str, position: int, end: int) -> str:
 
 
 def cut_off(feed: str, partition: str, position: int, end: int) -> str:
-    """Return the message about a position that a running query has come to, and the log has no longer reached."""
+    """Return the message about a running query's position that the log has no longer reached."""
     return (
         f"feed {feed!r}, partition {partition} was read up to {position}, and now ends at {end}: the database was put back to an earlier "
         "time. The next attempt goes on from what it holds"
@@ -131,7 +131,7 @@ def cut_off(feed: str, partition: str, position: int, end: int) -> str:
 
 
 def receded(feed: str, partition: str, position: int, end: int, *, is_committed: bool) -> EngineError:
-    """Return the error about a feed that ends before what was read of it: see ``FeedReader.receded``."""
+    """Return the error about a feed that ends before a position that was read: see ``FeedReader.receded``."""
     if is_committed:
         return StateCorrupt(beyond_the_end(feed, partition, position, end))
     return SourceUnavailable(cut_off(feed, partition, position, end))

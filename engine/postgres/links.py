@@ -1,12 +1,12 @@
-"""Connections that notice when the database is gone without a word.
+"""Connections that detect a database that is gone without a message.
 
-A connection may be dead and never end: a host that lost its power, a firewall that forgot it, a server that hangs. TCP needs a quarter of
-an hour to say so, and something in between that goes on acknowledging never does. A limit on every statement would be wrong, too: some
-work for minutes. So when a statement is not answered for a while, a thread of the process asks the database itself, on a new connection,
-whether it works on it. Where the database twice cannot be reached, or twice waits for us as we wait for it, the socket is shut:
-whoever waits gets ``psycopg.OperationalError``, as for any lost connection.
+A connection may be dead and never end: a host lost its power, a firewall dropped it, a server hangs. TCP needs a quarter of
+an hour to report this, and never reports it if something in between still acknowledges. A limit on every statement would be wrong, because
+some run for minutes. So if a statement gets no answer for a while, a thread of the process asks the database itself, on a new connection,
+whether it works on the statement. The thread shuts the socket if the database twice cannot be reached, or twice waits for us as we wait for
+it: the waiting thread gets ``psycopg.OperationalError``, as for any lost connection.
 
-They also know the schemas of their installation, and translate statements for them: ``engine.postgres.schemas``.
+These connections also know the schemas of their installation, and translate statements for them: ``engine.postgres.schemas``.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from engine.postgres.schemas import Named, Schemas, async_cursor_for, cursor_for
 RV = TypeVar("RV")
 
 LOOK_S: Final = 0.5
-"""How often the thread looks whether somebody waits for long."""
+"""Interval at which the thread looks for long waits."""
 
 _LINK_DEFAULTS: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
-"""What TCP itself notices within half a minute instead of two hours; a URL that says otherwise is obeyed."""
+"""With these settings TCP itself notices a dead link within half a minute instead of two hours; a URL may override them."""
 
 _PROBE_SQL: Final = """
     SELECT pg_backend_pid(),
@@ -44,17 +44,17 @@ _PROBE_SQL: Final = """
 """
 
 _REFUSED: Final = re.compile(r"failed: \w+ ?: ")
-"""Who refuses a connection says how severe that is, as in ``failed: FATAL:  too many clients``; psycopg tells it in the text alone. Where
-nobody answers there is no such word."""
+"""A server that refuses a connection states a severity, as in ``failed: FATAL:  too many clients``; psycopg shows it only in the text. If
+no server answers, there is no such word."""
 
 
 class _Link:
-    """What is known of one connection.
+    """The state of one connection.
 
     Attributes:
-        patience_s: how long a statement may go unanswered before somebody asks; None: never, as of a connection that listens.
-        waiting_since: by the monotonic clock; None while nothing is asked. Written by whoever uses the connection.
-        suspected: ``waiting_since`` of the wait that one look has found in vain.
+        patience_s: how long a statement may go unanswered before the thread asks; None: never, for a connection that listens.
+        waiting_since: by the monotonic clock; None if no statement is running. Written by the user of the connection.
+        suspected: ``waiting_since`` of the wait for which one check found no work.
     """
 
     def __init__(self, connection: psycopg.BaseConnection[Any], dsn: str, patience_s: float | None) -> None:
@@ -67,7 +67,7 @@ class _Link:
 
     @property
     def fileno(self) -> int | None:
-        """The socket; None where the connection is closed."""
+        """The socket; None if the connection is closed."""
         connection = self._connection()
         if connection is None or connection.closed:
             return None
@@ -77,14 +77,14 @@ class _Link:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is asked and no transaction is open."""
+        """Whether no statement is running and no transaction is open."""
         connection = self._connection()
         return (
             self.waiting_since is None and connection is not None and connection.info.transaction_status == TransactionStatus.IDLE
         )
 
     def is_overdue(self, now: float) -> bool:
-        """Whether an answer is missing for longer than ``patience_s``, and does not lie unread in the socket."""
+        """Whether an answer is missing for longer than ``patience_s``, and is not unread in the socket."""
         since = self.waiting_since
         if since is None or self.patience_s is None or now - since < self.patience_s:
             return False
@@ -92,13 +92,13 @@ class _Link:
         return fileno is not None and not _has_something(fileno)
 
     def shut(self) -> None:
-        """End the connection under whoever waits on it."""
+        """End the connection while a thread waits on it."""
         if (fileno := self.fileno) is not None:
             _shut(fileno)
 
 
 class Watch:
-    """The links of one process, and the thread that looks after them."""
+    """The links of one process, and the thread that checks them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,7 +106,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def add(self, connection: psycopg.BaseConnection[Any], dsn: str, patience_s: float | None) -> _Link:
-        """Look after a connection for as long as it exists."""
+        """Watch a connection for as long as it exists."""
         link = _Link(connection, dsn, patience_s)
         with self._lock:
             self._links.add(link)
@@ -126,7 +126,7 @@ class Watch:
                 self._close_dead([link for link in overdue if link.dsn == dsn], [link for link in links if link.dsn == dsn])
 
     def _close_dead(self, overdue: list[_Link], all_links: Iterable[_Link]) -> None:
-        """Shut the links that two looks found dead; with them those that lie idle, which most likely are dead as well."""
+        """Shut the links that two checks found dead, and also idle ones, which most likely are dead as well."""
         waits = {link: link.waiting_since for link in overdue}
         patience_s = min(link.patience_s or math.inf for link in overdue)
         silent = silent_pids(overdue[0].dsn, {link.pid for link in overdue}, patience_s)
@@ -145,9 +145,9 @@ class Watch:
 
 
 def silent_pids(dsn: str, pids: Collection[int], patience_s: float) -> set[int]:
-    """Return those of some server processes that do nothing for us: all, where the database cannot be reached.
+    """Return which server processes of ``pids`` do nothing for us: all, if the database cannot be reached.
 
-    None where it answers and cannot say: it refuses new connections, or a pooler stands in between whose process ids mean nothing.
+    None are returned if it answers but cannot decide: it refuses new connections, or a pooler in between has other process ids.
     """
     try:
         seconds = max(2, math.ceil(patience_s))  # libpq takes whole seconds, at least two
@@ -169,7 +169,7 @@ def silent_pids(dsn: str, pids: Collection[int], patience_s: float) -> set[int]:
 
 
 class LinkedConnection(Named, psycopg.Connection[Any]):
-    """A ``psycopg.Connection`` that is watched; ``connect`` takes ``patience_s`` besides."""
+    """A ``psycopg.Connection`` that is watched; ``connect`` also takes ``patience_s``."""
 
     link: _Link | None = None
 
@@ -196,7 +196,7 @@ class LinkedConnection(Named, psycopg.Connection[Any]):
 
 
 class LinkedAsyncConnection(Named, psycopg.AsyncConnection[Any]):
-    """The same, asynchronous."""
+    """The asynchronous form of ``LinkedConnection``."""
 
     link: _Link | None = None
 
@@ -225,12 +225,12 @@ class LinkedAsyncConnection(Named, psycopg.AsyncConnection[Any]):
 
 
 def is_usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether an idle connection is open; one that the server has ended has that to tell, and else there is nothing to read."""
+    """Whether an idle connection is open: if there is something to read, the server has ended it."""
     return not connection.closed and not _has_something(connection.fileno())
 
 
 def _completed(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Add to the options of a connection what neither they nor its DSN say about a dead link; the server's settings of both count."""
+    """Add the missing options about dead links to a connection's options; those of its DSN and the server's settings take precedence."""
     said = conninfo_to_dict(conninfo)
     completed = {name: value for name, value in _LINK_DEFAULTS.items() if name not in said} | options
     if "options" in said and "options" in options:
@@ -243,12 +243,12 @@ def _schemas(conninfo: str, completed: Mapping[str, Any]) -> Schemas:
 
 
 def _target(options: dict[str, Any]) -> dict[str, Any]:
-    """Pick from the options of a connection what says where it goes."""
+    """Return the options of a connection that define its target."""
     return {name: options[name] for name in ("host", "hostaddr", "port", "dbname", "user", "password") if name in options}
 
 
 def _has_something(fileno: int) -> bool:
-    """Whether there is something to read, an end among it; ``select`` knows no numbers above 1,023."""
+    """Whether there is something to read, including an end; ``select`` cannot handle numbers above 1,023."""
     poll = select.poll()
     poll.register(fileno, select.POLLIN)
     return bool(poll.poll(0))
@@ -260,7 +260,7 @@ def _shut(fileno: int) -> None:
 
 
 _watches: dict[int, Watch] = {}
-"""By process id: a forked worker has no thread of its parent's."""
+"""Watches by process id: a forked worker has no threads of its parent."""
 
 
 def _watch() -> Watch:

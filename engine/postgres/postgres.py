@@ -1,6 +1,6 @@
-"""One connection per process, database and purpose: of readers, in Spark's workers too, and of launches.
+"""One connection per process, database and purpose: for readers, in Spark's workers too, and for launches.
 
-Workers are processes that come and go and serve many queries; a pool each would be many connections for little.
+Workers are short-lived processes that serve many queries; a pool in each would be many connections for little use.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Connection = psycopg.Connection[Any]
 CONNECT_TIMEOUT_SECONDS = 10
 
 IDLE_SECONDS = 60
-"""For those who hold locks that queries wait for, see ``connect``."""
+"""Idle limit for connections that hold locks for which queries wait, see ``connect``."""
 
 PATIENCE_SECONDS = 10.0
-"""After this time without an answer the database is asked whether it still works on it. A batch that is given up is repeated as a whole,
-so there is no haste."""
+"""After this time without an answer the database is asked whether it still works on the statement. A failed batch is repeated as a whole,
+so this time is long."""
 
 READER: Final = "slackwater-reader"
 LAUNCHES: Final = "slackwater-launch"
 
 ENDED_BY_POSTGRES: Final = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout)
-"""Postgres ended the transaction, and with it the connection, for its age. psycopg does not count these as operational errors."""
+"""Postgres ended the transaction, and the connection with it, for its age. psycopg does not count these as operational errors."""
 
 DATABASE_AWAY: Final = (
     psycopg.OperationalError,
@@ -40,10 +40,10 @@ DATABASE_AWAY: Final = (
     psycopg.errors.ReadOnlySqlTransaction,
     *ENDED_BY_POSTGRES,
 )
-"""What a database that is away, starts again, or takes no writes for now is known by. It comes back by itself."""
+"""Errors of a database that is away, restarts, or accepts no writes for now. It recovers by itself."""
 
 _IDLE: dict[tuple[int, str, str], Connection] = {}
-"""By process id too: a forked worker must not speak on its parent's socket. Then by database and name."""
+"""By process id too, because a forked worker must not use its parent's socket. Then by database and name."""
 
 
 def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Connection:
@@ -52,8 +52,8 @@ def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Conne
     Args:
         dsn: the database.
         application_name: its name.
-        idle_s: after so many seconds without a statement Postgres ends a transaction, with its locks: this process, or the way to it, may be
-            gone without a word. None: never.
+        idle_s: after this many seconds without a statement Postgres ends a transaction, with its locks, because this process or its network
+            may be gone without a message. None: never.
     """
     options = {} if idle_s is None else {"options": f"-c idle_in_transaction_session_timeout={idle_s * 1000}"}
     return LinkedConnection.connect(
@@ -68,7 +68,7 @@ def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Conne
 
 @contextmanager
 def borrowed_connection(dsn: str, application_name: str) -> Iterator[Connection]:
-    """Lend this process's connection of that name, in autocommit mode; who asks while it is lent gets one that is closed afterwards."""
+    """Borrow this process's connection of that name, in autocommit mode; while it is borrowed, others get one that is closed afterwards."""
     key = (os.getpid(), dsn, application_name)
     connection = _IDLE.pop(key, None)
     try:
@@ -85,7 +85,7 @@ def borrowed_connection(dsn: str, application_name: str) -> Iterator[Connection]
 
 @contextmanager
 def shared_connection(dsn: str) -> Iterator[Connection]:
-    """Lend this process's connection for reading. The thread that looks ahead may have it: see ``borrowed_connection``.
+    """Borrow this process's connection for reading. The look-ahead thread may have it: see ``borrowed_connection``.
 
     Raises:
         SourceUnavailable: the database cannot be reached, or went away.
@@ -105,7 +105,7 @@ def close_shared_connections() -> None:
 
 
 def _take_back(key: tuple[int, str, str], connection: Connection) -> None:
-    """Keep a connection, unless it is broken, in the middle of something, or one is kept already."""
+    """Keep a returned connection, unless it is broken, busy, or another one is kept already."""
     is_idle = connection.info.transaction_status == TransactionStatus.IDLE
     if not is_idle or _IDLE.setdefault(key, connection) is not connection:
         connection.close()

@@ -1,18 +1,18 @@
-"""The names of our schemas in Postgres, which a prefix keeps apart from another installation's in the same database.
+"""The names of our schemas in Postgres, with a prefix that separates them from another installation's in the same database.
 
 Every statement is written with the names of an installation without a prefix: ``log.batch``, ``LISTEN slackwater_fact``. The prefix is a part
-of the DSN (``options=-c slackwater.schema_prefix=acme_``), so every process that gets the DSN has it, workers of Spark too. Connections
-of ``engine.postgres.links`` read it there, and their cursors translate what they execute: ``acme_log.batch``. Without a prefix nothing is
-translated. What users name (columns, tables, values) is quoted or a parameter, and never looked at.
+of the DSN (``options=-c slackwater.schema_prefix=acme_``), so every process with the DSN has it, workers of Spark too. Connections
+of ``engine.postgres.links`` read it there, and their cursors translate statements: ``acme_log.batch``. Without a prefix nothing is
+translated. Users' names and values (columns, tables, values) are quoted or parameters, and never translated.
 
-A name is found where it stands
+A schema's name is found
 
 - before a dot: ``log.batch``; ``sql.Identifier("views", name)``,
-- at the beginning of a literal that is a table's name: ``to_regclass('log.batch')``, ``format('history.%I', …)``,
+- at the beginning of a literal with a table's name: ``to_regclass('log.batch')``, ``format('history.%I', …)``,
 - before ``::regnamespace``: ``'views'::regnamespace``,
-- behind ``SCHEMA``: ``CREATE SCHEMA IF NOT EXISTS log``;
+- after ``SCHEMA``: ``CREATE SCHEMA IF NOT EXISTS log``.
 
-a channel where it stands alone, as a word or as a literal. A test refuses statements that name a schema in another way.
+A channel is found as a separate word or literal. A test refuses statements that name a schema in another way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from psycopg.rows import Row
 SCHEMAS: Final = ("slackwater", "log", "views", "history", "open")
 CHANNELS: Final = ("slackwater_wish", "slackwater_fact", "slackwater_commit")
 PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""Postgres cuts names at 63 bytes: with 32 characters before them ours fit."""
+"""Postgres cuts names at 63 bytes: with a prefix of 32 characters ours fit."""
 PREFIX_RULE: Final = "1 to 32 of a-z, 0-9 and _, a letter first, and not pg_, which Postgres keeps for itself"
 OPTION: Final = "slackwater.schema_prefix"
 _GIVEN: Final = re.compile(rf"(?:-c\s*|--){re.escape(OPTION)}=(\S*)\s*")
@@ -59,7 +59,7 @@ _LOCK_BITS: Final = 20
 
 
 class BadPrefix(ValueError):
-    """A prefix cannot be one; the message says what can."""
+    """A prefix is not allowed; the message says which are."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(f"{prefix!r}: not a prefix for schemas; it takes {PREFIX_RULE}")
@@ -84,12 +84,12 @@ class Schemas:
 
     @classmethod
     def of(cls, dsn: str) -> Self:
-        """Read them from a DSN; one that says nothing has no prefix."""
+        """Read them from a DSN; without the option there is no prefix."""
         return cls.of_options(str(conninfo_to_dict(dsn).get("options") or ""))
 
     @classmethod
     def of_options(cls, options: str) -> Self:
-        """Read them from what a connection says to the server; of several prefixes the last one counts."""
+        """Read them from a connection's ``options``; of several prefixes the last one counts."""
         return cls((_GIVEN.findall(options) or [""])[-1])
 
     @property
@@ -98,11 +98,11 @@ class Schemas:
         return tuple(map(self.named, SCHEMAS))
 
     def named(self, schema: str) -> str:
-        """Return one's name as Postgres knows it."""
+        """Return a schema's name in Postgres."""
         return f"{self.prefix}{schema}"
 
     def carried_by(self, url: str) -> str:
-        """Return the URL of a database with the prefix in it, instead of another one; without a prefix the URL as it is."""
+        """Return the URL of a database with this prefix instead of another one; without a prefix the URL is unchanged."""
         if not self.prefix:
             return url
         address, _, query = url.partition("?")
@@ -113,7 +113,7 @@ class Schemas:
         return f"{address}?{'&'.join([*others, f'options={quote(options)}'])}"
 
     def lock(self, number: int) -> int:
-        """Return the key of an advisory lock, which all connections to a database share: this installation's own.
+        """Return the key of an advisory lock for this installation, because all connections to a database share these keys.
 
         Args:
             number: of the lock; below 2 to the 20th.
@@ -123,11 +123,10 @@ class Schemas:
         return int.from_bytes(hashlib.blake2b(self.prefix.encode(), digest_size=5).digest()) << _LOCK_BITS | number
 
     def text(self, statement: str) -> str:
-        """Translate a statement."""
         return _translated(self.prefix, statement) if self.prefix else statement
 
     def statement(self, query: Query | sql.Composable, context: psycopg.abc.AdaptContext | None) -> str:
-        """Translate what psycopg executes, part by part where it is composed: names and values of users stay as they are."""
+        """Translate a statement of psycopg, part by part if it is composed: names and values of users are unchanged."""
         if isinstance(query, str):
             return self.text(query)
         if isinstance(query, sql.Composable):
@@ -147,7 +146,7 @@ class Schemas:
                 yield query.as_string(context)
 
 
-@lru_cache(maxsize=512)  # one of a table with many columns may have 100 KB
+@lru_cache(maxsize=512)  # a statement for a table with many columns may have 100 KB
 def _translated(prefix: str, statement: str) -> str:
     def named(found: re.Match[str]) -> str:
         kind = found.lastgroup
@@ -166,7 +165,7 @@ class Named:
 
 
 def schemas_of(connection: psycopg.BaseConnection[Any]) -> Schemas:
-    """Return the schemas that a connection is for."""
+    """Return the schemas of a connection."""
     if isinstance(connection, Named):
         return connection.schemas
     return Schemas.of_options(connection.info.get_parameters().get("options", ""))
@@ -174,7 +173,7 @@ def schemas_of(connection: psycopg.BaseConnection[Any]) -> Schemas:
 
 @cache
 def cursor_for(schemas: Schemas) -> type[psycopg.Cursor[Any]]:
-    """Return the class of cursors that translate what they execute."""
+    """Return the class of cursors that translate their statements."""
 
     class SchemaCursor(psycopg.Cursor[Row]):
         def execute(
@@ -200,7 +199,7 @@ def cursor_for(schemas: Schemas) -> type[psycopg.Cursor[Any]]:
 
 @cache
 def async_cursor_for(schemas: Schemas) -> type[psycopg.AsyncCursor[Any]]:
-    """Return the same, asynchronous."""
+    """Return the asynchronous form of ``cursor_for``."""
 
     class AsyncSchemaCursor(psycopg.AsyncCursor[Row]):
         async def execute(

@@ -1,4 +1,4 @@
-"""The connection over which results are committed: one for each slot, whose queries take turns with it."""
+"""The connection for commits of results: one for each slot, whose queries use it one after another."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from engine.postgres.links import is_usable
 from engine.postgres.postgres import connect
 
 PREPARED: Final = 2_000
-"""Statements that stay prepared: each query has a few of its own."""
+"""Prepared statements that are kept: each query has a few of its own."""
 
 
 class SinkLink:
-    """A connection that is opened when it is needed. May be closed from any thread.
+    """A connection that is opened on first use. May be closed from any thread.
 
     Args:
         dsn: the database.
-        lock_s: how long a statement waits for a lock that somebody else holds; None: as long as that holds it.
+        lock_s: how long a statement waits for a foreign lock; None: without limit.
     """
 
     def __init__(self, dsn: str, lock_s: float | None = None) -> None:
@@ -29,7 +29,7 @@ class SinkLink:
         self._connection: psycopg.Connection[Any] | None = None
 
     def connection(self) -> psycopg.Connection[Any]:
-        """Return the connection, another one where it is broken."""
+        """Return the connection, a new one if it is broken."""
         with self._lock:
             found = self._connection
         if found is not None and not is_usable(found):
@@ -46,12 +46,12 @@ class SinkLink:
 
     @property
     def is_lost(self) -> bool:
-        """Whether there is no connection that works."""
+        """Whether there is no working connection."""
         with self._lock:
             return self._connection is None or self._connection.closed
 
     def close(self) -> None:
-        """Close it; who asks for it again gets another one."""
+        """Close it; the next use opens another one."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:

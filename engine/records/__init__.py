@@ -1,1 +1,1 @@
-"""Judging records: from a raw frame to a canonical frame and rejects."""
+"""Validating records: from a raw frame to a canonical frame and rejects."""

@@ -1,7 +1,7 @@
-"""How large an Arrow IPC stream becomes when it is decoded, told from its metadata: before anything is decoded.
+"""The decoded size of an Arrow IPC stream, from its metadata: before anything is decoded.
 
-A few kilobytes can stand for gigabytes: buffers of zeros that are compressed, columns of nulls that have no buffers at all, one long text
-that every record refers to. Messages are tables of FlatBuffers (``Message.fbs`` of Arrow); only the few fields that tell sizes are read here.
+A few kilobytes can stand for gigabytes: compressed buffers of zeros, columns of nulls without buffers, one long text
+to which every record refers. Messages are tables of FlatBuffers (``Message.fbs`` of Arrow); only the few fields with sizes are read here.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import pyarrow.compute as pc
 from engine.records.arrow_types import TypeNotRead, check_types, kinds_of
 
 MAX_RECORDS: Final = 1_000_000
-"""Of one body, as of every format. 64 bytes each where the body is as large as one may be."""
+"""Bound of one body, in every format: 64 bytes each in the largest allowed body."""
 
 MAX_DECODED_BYTES: Final = 128 << 20
-"""Twice the largest body. A record's columns are copied some three times until it is in the log."""
+"""Twice the largest body. A record's columns are copied about three times on their way into the log."""
 
 MAX_VALUES: Final = MAX_DECODED_BYTES // 8
-"""Values of all columns, and of what is inside of them. A null takes as many bytes as any number once it has its declared type, and
+"""Values of all columns, with nested ones. A null takes as many bytes as any number once it has its declared type, and
 none in a body: it has neither a buffer in an Arrow stream nor a place in a JSON record."""
 
 MAX_BATCHES: Final = 10_000
 MAX_FIELDS: Final = 10_000
-"""Batches, and columns, cost time of their own even where they are empty."""
+"""Batches, and columns, cost time even if they are empty."""
 
 _HEADER = 2
 _LENGTH, _NODES, _BUFFERS, _COMPRESSION = 0, 1, 2, 3
@@ -37,17 +37,17 @@ _DICTIONARY_DATA = 1
 
 
 class TooLarge(ValueError):
-    """A stream that would become larger than its bounds."""
+    """A stream would exceed its bounds when decoded."""
 
 
 def check_stream(body: bytes) -> int:
     """Refuse a stream that would become too large.
 
     Returns:
-        How many records it has.
+        The number of its records.
 
     Raises:
-        TooLarge: it says what is too much, and the bound.
+        TooLarge: the text says what is too much, and the bound.
         ValueError: the stream is damaged.
         pyarrow.ArrowException: likewise.
     """
@@ -69,7 +69,7 @@ def check_stream(body: bytes) -> int:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Refuse types that are not read, or whose size only a look at every value could tell, and more columns than anybody has.
+    """Refuse unsupported types, types whose size needs a look at every value, and unusually many columns.
 
     Raises:
         TypeNotRead: a column's type.
@@ -83,10 +83,10 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_values(batches: Iterable[pa.RecordBatch]) -> None:
-    """Refuse batches whose records refer to the same values so often that these are too much once each record has its own.
+    """Refuse batches whose records refer to the same values too often: each record gets its own copy.
 
     Raises:
-        TooLarge: all batches together are more than a body may become.
+        TooLarge: all batches together exceed the bound of a body.
     """
     size = 0
     for batch in batches:
@@ -95,7 +95,7 @@ def check_values(batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def referred_bytes(column: pa.Array) -> int:
-    """Return how many bytes the values take that a column refers to, once each record has its own."""
+    """Return the size of a column's values once each record has its own copy."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return referred_bytes(column.storage)
@@ -129,12 +129,12 @@ def _check(what: str, count: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What a batch says of itself.
+    """The sizes in a batch's metadata.
 
     Attributes:
         length: its rows.
-        values: those of all columns at every depth, nulls among them.
-        decoded: the bytes that its buffers become.
+        values: of all columns at every depth, with nulls.
+        decoded: the size of its buffers after decoding.
     """
 
     length: int
@@ -161,7 +161,7 @@ def _sizes(message: pa.ipc.Message) -> _Sizes:
 
 
 def _decoded(content: memoryview, offset: int, length: int, *, is_compressed: bool) -> int:
-    """Return how many bytes a buffer becomes. A compressed one begins with that number; -1: it is kept as it is."""
+    """Return the decoded size of a buffer. A compressed one begins with that number; -1: it is not compressed."""
     if offset < 0 or length < 0 or offset + length > len(content):
         raise ValueError("a buffer lies outside of its message")
     if not is_compressed or length == 0:
@@ -174,7 +174,7 @@ def _decoded(content: memoryview, offset: int, length: int, *, is_compressed: bo
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of FlatBuffers: at ``at`` the way back to the list of where its fields are."""
+    """A table of FlatBuffers: at ``at`` is the offset back to the list of its fields' places."""
 
     data: bytes
     at: int

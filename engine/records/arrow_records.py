@@ -1,7 +1,7 @@
-"""Records that come as Arrow tables (posted streams, Parquet files), brought into raw frames for ``canonicalise``.
+"""Records in Arrow tables (posted streams, Parquet files), converted to raw frames for ``canonicalise``.
 
-Arrow trusts its writers: text need not be UTF-8 and a time of day can have 30 hours. Polars relies on what the type promises, so records
-are looked at here, and those that break a promise are refused alone.
+Arrow does not check its writers: text may be invalid UTF-8, and a time of day can have 30 hours. Polars relies on valid values of a type.
+So records are checked here, and only those with invalid values are refused.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _TypeRule = Callable[[pa.DataType], pa.DataType]
 
 
 def records_of(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
-    """Return ``(records, places, rejects)``: the sound records, which rows of the table they are, and the others, by row.
+    """Return ``(records, places, rejects)``: the valid records, their rows in the table, and the others, by row.
 
     Raises:
-        pyarrow.ArrowException: the table is damaged, so that no record can be told from another.
+        pyarrow.ArrowException: the table is damaged, so its records cannot be separated.
     """
     rejects = empty_rejects()
     places = pl.int_range(table.num_rows, dtype=pl.Int64, eager=True).alias("_offset")
@@ -36,7 +36,7 @@ def records_of(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
 
 
 def _fault(table: pa.Table) -> str | None:
-    """Return what is wrong with the first value that its type does not allow, None where all is well."""
+    """Return the fault of the first value that its type does not allow, None if all are valid."""
     try:
         table.validate(full=True)
         _in_microseconds(table)
@@ -46,14 +46,14 @@ def _fault(table: pa.Table) -> str | None:
 
 
 def _in_microseconds(table: pa.Table) -> pa.Table:
-    """Bring seconds to a unit that Polars has: it multiplies without looking for an overflow. Zones become UTC: their names are anything."""
+    """Convert seconds to a unit that Polars has: Polars multiplies without an overflow check. Zones become UTC: their names are any text."""
     types = [_microseconds(field.type) for field in table.schema]
     fields = [field.with_type(kind) for field, kind in zip(table.schema, types, strict=True)]
     return table if types == table.schema.types else table.cast(pa.schema(fields))
 
 
 def _checked_types(table: pa.Table) -> pa.Table:
-    """Return the table as types that promise nothing; raises ``ArrowException`` where even those do not fit."""
+    """Return the table with types that allow any value; raises ``ArrowException`` if even these do not fit."""
     schema = pa.schema([field.with_type(_loose(field.type)) for field in table.schema])
     batches = [
         pa.RecordBatch.from_arrays([column.view(_loose(column.type)) for column in batch.columns], schema=schema)
@@ -65,11 +65,11 @@ def _checked_types(table: pa.Table) -> pa.Table:
 
 
 def _unsound(table: pa.Table, loose: pa.Table) -> Iterator[tuple[int, str, dict[str, object]]]:
-    """Yield the rows that are at fault, why, and what they hold. They are found by halving."""
+    """Yield the rows with faults, the reason, and their content. Bisecting finds them."""
     waiting = [(0, table.num_rows)]
     while waiting:
         first, last = waiting.pop()
-        # Taken, not sliced: what is inside a slice of lists is all that is inside the lists.
+        # Taken, not sliced: a slice of lists still has all inner values of the lists.
         text = _fault(table.take(pa.array(range(first, last), pa.int64())))
         if text is None:
             continue
@@ -86,7 +86,7 @@ def _reason(text: str) -> tuple[str, str]:
 
 
 def _retyped(kind: pa.DataType, rule: _TypeRule) -> pa.DataType:
-    """Apply a rule to the leaves of a type."""
+    """Apply a rule to the scalars of a type."""
     if pa.types.is_map(kind):
         return pa.map_(_retyped(kind.key_type, rule), _retyped(kind.item_type, rule))
     if pa.types.is_struct(kind):

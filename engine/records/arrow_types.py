@@ -1,6 +1,6 @@
-"""Types of Arrow columns that are read: what Polars takes in, and what the size of is known before it is decoded.
+"""Supported types of Arrow columns: those that Polars reads, and whose size is known before decoding.
 
-A list of what is read, not of what is not: Polars ends with a panic at types it does not know.
+A list of supported types, not of unsupported ones: Polars ends with a panic at types it does not know.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _READ: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_struct,
     pa.types.is_map,
 )
-"""Types that are read whatever their parameters are; dictionaries are read too."""
+"""Types that are supported with any parameters; dictionaries are supported too."""
 
 
 class TypeNotRead(ValueError):
-    """A column has a type that is not read."""
+    """A column has an unsupported type."""
 
 
 def check_types(schema: pa.Schema) -> None:
-    """Refuse columns of types that are not read, at any depth.
+    """Refuse columns of unsupported types, at any depth.
 
     Raises:
         TypeNotRead: it names the column and the type.
@@ -49,7 +49,7 @@ def check_types(schema: pa.Schema) -> None:
 
 
 def kinds_of(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield a type and all types inside of it; of an extension type that of its storage."""
+    """Yield a type and all types inside of it; for an extension type those of its storage."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     yield kind

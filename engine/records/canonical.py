@@ -1,12 +1,12 @@
-"""The one place where records are judged: what a relation accepts, and why it refuses the rest.
+"""The one place that validates records: what a relation accepts, and why it refuses the rest.
 
-Frames in, frames out, whole columns at a time; only refused records are handled one by one. The parsers of bodies and files bring
-records into the shape of ``canonicalise``; they judge nothing but their own syntax.
+Frames in, frames out, whole columns at a time; only refused records are handled one by one. The parsers of bodies and files convert
+records to the form for ``canonicalise``; they check only their own syntax.
 
 A *raw* frame has columns named like the relation's, in any type that ``conform`` understands (absent ones are null), and
-optionally ``_offset`` (else the row's index), ``_ts`` and ``_op`` (records that were judged before: the log's), ``$op`` and
-``$event_time_ms``; of changes of a database also where they stand in its log (``engine.operators.rows.change_positions``), which stays beside
-the record. Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which record had them.
+optionally ``_offset`` (else the row's index), ``_ts`` and ``_op`` (of records from the log, which were validated before), ``$op`` and
+``$event_time_ms``. Changes of a database also have their position in its log (``engine.operators.rows.change_positions``), which stays
+with the record. Other columns are ignored: parsers refuse unknown columns, because only they see which record had them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from engine.records.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.records.scalars import Fault, scalar_faults
 
 MAX_RECORD_BYTES = 16 << 20
-"""With its line break. What a quote that is never closed can hide until it is noticed, and what a reader holds of one record: far
-above a message (Kafka's default is 1 MiB), with all its copies far below a worker's memory and what Postgres takes as one value."""
+"""With its line break. Bounds the text that an unclosed quote can hide, and a reader's memory for one record. It is far
+above a message (Kafka's default is 1 MiB); with all its copies it is far below a worker's memory and Postgres's bound of one value."""
 
 MAX_EVENT_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999 (T8)."""
@@ -41,7 +41,7 @@ MAX_EVENT_TIME_MS = 253_402_300_799_999
 OUT_OF_RANGE = "the event time must lie in the years 1970 to 9999"
 
 MAX_KEY_BYTES = 1024
-"""Keys are copied into state, rows and late records; a longer one is a payload in the wrong place."""
+"""Keys are copied into state, rows and late records; a longer one is a misplaced payload."""
 
 MAX_DETAIL_CHARS = 512
 
@@ -55,7 +55,7 @@ REJECT_SCHEMA: dict[str, pl.DataType] = {
 _NO_REJECTS = pl.DataFrame(schema=REJECT_SCHEMA)
 
 FAR_YEAR = r"^\s*[+-]?\d{5,}-\d\d-\d\d"
-"""A timestamp that is well formed but for a year of more than four digits: out of range (T8) rather than of a wrong type."""
+"""A valid timestamp with a year of more than four digits: out of range (T8), not of a wrong type."""
 
 OP_UPSERT, OP_DELETE = 0, 1
 OPS = {"upsert": OP_UPSERT, "delete": OP_DELETE}
@@ -64,13 +64,13 @@ CONTROL_COLUMNS: dict[str, pl.DataType] = {"$op": pl.String(), "$event_time_ms":
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """What is special about where the records come from.
+    """The properties of a record's source.
 
     Attributes:
         is_text: the source has no types (CSV).
         is_arrival_allowed: a delete without the declared event time gets the time of arrival instead of being refused.
-        is_judged: the content was judged when it was appended to the log: only types, event times and nested values are looked at again.
-        is_posted: what goes into the log. A delete keeps all its columns there, because ``where`` may want them when it is read.
+        is_judged: the content was validated when it was appended to the log: only types, event times and nested values are checked again.
+        is_posted: the records go into the log. A delete keeps all its columns there, because a later ``where`` may need them.
     """
 
     is_text: bool = False
@@ -88,9 +88,9 @@ TEXT_FILE = SourceKind(is_text=True, is_arrival_allowed=False)
 def canonicalise(
     raw: pl.DataFrame, relation: RelationSchema, now_ms: int, source: SourceKind = POSTED, member: pl.Expr | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Judge records and bring the good ones into canonical form.
+    """Validate records and convert the good ones to canonical form.
 
-    Reasons, in the order in which they are tried: ``wrong_type``, ``not_finite``, ``invalid_string``, ``record_too_long``,
+    Reasons, in the order of the checks: ``wrong_type``, ``not_finite``, ``invalid_string``, ``record_too_long``,
     ``key_too_large``,
     ``event_time_missing``, ``event_time_out_of_range`` (T8), ``future_event_time`` (T7). A null key is no reason: operators count
     it (T6).
@@ -100,7 +100,7 @@ def canonicalise(
         relation: what is accepted.
         now_ms: the wall clock as an argument (T5): the arrival time, and the base of T7.
         source: the kind of source.
-        member: ``where`` of a relation that shares its feed. Records for which it is not true are somebody else's: no rejects.
+        member: ``where`` of a relation that shares its feed. Records for which it is not true belong to other relations: they are no rejects.
 
     Returns:
         ``(accepted, rejects)``: accepted has ``_ts``, ``_offset``, ``_op`` and every declared column, in the raw order; a delete
@@ -117,9 +117,9 @@ def canonicalise(
     for name, declared in relation.columns.items():
         if (
             not source.is_judged or declared.is_nested
-        ):  # a query's results are in the log as well: nobody looked inside their nested values
+        ):  # the log also holds a query's results, whose nested values nobody has checked
             found = scalar_faults(columns[name], declared, is_event_time=name == relation.event_time)
-            # A result may have NaN and infinity (SQRT(-1) in ksqlDB's dialect), alone and inside of nested values.
+            # A result may have NaN and infinity (SQRT(-1) in ksqlDB's dialect), also in nested values.
             faults += [fault for fault in found if not (source.is_judged and fault.reason == "not_finite")]
     if not source.is_judged:
         _check_size(columns, faults)
@@ -140,16 +140,16 @@ def canonicalise(
 def cast_columns(
     raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None, *, is_judged: bool = False
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Bring every declared column of a raw frame (with ``_offset``) to its declared type, so that frames of other types can be put beside it.
+    """Convert every declared column of a raw frame (with ``_offset``) to its declared type, so that frames of other types can be joined.
 
     Args:
         raw: see the module's text.
         relation: what is accepted.
         member: see ``canonicalise``.
-        is_judged: the values were judged as of the type they came in: those that had another one are judged anew.
+        is_judged: the values were validated in the type they came in: values of other types are validated again.
 
     Returns:
-        ``(raw, rejects)``. Nothing else is judged.
+        ``(raw, rejects)``. Nothing else is validated.
     """
     faults: list[Fault] = []
     columns = _conform_all(raw, relation, faults, is_text=False)
@@ -176,10 +176,10 @@ def reject_rows(rows: list[tuple[int, str, str, str]]) -> pl.DataFrame:
 
 
 def stop_on_rejects(rejects: pl.DataFrame, relation: RelationSchema) -> None:
-    """Honour ``on_bad_record: stop``.
+    """Apply ``on_bad_record: stop``.
 
     Raises:
-        DataInvalid: there is a reject and the relation asks to stop for it.
+        DataInvalid: there is a reject and the relation is set to stop for it.
     """
     if not relation.is_stop_on_bad_record or rejects.height == 0:
         return
@@ -211,7 +211,7 @@ def _conform_all(raw: pl.DataFrame, relation: RelationSchema, faults: list[Fault
 
 
 def expected(declared: ColumnType) -> str:
-    """Say what a value of the type looks like in a record."""
+    """Describe the form of a type's value in a record."""
     forms = {
         "timestamp": "a timestamp (RFC 3339 with a zone, or epoch milliseconds)",
         "bigint": "a bigint (a whole number of 64 bits, or the same as a string)",
@@ -243,7 +243,7 @@ def _ops(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series:
 
 
 def _event_times(raw: pl.DataFrame, own: pl.Series | None, op: pl.Series, arrival: int | None, faults: list[Fault]) -> pl.Series:
-    """Event times in ms; null where there is none. The order is the column, ``$event_time_ms``, the log's own, the arrival."""
+    """Return event times in ms; null if there is none. The order is the column, ``$event_time_ms``, the log's own, the arrival."""
     if own is not None and own.null_count() == 0:
         return own
     fallback = _nulls("_ts", pl.Int64(), raw.height)
@@ -254,7 +254,7 @@ def _event_times(raw: pl.DataFrame, own: pl.Series | None, op: pl.Series, arriva
         fallback = fallback.fill_null(arrival)
     if own is None:
         return fallback
-    # Only a delete may do without its event-time column: what it deletes has no columns any more.
+    # Only a delete may lack its event-time column: the deleted row has no columns any more.
     return own.zip_with(own.is_not_null() | (op != OP_DELETE), fallback)
 
 
@@ -291,7 +291,7 @@ def _control_time(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series | None:
 
 
 def _check_size(columns: dict[str, pl.Series], faults: list[Fault]) -> None:
-    """Refuse records whose values have more bytes than a record of a file may have; looks at each only where all together have."""
+    """Refuse records whose values have more bytes than the bound of a file's record; checks each only if all together exceed it."""
     frame = pl.DataFrame(list(columns.values()))
     if frame.estimated_size() <= MAX_RECORD_BYTES:
         return
@@ -305,7 +305,7 @@ def _check_size(columns: dict[str, pl.Series], faults: list[Fault]) -> None:
 
 def _check_key(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:
     if sum(columns[name].estimated_size() for name in relation.key) <= MAX_KEY_BYTES:
-        return  # all together have fewer: of a few records this costs a hundredth of looking at each
+        return  # all together have fewer: for a few records this costs a hundredth of checking each
     sizes = [columns[name].str.len_bytes() for name in relation.key if columns[name].dtype == pl.String]
     sizes += [columns[name].bin.size() for name in relation.key if columns[name].dtype == pl.Binary]
     if sizes:
@@ -336,7 +336,7 @@ def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: l
 
 
 def _counting(relation: RelationSchema) -> str:
-    """Say how numbers are read: another unit is the likely reason for a time that is far off."""
+    """Describe the unit of numbers: another unit is the likely reason for a time that is far off."""
     name = relation.event_time
     if name is None or not relation.columns[name].is_integer:
         return ""
@@ -344,7 +344,7 @@ def _counting(relation: RelationSchema) -> str:
 
 
 def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = None) -> tuple[pl.DataFrame, pl.Series]:
-    """Turn the members' faults into rejects (the first reason counts); also return the mask of the members that stay."""
+    """Convert the members' faults to rejects (the first reason counts); return also the mask of the members that stay."""
     good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True) if members is None else members
     rows: list[tuple[int, str, str, str]] = []
     shown = [name for name in raw.columns if not name.startswith("_")]

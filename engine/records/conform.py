@@ -1,6 +1,6 @@
-"""Conversion of one column from the form it arrived in to its declared type, whole columns at a time and at every depth.
+"""Conversion of one column from its received form to its declared type, whole columns at a time and at every depth.
 
-What does not fit becomes null and is told apart from what was null before. Knows types only: not records, not reasons.
+Values that do not fit become null and are marked, to distinguish them from nulls. Knows types only: not records, not reasons.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MAX_MS = 2**63 // 1000
 """Milliseconds beyond this overflow a 64-bit count of microseconds."""
 
 _RFC3339 = "%+"
-"""chrono's name for RFC 3339 with a zone; it also takes a space in place of the T."""
+"""chrono's name for RFC 3339 with a zone; it also accepts a space in place of the T."""
 
 _WITH_EXPONENT = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)[eE][+-]?\d{1,2}")
-"""Possessive: with plain repeats the digits of a long number would be shared out between them in every way, a square of their number."""
+"""Possessive: plain repeats would try every split of a long number's digits, the square of their number."""
 
 Rule = Callable[[pl.Series, ColumnType, bool], "pl.Series | None"]
 
@@ -30,12 +30,12 @@ def conform(raw: pl.Series, declared: ColumnType, *, is_text: bool = False) -> t
     """Convert a column to its declared type.
 
     Args:
-        raw: the values as they arrived.
-        declared: the type to reach.
+        raw: the received values.
+        declared: the target type.
         is_text: the source has no types of its own (CSV): text may stand for any scalar.
 
     Returns:
-        The converted column, and a mask of the values that do not fit, or None where all do.
+        The converted column, and a mask of the values that do not fit, or None if all do.
     """
     target = declared.polars
     if raw.dtype == target:
@@ -89,13 +89,13 @@ def _decimal(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series 
         return None
     if raw.str.contains("[eE]").any():
         raw = pl.Series(raw.name, [_without_exponent(text) for text in raw], dtype=pl.String)
-    # The cast rounds what has more digits than the scale; a rounded value is not the value that was sent.
+    # The cast rounds values with more digits than the scale; a rounded value is not the value that was sent.
     exact = raw.str.contains(rf"^[+-]?\d*(\.\d{{0,{declared.scale or 0}}}0*)?$")
     return raw.cast(declared.polars, strict=False).set(~exact, None)
 
 
 def _without_exponent(text: str | None) -> str | None:
-    """Write ``1.5e3`` as ``1500``; what is no number, or one far beyond any decimal, stays as it is."""
+    """Write ``1.5e3`` as ``1500``; a text that is no number, or far beyond any decimal, is unchanged."""
     if text is None or not _WITH_EXPONENT.fullmatch(text):
         return text
     return format(Decimal(text), "f")
@@ -160,7 +160,7 @@ def _map(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | No
 
 
 def _struct(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | None:
-    """Fields that are absent are null; one that is not declared refuses the values that have it, as in JSON."""
+    """Return a struct column: absent fields are null, and values with an undeclared field are refused, as in JSON."""
     if not isinstance(raw.dtype, pl.Struct):
         return None
     given = {field.name: raw.struct.field(field.name) for field in raw.dtype.fields}

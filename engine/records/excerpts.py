@@ -1,4 +1,4 @@
-"""What is shown of a refused record: JSON text of bounded length that any database and reader can hold."""
+"""Excerpts of refused records: JSON text of bounded length that any database and reader can hold."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def excerpts_of(records: pl.DataFrame) -> list[str]:
 
 
 def storable(text: str) -> str:
-    """Replace what neither UTF-8 nor Postgres text can hold."""
+    """Replace characters that UTF-8 or Postgres text cannot hold."""
     return text.replace("\x00", "\\u0000").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -45,7 +45,7 @@ def showable(column: pl.Series) -> pl.Series:
         fields = [showable(column.struct.field(field.name)) for field in column.dtype.fields]
         return structs_from(fields, column.is_null()).alias(column.name)
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
-        column = column.dt.convert_time_zone("UTC")  # elsewhere the last day of 9999 may have ended
+        column = column.dt.convert_time_zone("UTC")  # in other zones the last day of 9999 may have ended
     holdable = is_holdable(column)
     if holdable is None or holdable.all():
         return column

@@ -1,4 +1,4 @@
-"""Columns that a source is proposed: what ``"columns": "infer"`` becomes before it is stored."""
+"""Proposed columns of a source: they replace ``"columns": "infer"`` before it is stored."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.expressions.names import usable
 from engine.expressions.types.types import ColumnType, parse_type
 
 INFER: Final = "infer"
-"""In place of columns."""
+"""Stands in place of columns."""
 
 Fields = Sequence[tuple[str, ColumnType | None]]
-"""Names and types of what was found, in order; None: no column can hold it, or no value of it was seen."""
+"""Names and types of fields, in order; None: no column can hold it, or it has no known value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Inferred:
 
     Attributes:
         columns: name → type, in order.
-        key: what of them is the key; empty: nothing says it.
+        key: the key among them; empty: it is unknown.
         left_out: names of fields that are no columns, and why.
-        seen: how much was looked at, as part of a sentence; None: all of it, or what the connector's page says.
+        seen: how much was examined, as part of a sentence; None: everything, or as on the connector's page.
     """
 
     columns: Mapping[str, ColumnType]
@@ -57,7 +57,7 @@ def proposed(fields: Iterable[tuple[str, ColumnType | None]], key: Sequence[str]
 
 
 def nothing_found(detail: str) -> DefinitionInvalid:
-    """Return what to raise where columns cannot be proposed."""
+    """Return the error for columns that cannot be proposed."""
     return DefinitionInvalid([Problem("/columns", "columns_not_inferred", f"{detail}; declare the columns")])
 
 

@@ -1,11 +1,11 @@
-"""The one judge of leaves: which values of a type no reader, table or answer can hold, in a column of its own or at any depth inside one.
+"""The one validator of scalars: values that some reader, table or answer cannot hold, in a column of its own or at any depth in one.
 
-Whole columns at a time. It sees values that have their declared type already: what cannot be brought to it is ``conform``'s to refuse.
+Whole columns at a time. It gets values of their declared type: ``conform`` has refused those that cannot be converted.
 
 - a double is finite: JSON has neither NaN nor infinity (``not_finite``);
-- a date or timestamp lies in the years 1 to 9999, which Python, the text of Postgres and RFC 3339 have in common (``wrong_type``);
-- text, and so the key of a map, holds no U+0000, which Postgres cannot (``invalid_string``);
-- integers and decimals are bounded by their type, halves of surrogate pairs by the form of text: ``conform`` and the readers see to both.
+- a date or timestamp is in the years 1 to 9999, which Python, Postgres's text and RFC 3339 have in common (``wrong_type``);
+- text, also as the key of a map, has no U+0000, which Postgres cannot store (``invalid_string``);
+- integers and decimals are bounded by their type, halves of surrogate pairs by the form of text: ``conform`` and the readers check both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.frames.nesting import KEY, VALUE, elements_of, rows_with
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 
 FEW_ROWS = 256
-"""Up to so many texts Python looks at more quickly than a query plan is made."""
+"""Up to this number of texts, a check in Python is faster than making a query plan."""
 
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
 _JUDGED = ("double", "date", "timestamp", "string")
@@ -38,15 +38,15 @@ class Fault:
 
 
 def scalar_faults(column: pl.Series, declared: ColumnType, *, is_event_time: bool = False) -> list[Fault]:
-    """Judge the values of a column at every depth.
+    """Validate the values of a column at every depth.
 
     Args:
         column: of its declared type.
         declared: that type.
-        is_event_time: its instants have bounds of their own (T8) and are not judged here.
+        is_event_time: its instants have their own bounds (T8) and are not validated here.
 
     Returns:
-        The faults, in an order that the type alone decides. A detail names the place: ``v[].at``, ``v.*`` for a map's values.
+        The faults, in an order that depends only on the type. A detail names the place: ``v[].at``, ``v.*`` for a map's values.
     """
     return list(_faults(column, declared, column.name, is_event_time=is_event_time))
 
@@ -80,7 +80,7 @@ def _faults(column: pl.Series, declared: ColumnType, place: str, *, is_event_tim
 
 
 def _text_faults(column: pl.Series, subject: str) -> Iterator[Fault]:
-    # Of a few values Python sees at once that all are good; a mask costs a plan.
+    # For a few values a check in Python is enough if all are good; a mask costs a plan.
     if len(column) <= FEW_ROWS and "\0" not in "".join(filter(None, column.to_list())):
         return
     if (nul := column.str.contains("\x00", literal=True)).any():
@@ -88,7 +88,7 @@ def _text_faults(column: pl.Series, subject: str) -> Iterator[Fault]:
 
 
 def is_holdable(column: pl.Series) -> pl.Series | None:
-    """Mask of the dates and instants that every reader can hold; None for other types. Looks at numbers: far years have no calendar."""
+    """Return the mask of dates and instants that every reader can hold; None for other types. Checks numbers: far years have no calendar."""
     if column.dtype == pl.Date:
         return column.to_physical().is_between(FIRST_DAY, LAST_DAY)
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_unit != "ns":  # 64 bits of nanoseconds end in 2262
@@ -98,6 +98,6 @@ def is_holdable(column: pl.Series) -> pl.Series | None:
 
 
 def _can_fail(declared: ColumnType) -> bool:
-    """Whether anything inside can be at fault, so that taking the column apart is worth its time."""
+    """Whether any inner value can be invalid, so that taking the column apart is worth its time."""
     inner = [kind for kind in (declared.element, declared.value) if kind is not None] + [kind for _, kind in declared.fields]
     return declared.kind in (*_JUDGED, "map") or any(map(_can_fail, inner))

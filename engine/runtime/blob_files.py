@@ -1,8 +1,8 @@
 """Large blobs that pass beside Spark, as files.
 
-Through Spark a blob is copied seven times on its way from one Python process to the next: into Arrow, into a row, through the shuffle's
-compression, out of it, and again into Arrow on the other side. Where all processes are on one host, a packet names a file instead. Such
-files matter for one batch only and are never synced: a batch that is repeated after a failure writes its own.
+Spark copies a blob seven times between two Python processes: into Arrow, into a row, through the shuffle's
+compression, out of it, and into Arrow on the other side. If all processes are on one host, a packet names a file instead. Such
+files serve one batch only and are never synced: a batch that is repeated after a failure writes new files.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from engine.sources.packets import Packet
 from engine.state.segments.files import NO_SPACE
 
 LEAST_BYTES: Final = 128 * 1024
-"""Smaller blobs stay in their packets: the copies of one cost less than a file's 60 µs."""
+"""Smaller blobs stay in their packets: their copies cost less than a file's 60 µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobFolder:
-    """One launch's files. It pickles; blobs are laid aside by any process of this host.
+    """One launch's files. It pickles; any process of this host writes blobs to it.
 
     Attributes:
-        path: of this launch alone; what is beside it belongs to launches before it.
+        path: of this launch alone; the folders beside it belong to earlier launches.
     """
 
     path: Path
 
     def open(self) -> None:
-        """Make the folder, and remove those of the launches before, which may have been killed."""
+        """Make the folder, and remove those of earlier launches, which may have been killed."""
         shutil.rmtree(self.path.parent, ignore_errors=True)
         self.path.mkdir(parents=True)
 
     def lay_aside(self, packet: Packet) -> Packet:
-        """Write a large blob to a file; returns the packet that names it, of a small one the packet itself.
+        """Write a large blob to a file; return the packet that names the file. Return a small blob's packet unchanged.
 
         Raises:
             DiskFull: there is no space for it.
@@ -55,10 +55,9 @@ class BlobFolder:
         return replace(packet, blob=b"", file=str(path))
 
     def clear(self) -> None:
-        """Remove every file: their batch is read."""
+        """Remove every file: the batch is read."""
         for path in self.path.glob("*"):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""What a query keeps in files beside its segments: scratch files of the launch that runs.
+"""A query's files beside its segments: scratch files of the running launch.
 
-``<root>/<checkpoint id>/run-<epoch>-<first batch>`` says in one file which batch the launch of that epoch has planned. No recovery reads it;
-it only tells, once a driver is gone, whether a batch was under way. Where state is in an object store, only the host of that launch has it.
-Beside it are the segments (``engine.state.segments.directories``), in ``segments``, after a change of the number of tasks in
-``segments-<n>-<epoch>``.
+``<root>/<checkpoint id>/run-<epoch>-<first batch>`` holds one file with the batch that the launch of this epoch has planned. No recovery
+reads it. It only shows, once a driver is gone, whether a batch was under way. If state is in an object store, only the launch's host has
+the file. The segments (``engine.state.segments.directories``) are beside it in ``segments``, or in ``segments-<n>-<epoch>`` after a change
+of the number of tasks.
 
-A launch removes what launches before it left, and nothing of one behind it: it may be frozen, and wake up when others are long at work.
+A launch removes the files of earlier launches, but never those of later ones: it may be frozen, and wake up while later launches work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLANNED: Final = "planned"
 
 
 def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
-    """Make the scratch directory of a launch; those of launches before are removed.
+    """Make the scratch directory of a launch; remove those of earlier launches.
 
     Args:
         directory: of the checkpoint.
@@ -42,7 +42,7 @@ def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
 
 
 def note_planned(run: Path, batch_id: int) -> None:
-    """Write down which batch is planned, before anything of it is done.
+    """Record which batch is planned, before any work on it.
 
     Args:
         run: scratch directory of the launch.
@@ -56,12 +56,12 @@ def note_planned(run: Path, batch_id: int) -> None:
 
 
 def forget_planned(run: Path) -> None:
-    """Take back what was noted, where nothing of it is at work any more."""
+    """Remove the record when no work on the batch is left."""
     (run / _PLANNED).unlink(missing_ok=True)
 
 
 def time_since_planned(run: Path) -> float | None:
-    """Return how many seconds ago a launch has planned its newest batch; None for none."""
+    """Return the seconds since a launch planned its newest batch; None if it planned none."""
     try:
         return time.time() - (run / _PLANNED).stat().st_mtime
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def time_since_planned(run: Path) -> float | None:
 
 
 def run_of(directory: Path, epoch: int) -> Path | None:
-    """Return the scratch directory of a launch; None where this host has none of it.
+    """Return the scratch directory of a launch; None if this host has none.
 
     Args:
         directory: of the checkpoint.
@@ -79,11 +79,7 @@ def run_of(directory: Path, epoch: int) -> Path | None:
 
 
 def planned_batch(run: Path) -> int | None:
-    """Return the newest batch that a launch has planned; None for none.
-
-    Args:
-        run: scratch directory of the launch.
-    """
+    """Return the newest batch that a launch has planned; None if it planned none."""
     with suppress(FileNotFoundError, ValueError):
         return int((run / _PLANNED).read_text())
     return None
@@ -96,15 +92,12 @@ def _runs(directory: Path) -> Iterable[tuple[Path, re.Match[str]]]:
 
 
 def segments_of(generation: int, epoch: int) -> str:
-    """Return the name of the folder for another number of tasks that a launch makes."""
+    """Return the name of the segment folder that a launch makes for another number of tasks."""
     return f"{FIRST_SEGMENTS}-{generation}-{epoch}"
 
 
 def discard_scratch(directory: Path) -> None:
-    """Remove everything of a checkpoint but its segments: a database that is put back may name them (``engine.commit.history.retention``).
-
-    Args:
-        directory: of the checkpoint.
+    """Remove everything of a checkpoint but its segments: a restored database may name them (``engine.commit.history.retention``).
 
     Raises:
         OSError: something cannot be removed.

@@ -1,4 +1,4 @@
-"""What is told of a query that has ended a worker in which nobody else was. Each says what it was, and what can be done."""
+"""The errors of a query that ended a worker while it was alone there. Each names the cause and a remedy."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ _LOOK = "Look at what its expressions and Python functions make of its records"
 
 
 class KillsItsWorker(WorkerLost):
-    """Nobody but this query was in a slot whose worker died."""
+    """The worker of a slot died while only this query was in the slot."""
 
     code = "worker_crashed"
 
 
 class StallsItsWorker(WorkerLost):
-    """Nobody but this query was in a slot whose worker had to be ended: it did not come to an end."""
+    """A slot's worker had to be ended because it stalled, while only this query was in the slot."""
 
     code = "worker_stalled"
 
 
 class ExhaustsItsWorker(WorkerLost):
-    """Nobody but this query was in a slot whose worker had to be ended: it took more memory than a worker may."""
+    """A slot's worker had to be ended because it took more memory than a worker may, while only this query was in the slot."""
 
     code = "worker_out_of_memory"
 
 
 BETTER_ALONE: Final = (KillsItsWorker, StallsItsWorker, ExhaustsItsWorker, ResultLocked)
-"""Who was failed with one of these does its next batch alone: in a shared slot all would wait for the same to happen again."""
+"""A query that failed with one of these does its next batch alone: in a shared slot all would wait for a repeat of the failure."""
 
 
 def crash_error(error: EngineError, ended: Ended | None) -> EngineError:
-    """Return what is told of a query that was alone.
+    """Return the error of a query that was alone.
 
     Args:
         error: how its slot ended.
-        ended: why we ended a process; None: we did not, or the kernel did it for us.
+        ended: why we ended a process; None: we did not, or the kernel ended it for us.
     """
     if ended is None:
         return KillsItsWorker(f"{error}, in which this query was alone. {_LOOK}")

@@ -1,10 +1,10 @@
 """Carrying our errors through Spark.
 
 An exception in a Python worker reaches the driver as text inside text: a traceback inside a Java exception inside another traceback. So
-errors are marked where they leave our code (``marked``) and found again by the mark (``decoded``).
+``marked`` marks errors where they leave our code, and ``decoded`` finds the mark.
 
-What Spark is told is kept short on both ways. A query that is being stopped looks in the text of a failed batch for an interruption, by a
-regular expression that recurses once for every character: of the 17 kB of a lost worker the stream's thread died with a
+Spark gets short texts in both directions. When a query stops, Spark searches the text of a failed batch for an interruption, with a
+regular expression that recurses once for every character. With the 17 kB of a lost worker the stream's thread died of a
 ``StackOverflowError``, and the query ended without any error.
 """
 
@@ -25,8 +25,8 @@ _LOST_WORKER = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|EOFException|"
     r"terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)"
 )
-"""How Spark says that a process was killed: by hand, by the system for want of memory, with its host. Of the one that plans it says nothing, for
-the cause, the end of what it would have answered, has no message."""
+"""Spark's texts for a killed process: by hand, by the system for lack of memory, with its host. For the planning process Spark has no text,
+because the cause, the end of its answer, has no message."""
 
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(File too large\)")
 
@@ -35,7 +35,7 @@ _NAMED_ERROR = re.compile(r"(?:Caused by: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|
 _INTERRUPTION = re.compile(
     r"java\.lang\.InterruptedException|java\.io\.InterruptedIOException|java\.nio\.channels\.ClosedByInterruptException"
 )
-"""What Spark takes for the consequence of a stop when it stands behind ``_INTERRUPTED``."""
+"""Spark takes this text for the consequence of a stop if it comes after ``_INTERRUPTED``."""
 
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling it: "
 
@@ -45,11 +45,11 @@ _TRACE_CHARS = 6_000
 
 
 class _Marked(Exception):
-    """An error on its way through Spark: its mark if it is one of ours, where it came from, its message; all of bounded length."""
+    """An error on its way through Spark: the mark if it is one of ours, its origin, its message; all of bounded length."""
 
 
 class BatchFailed(Exception):
-    """What Spark is told of a batch that failed; who called ``spark_failure`` knows more."""
+    """Spark's error of a failed batch; the caller of ``spark_failure`` has the details."""
 
 
 class WorkerLost(ExternalError):
@@ -60,7 +60,7 @@ class WorkerLost(ExternalError):
 
 @contextmanager
 def marked() -> Iterator[None]:
-    """Mark errors of ours that leave the block, and cut what is long; others pass unchanged."""
+    """Mark errors of ours that leave the block, and cut long texts; other errors pass unchanged."""
     try:
         yield
     except (EngineError, *DATABASE_AWAY) as caught:
@@ -74,7 +74,7 @@ def marked() -> Iterator[None]:
 
 
 def spark_failure(error: BaseException) -> BatchFailed:
-    """Return what to raise ``from None`` in Spark's callback for a batch that failed with ``error``."""
+    """Return the exception to raise ``from None`` in Spark's callback for a batch that failed with ``error``."""
     text = str(error)
     if interruption := _INTERRUPTION.search(text):
         return BatchFailed(f"{_INTERRUPTED}{interruption[0]}")
@@ -82,9 +82,9 @@ def spark_failure(error: BaseException) -> BatchFailed:
 
 
 def decoded(error: BaseException) -> EngineError:
-    """Return the error of ours that an exception of Spark carries.
+    """Return the error of ours inside an exception of Spark.
 
-    What carries none is ``SourceUnavailable`` where the database was away, ``DiskFull`` where there was no space, ``WorkerLost`` where a
+    Without such an error, return ``SourceUnavailable`` if the database was away, ``DiskFull`` if there was no space, ``WorkerLost`` if a
     process died, else ``InternalError`` with the last line that names an error. All of these are retryable.
     """
     if isinstance(error, (EngineError, *DATABASE_AWAY)):
@@ -102,12 +102,12 @@ def decoded(error: BaseException) -> EngineError:
 
 
 def _named(error: BaseException) -> EngineError:
-    """Return an error of ours as it is, and one of the database's as an error of ours."""
+    """Return an error of ours unchanged, and one of the database's as an error of ours."""
     return error if isinstance(error, EngineError) else SourceUnavailable(f"the database gives no answer: {error}")
 
 
 def _last_error(text: str) -> str | None:
-    """Return the last line that names an error; of a line only as much as a message holds is looked at."""
+    """Return the last line that names an error; only the part of a line that fits into a message is searched."""
     for line in reversed(text.splitlines()):
         if named := _NAMED_ERROR.match(line[:_MESSAGE_CHARS]):
             return named[1]
@@ -115,7 +115,7 @@ def _last_error(text: str) -> str | None:
 
 
 def _trace(error: BaseException) -> str:
-    """Return where an error came from; the innermost calls where that is long."""
+    """Return an error's origin; for a long one, the innermost calls."""
     return "".join(traceback.format_tb(error.__traceback__))[-_TRACE_CHARS:]
 
 

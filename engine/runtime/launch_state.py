@@ -1,4 +1,4 @@
-"""What a launch goes on from: committed state, that of another number of tasks, or none yet."""
+"""The state from which a launch resumes: committed state, state of another number of tasks, or none yet."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
 
 MOST_TOLD: Final = 20
-"""Missing segments that an error names."""
+"""The most missing segments that an error names."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchState:
-    """What is committed as the launch begins.
+    """The committed state at the start of a launch.
 
     Attributes:
         first_batch: number of its first batch.
-        cursor: where that begins.
+        cursor: where its first batch begins.
         layout: of the state, for the plan's number of tasks.
     """
 
@@ -46,14 +46,13 @@ class LaunchState:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Which launch it is, and where its query keeps what.
+    """A launch, and where its query keeps its state.
 
     Attributes:
-        query_id: the query.
-        checkpoint_id: names its state; another one is another beginning.
+        checkpoint_id: names its state; a new id begins a new state.
         epoch: the launch; it holds the fence (``claim_epoch``).
         directory: of the checkpoint, on this host.
-        elsewhere: where the segments of the checkpoint are; None: in that directory.
+        elsewhere: the store of the checkpoint's segments; None: that directory.
     """
 
     query_id: UUID
@@ -64,7 +63,7 @@ class Launch:
 
     @property
     def segments(self) -> StateStore:
-        """Where the segments of the checkpoint are."""
+        """The store of the checkpoint's segments."""
         return Directories(self.directory) if self.elsewhere is None else self.elsewhere
 
 
@@ -76,14 +75,14 @@ def open_state(
     retain: Callable[[], None],
     tell: Callable[[], None] | None,
 ) -> LaunchState:
-    """Return what a launch goes on from, after making it fit the plan.
+    """Return the state from which a launch resumes, after fitting it to the plan.
 
     Args:
         connection: in autocommit mode.
         plan: of the query.
         launch: which one.
-        start: asked where reading begins, if the query has never begun.
-        retain: called where something is committed, before anything of it is changed.
+        start: called for the start positions if the query has never begun.
+        retain: called if a commit exists, before any change of it.
         tell: see ``shared_out``.
 
     Raises:
@@ -121,11 +120,11 @@ def open_state(
 
 
 def bring_over(local: Directories, target: Objects, layout: Layout, states: Mapping[Place, TaskState]) -> None:
-    """Upload what a service kept in files before it was given an object store; a launch that is cut off here goes on with what is missing.
+    """Upload files of a service that now has an object store. After an interruption, the next launch uploads the missing files.
 
     Args:
         local: the checkpoint's directory.
-        target: the same in the store.
+        target: its directory in the store.
         layout: of the state.
         states: of all tasks.
 
@@ -146,7 +145,7 @@ def _named(layout: Layout, states: Mapping[Place, TaskState]) -> set[str]:
 
 
 def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place, TaskState]) -> None:
-    """Refuse state that names segments which are not there, before anything is done with it.
+    """Refuse state that names missing segments, before any use of it.
 
     Args:
         segments: of the checkpoint.

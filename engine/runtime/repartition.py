@@ -1,7 +1,7 @@
-"""Another number of tasks: every stage's state is shared out among new tasks, and these take its place at once.
+"""Another number of tasks: every stage's state is split among new tasks, which replace the old ones at once.
 
-What the new tasks keep goes into a new folder of this launch. One transaction makes it count: it puts their manifests and the new layout in
-the place of the old ones. A crash before it leaves a folder that nobody names; the old one stays for the retention
+The new tasks' segments go into a new folder of this launch. One transaction replaces the manifests and the layout, and makes the folder
+count. A crash before it leaves a folder that nothing names. The old folder stays for the retention
 (``engine.commit.history.retention``).
 """
 
@@ -27,7 +27,7 @@ Tell = Callable[[], None]
 
 
 class _TellingStore(ManifestSegmentStore):
-    """Tells of each segment that is read or written."""
+    """Calls ``tell`` for each segment that is read or written."""
 
     def __init__(self, behind: SegmentStore, manifest: Mapping[str, Any] | None, tell: Tell) -> None:
         super().__init__(behind, manifest)
@@ -50,7 +50,7 @@ def shared_out(
     epoch: int,
     tell: Tell | None = None,
 ) -> tuple[Layout, dict[Place, TaskState]]:
-    """Share the state out among the plan's number of tasks.
+    """Split the state among the plan's number of tasks.
 
     Args:
         plan: the query's plan, for the new number.
@@ -61,7 +61,7 @@ def shared_out(
         tell: called for each segment on the way: large state takes minutes.
 
     Returns:
-        Layout and states to be put in the place of those before; all segments they name are durable.
+        Layout and states that replace the old ones; all segments they name are durable.
 
     Raises:
         StateCorrupt: the state cannot be read.
@@ -89,7 +89,7 @@ def shared_out(
 
 
 def _state(plan: Plan, stage: Stage, kept: TaskState | None) -> dict[str, Any] | None:
-    """Return what a task kept."""
+    """Return a task's stored state."""
     if kept is None:
         return None
     state: dict[str, Any] = json.loads(kept.manifest)

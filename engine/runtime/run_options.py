@@ -1,4 +1,4 @@
-"""How a launched query runs, and what is told of its batches."""
+"""How a launched query runs, and what it reports of its batches."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class RunOptions:
     """How a query runs; none of it changes results.
 
     Attributes:
-        trigger_ms: least time between the starts of two batches; 0: as fast as it goes.
-        is_available_now: end when everything that is there at the start has been read.
+        trigger_ms: least time between the starts of two batches; 0: none.
+        is_available_now: end when everything that exists at the start has been read.
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
-        bounds: what it may take of the processes that it shares with others.
-        retaining: which of its commits are retained, so that one can go back to them.
-        on_commit: told of each batch after its commit, in a thread of the executor: quick, and raises nothing.
-        on_first_commit: told once, in the same way.
-        on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
+        bounds: of its work in shared processes.
+        retaining: which of its commits are kept as restore points.
+        on_commit: called for each batch after its commit, in a thread of the executor; it is quick and raises nothing.
+        on_first_commit: called once, in the same way.
+        on_restoring: called repeatedly while a launch splits state among another number of tasks, as a sign of life.
     """
 
     trigger_ms: int = 0
@@ -64,7 +64,7 @@ class BatchProgress:
     Attributes:
         batch_id: counted from 0 in each checkpoint, over all launches.
         rows: input records.
-        duration_ms: how long its commit took, and of the round before everything else.
+        duration_ms: the time of its commit, plus all other phases of the cycle before.
     """
 
     batch_id: int

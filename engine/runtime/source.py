@@ -1,4 +1,4 @@
-"""What a query reads: the packets of a batch's splits, in workers. Where batches end says ``engine.runtime.planning.batch_planner``."""
+"""A query's input: the packets of a batch's splits, in workers. ``engine.runtime.planning.batch_planner`` decides where batches end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PacketReader:
     """Reads splits, and does all stages of a batch that is read in one part.
 
     Args:
-        spec: what is read, and what is done with it.
+        spec: what is read, and the work on it.
         feeds: a reader for each feed, with the inputs that read it.
     """
 
@@ -31,16 +31,16 @@ class PacketReader:
 
     @classmethod
     def of(cls, spec: SourceSpec) -> PacketReader:
-        """Return the reader of what a query reads, its replays included."""
+        """Return the reader of a query's inputs, its replays included."""
         return cls(spec, feeds_of(spec))
 
     def at_work(self, batch_id: int) -> AbstractContextManager[None]:
-        """Say that what is done in a block is done for this query (``engine.runtime.limits.watchdog``)."""
+        """Record that the work in a block is for this query (``engine.runtime.limits.watchdog``)."""
         return watch().at_work(self._spec.bounds, self._spec.run, batch_id)
 
     @property
     def query_id(self) -> UUID | None:
-        """Whose batches it reads; None where nothing is done with them right here."""
+        """The query of its stages; None if it has no stages here."""
         return self._spec.stages[0].query_id if self._spec.stages else None
 
     @property
@@ -49,17 +49,17 @@ class PacketReader:
         return self._spec.dsn
 
     def fetchable(self, group: SplitGroup) -> list[LogSplit]:
-        """Say what of a batch can be asked for beforehand."""
+        """Return the part of a batch that can be asked for in advance."""
         readers = ((self._feeds[index][0], split) for index, split in group.splits)
         return [found for reader, split in readers if (found := reader.fetchable(split)) is not None]
 
     def done(self, group: SplitGroup, batch_id: int, fetched: Fetched | None = None) -> Iterator[Packet]:
-        """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker.
+        """Yield the packets of a group of splits, or the stages' results if the group is the whole batch; runs in a worker.
 
         Args:
             group: the splits.
             batch_id: counted per checkpoint, over all launches.
-            fetched: asked of the database behind the batch before; None: nothing.
+            fetched: prefetched from the database after the batch before; None: nothing.
         """
         if self._spec.surroundings is not None:
             self._spec.surroundings.require()
@@ -100,14 +100,14 @@ class PacketReader:
 
     @staticmethod
     def _counted(reason: str, numbers: Sequence[tuple[Input, int]], group: SplitGroup) -> Packet:
-        """Return the packet that counts what concerns a batch as a whole: its cuts inside one event time (P2), records that it leaves out."""
+        """Return the packet that counts events of a whole batch: its cuts inside one event time (P2), records that it leaves out."""
         counters = [[source.alias, reason, number] for source, number in numbers]
         stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
         return Packet(0, "stats", numbers[0][0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
 
     @staticmethod
     def _passed(gap: Gap, group: SplitGroup) -> Packet:
-        """Return the packet that brings a query's position behind records that are gone."""
+        """Return the packet that moves a query's position past removed records."""
         progress = {
             "feed": gap.feed, "partition": int(gap.partition), "start_offset": gap.first, "end_offset": gap.stop,
             "rows": 0, "accepted": 0, "max_ts": None, "head": None,
@@ -115,7 +115,7 @@ class PacketReader:
         return Packet(0, "progress", 0, int(gap.partition), gap.first, 0, None, None, group.now_ms, encode_json(progress))
 
     def _with_progress(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
-        """Pass a split's packets on; tell every task how far a feed is read that is held for, and of records that it does not see."""
+        """Pass a split's packets on; report to every task the progress of held feeds, and the arrival of records that it does not see."""
         is_told = self._spec.clock is None
         for packet in packets:
             yield packet

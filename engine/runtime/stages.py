@@ -1,8 +1,8 @@
-"""One stage of a query: gives its tasks their packets, lets them work, hands their state on to the sink.
+"""One stage of a query: gives its tasks their packets, runs them, and passes their state to the sink.
 
-State is committed by the sink alone, with the results of the batch (``engine.commit.task_states``). A worker keeps the tasks it built,
-for it often gets the same ones again, and asks the database once per batch whether they are at the committed state: what a failed batch,
-another worker's turn or a restart has made of them is thrown away. A part that Spark repeats writes segments that nobody names.
+Only the sink commits state, with the results of the batch (``engine.commit.task_states``). A worker keeps the tasks that it built,
+because it often gets the same ones again. Once per batch it asks the database whether they are at the committed state. It drops the state
+of a failed batch, and state that another worker or a restart has replaced. A part that Spark repeats writes segments that nothing names.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class StatePlace:
 
     Attributes:
         dsn: database of the manifests.
-        query_id: whose.
+        query_id: the query.
         epoch: the launch.
         segments: of its checkpoint.
         folder: of the layout.
-        is_overlapped: the batch before may still be on its way to be committed.
+        is_overlapped: the commit of the batch before may still be running.
     """
 
     dsn: str
@@ -82,13 +82,13 @@ class StatePlace:
 
 @dataclass(frozen=True, slots=True)
 class WorkPlace:
-    """Where a query's work is done, and within which bounds.
+    """Where a query's work is done, and its bounds.
 
     Attributes:
         surroundings: what a worker on a cluster compares itself with before it works.
-        aside: where large blobs go; None: through Spark.
-        run: the launch's scratch directory; None: nothing is noted there.
-        bounds: what it may take of the processes that it shares.
+        aside: folder for large blobs; None: they pass through Spark.
+        run: the launch's scratch directory; None: nothing is recorded there.
+        bounds: of its work in shared processes.
     """
 
     surroundings: WorkerRequirements | None = None
@@ -117,7 +117,7 @@ class _Batch:
 
 
 class StageWork:
-    """What Spark's workers do for one stage of a plan; of one batch (``of_batch``) it is a function for ``mapInArrow``.
+    """The work of Spark's workers for one stage of a plan; for one batch (``of_batch``) it is a function for ``mapInArrow``.
 
     Args:
         plan: the query's plan.
@@ -143,12 +143,12 @@ class StageWork:
 
     @property
     def query_id(self) -> UUID:
-        """Whose stage it is."""
+        """The query of the stage."""
         return self._place.query_id
 
     @property
     def has_own_hashes(self) -> bool:
-        """Whether one task does it all, by hashes of its own."""
+        """Whether one task does all the work, with its own hashes."""
         return self._plan.tasks == 1 and KeyHash(self._plan.hash_seed) != UNSEEDED
 
     def of_batch(self, batch_id: int, fetched: Fetched | None = None) -> StageWork:
@@ -156,21 +156,21 @@ class StageWork:
 
         Args:
             batch_id: counted per checkpoint, over all launches.
-            fetched: asked of the database behind the batch before; None: nothing.
+            fetched: prefetched from the database after the batch before; None: nothing.
         """
         work = copy(self)
         work._batch_id, work._fetched = batch_id, fetched  # noqa: SLF001 - its own
         return work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Handle a partition's packets of one batch; those of other stages and those for the sink pass untouched."""
+        """Handle a partition's packets of one batch; packets for other stages and for the sink pass unchanged."""
         with marked():
             found = self.done(packet for batch in batches for packet in packets_in(batch))
             yield from packet_batches(each_at_work(found, self._at.bounds, self._at.run, self._batch_id))
 
     def done(self, packets: Iterator[Packet]) -> Iterator[Packet]:
-        """Do the stage's work for the tasks that packets are for; yield what comes of it, and what is not this stage's."""
-        taken_function_ms()  # of a batch that failed: every stage comes here before anything is read
+        """Do the stage's work for the tasks that have packets; yield the results, and the packets of other stages."""
+        taken_function_ms()  # drops the time of a failed batch: every stage comes here before anything is read
         tasks: dict[int, _Batch] = {}
         for packet in packets:
             if not self._is_own(packet):
@@ -223,7 +223,7 @@ class StageWork:
         batch.now_ms = max(batch.now_ms or 0, packet.now_ms)
 
     def _reads(self, source: int) -> bool:
-        """Whether this stage reads what a packet of this input holds."""
+        """Whether this stage reads the packets of this input."""
         if source < 0:
             return source == emitted_by(self._stage.index - 1)
         return self._plan.inputs[source].stage == self._stage.index
@@ -254,7 +254,7 @@ class StageWork:
         return packets
 
     def _at_state(self, ordinals: Sequence[int]) -> dict[int, Built]:
-        """Return tasks at their committed state: kept ones, or built anew."""
+        """Return tasks at their committed state: cached ones, or new ones."""
         kept = {ordinal: kept_tasks.take(self._key(ordinal)) for ordinal in ordinals}
         changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
         tasks = {}
@@ -266,9 +266,9 @@ class StageWork:
         return tasks
 
     def _changed(self, known: Mapping[int, str | None]) -> Mapping[int, TaskState | None]:
-        """Return the committed state of those tasks of which this process does not know it, by its token."""
+        """Return the committed state of the tasks for which this process does not have it, by token."""
         fetched = self._fetched
-        # What was asked before the batch was read may come before the commit that this one begins with.
+        # A prefetch before the batch was read may be older than the commit that this batch begins with.
         if fetched is not None and self.query_id in fetched.queries and not self._place.is_overlapped:
             committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal)) for ordinal in known}
             known = {ordinal: token for ordinal, token in known.items() if token is None or token != committed[ordinal]}
@@ -326,7 +326,7 @@ class StageWork:
         return packets
 
     def _changes(self, ordinal: int, changes: pl.DataFrame, now_ms: int) -> list[Packet]:
-        """Pack what the task emitted: for the next stage by the next key's task, for the sink as it is."""
+        """Pack what the task emitted: split by the next key's task for the next stage, unchanged for the sink."""
         parts = [part for part in slices(changes, PACKET_ROWS, PACKET_BYTES) if part.height]
         if self._stage.index + 1 < len(self._plan.stages):
             route = Route(emitted_by(self._stage.index), ordinal, now_ms)
@@ -334,7 +334,7 @@ class StageWork:
         return self._numbered("data", parts, ordinal, now_ms)
 
     def _numbered(self, kind: PacketKind, parts: Sequence[pl.DataFrame], ordinal: int, now_ms: int) -> list[Packet]:
-        """Pack parts of a frame for the sink, which puts them together by the numbers of their first rows."""
+        """Pack parts of a frame for the sink, which joins them by the numbers of their first rows."""
         firsts = accumulate((part.height for part in parts), initial=0)
         return [
             self._counted(self._packet(kind, ordinal, now_ms, encode_frame(part), part.height, first))
@@ -342,7 +342,7 @@ class StageWork:
         ]
 
     def _counted(self, packet: Packet) -> Packet:
-        """Count what is emitted, one packet after the other: those that are too much are not made."""
+        """Count emitted packets one after the other, so that packets beyond the bound are not made."""
         self._emitted.add(len(packet.blob))
         return packet
 

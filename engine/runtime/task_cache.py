@@ -1,4 +1,4 @@
-"""The tasks that a worker process has built and keeps, at the state of a token: the oldest go beyond a bound in number and in memory."""
+"""The tasks that a worker process has built, at the state of a token. Beyond a bound in number and memory the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from engine.state.segments.in_manifest import ManifestSegmentStore
 from engine.state.segments.ports import StoredSegments
 
 KEPT_TASKS: Final = 4_096
-"""Those of a few hundred light queries, of four tasks and several stages each: beyond it each round would build every task anew."""
+"""The tasks of a few hundred light queries, with four tasks and several stages each: beyond it each cycle would rebuild every task."""
 
 KEPT_BYTES: Final = 512 << 20
-"""Of the segments that they hold in memory: of a busy join's task about 10 MB."""
+"""Bound of the segments that they hold in memory; a task of a busy join holds about 10 MB."""
 
 FORGET_S: Final = 60.0
-"""How often a worker asks which launches are over: what their tasks have mapped holds disk space."""
+"""Interval at which a worker asks which launches are over: files that their tasks have mapped occupy disk space."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A task, and its segments: all, and those behind its manifest."""
+    """A task and its segments: all, and those behind its manifest."""
 
     task: Task
     store: ManifestSegmentStore
@@ -44,7 +44,7 @@ class CachedTask:
 
 
 class TaskPlace(NamedTuple):
-    """Which task it is: of another launch the plan may differ."""
+    """A task's identity: in another launch the plan may differ."""
 
     query_id: UUID
     epoch: int
@@ -53,7 +53,7 @@ class TaskPlace(NamedTuple):
 
 
 class TaskCache:
-    """See the module's text. Each operation costs the same however many tasks there are, but for ``forget_older`` where a launch is new."""
+    """See the module's text. The cost of each operation does not depend on the number of tasks, except ``forget_older`` for a new launch."""
 
     def __init__(self) -> None:
         self._tasks: OrderedDict[TaskPlace, CachedTask] = OrderedDict()
@@ -62,13 +62,13 @@ class TaskCache:
         self._looked_at = 0.0
 
     def take(self, place: TaskPlace) -> CachedTask | None:
-        """Return a task, which is kept no longer: what it is from now on is put again."""
+        """Remove and return a task; the caller puts its new state back."""
         found = self._tasks.pop(place, None)
         self._size -= 0 if found is None else found.memory_bytes
         return found
 
     def put(self, place: TaskPlace, kept: CachedTask) -> None:
-        """Keep a task; forget the oldest beyond the bounds."""
+        """Keep a task; drop the oldest beyond the bounds."""
         self.take(place)
         self._tasks[place] = kept
         self._size += kept.memory_bytes
@@ -77,14 +77,14 @@ class TaskCache:
             self._size -= self._tasks.popitem(last=False)[1].memory_bytes
 
     def forget_older(self, query_id: UUID, epoch: int) -> None:
-        """Forget the tasks of a query's other launches."""
+        """Drop the tasks of a query's other launches."""
         if self._epochs.get(query_id) != epoch:
             self._epochs[query_id] = epoch
             for place in [place for place in self._tasks if place.query_id == query_id and place.epoch != epoch]:
                 self.take(place)
 
     def _forget_what_is_over(self, dsn: str) -> None:
-        """Forget tasks of launches behind which there is another, of queries that are gone, and of another database than the one in use."""
+        """Drop tasks of superseded launches, of deleted queries, and of a database other than the current one."""
         if perf_counter() - self._looked_at < FORGET_S:
             return
         self._looked_at = perf_counter()
@@ -100,4 +100,4 @@ class TaskCache:
 
 
 kept_tasks: Final = TaskCache()
-"""This process's."""
+"""The cache of this process."""

@@ -1,7 +1,7 @@
-"""What a worker process on another host must have in common with the driver: code, packages, the checkpoint's directory.
+"""What a worker process on another host must share with the driver: code, packages, the checkpoint's directory.
 
-A worker with other packages could compute something else and nobody would notice; one that does not see the shared directory would make
-a directory of its own and keep state there that no other host finds. So every worker compares, wherever it came from.
+A worker with other packages could compute different results unnoticed. A worker that does not see the shared directory would make its own
+and keep state there that no other host finds. So every worker compares itself, wherever it runs.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from pathlib import Path
 from engine.errors import ExternalError
 
 PACKAGES = ("numpy", "polars", "polars-hash", "pyarrow", "pyspark")
-"""What results depend on: hashes, rounding, formats of state. Python's own version is compared by Spark."""
+"""The packages on which results depend: hashes, rounding, formats of state. Spark compares Python's version itself."""
 
 _ADVICE = "Every worker needs the driver's Python environment at the same path: the same image, or one directory that all see"
 
 
 class WorkersUnfit(ExternalError):
-    """A worker of the cluster lacks what the driver has; the launch is repeated with backoff, for somebody may be mending it."""
+    """A worker of the cluster differs from the driver; the launch is repeated with backoff, because somebody may be fixing the worker."""
 
     code = "workers_unfit"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """What the driver has, carried to the workers.
+    """The driver's versions and directory, sent to the workers.
 
     Attributes:
         code: fingerprint of the engine's sources.
         packages: name and version.
-        directory: which the driver has made for this launch, beside its state; None: the state is in no directory.
+        directory: the driver's directory for this launch, beside its state; None: the state is in no directory.
     """
 
     code: str
@@ -48,10 +48,10 @@ class WorkerRequirements:
         return cls(code_fingerprint(), tuple(_versions().items()), directory)
 
     def require(self) -> None:
-        """Compare with the process this runs in; costs one look at the directory after the first time.
+        """Compare with the current process; after the first time this costs one look at the directory.
 
         Raises:
-            WorkersUnfit: something differs; says what, where and how to mend it.
+            WorkersUnfit: something differs; the message says what, where and how to fix it.
         """
         if code_fingerprint() != self.code:
             raise WorkersUnfit(f"{_here()} runs other code of Slackwater than the driver. {_ADVICE}")
@@ -77,9 +77,9 @@ def code_fingerprint() -> str:
 
 @cache
 def engine_sources() -> tuple[tuple[str, bytes], ...]:
-    """Return the path inside the package and the text of every module of the engine, in order, as they were when first asked for.
+    """Return the path in the package and the text of every module of the engine, in order, as of the first call.
 
-    An upgrade in place under a running driver must not change what its fingerprint stands for.
+    An upgrade in place must not change the fingerprint of a running driver.
     """
     return tuple(_sources(resources.files("engine"), "engine"))
 

@@ -1,4 +1,4 @@
-"""Chunks of partitions: what a source says of records that it has not read yet."""
+"""Chunks of partitions: a source's description of records that it has not read yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNKNOWN_TS = 1 << 62
 
 
 NO_TS = -1
-"""Earlier than every event time: the head where no record has moved it."""
+"""Earlier than every event time: the head before any record has moved it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Chunk:
 
     Attributes:
         end_offset: offset after its last record.
-        rows: records inside; an estimate where the feed does not count them.
+        rows: records inside; an estimate if the feed does not count them.
         size_bytes: its size as stored.
-        max_ts: greatest event time (ms) inside, None where unknown; ``NO_TS`` where no record inside can move the head.
+        max_ts: greatest event time (ms) inside, None if unknown; ``NO_TS`` if no record inside can move the head.
     """
 
     end_offset: int

@@ -1,4 +1,4 @@
-"""What a connector is to the rest: the implementations of its ports. ``connector_kinds`` has an entry for each."""
+"""A connector: the implementations of its ports. ``connector_kinds`` has an entry for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.sources.control import Control
 from engine.sources.feeds import FeedReader
 
 Open = Callable[[str, Feed, Sequence[RelationSchema]], FeedReader]
-"""DSN of the database, feed, the relations that are read from it: their event times date the chunks."""
+"""DSN of the database, feed, the relations that read the feed: their event times date the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class Connector:
     """One connector.
 
     Attributes:
-        open: gives the reader of a feed.
+        open: returns the reader of a feed.
         control: of its feeds.
-        ends_sql: an expression over the row ``f`` of ``log.feed`` that gives partition → position behind what was found so far, as ``jsonb``;
-            None: ``log.head`` says it.
+        ends_sql: an expression over the row ``f`` of ``log.feed`` that gives partition → position after the newest known record, as ``jsonb``;
+            None: ``log.head`` has it.
     """
 
     open: Open

@@ -24,27 +24,27 @@ OWN_ENDS_SQL: Final = "CASE {} END".format(
         if connector.ends_sql is not None
     )
 )
-"""``Connector.ends_sql`` of whichever connector the feed ``f`` is of; null: ``log.head`` says how far it reaches."""
+"""``Connector.ends_sql`` of the connector of feed ``f``; null: ``log.head`` has the ends."""
 
 
 def open_feed(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> FeedReader:
     """Return the reader of a feed.
 
     Args:
-        dsn: the database of the log and of what is known of other feeds.
+        dsn: the database of the log and of the state of other feeds.
         feed: which feed.
-        relations: the relations that are read from it; their event times date the chunks.
+        relations: the relations that read it; their event times date the chunks.
     """
     return KINDS[feed.type].open(dsn, feed, relations)
 
 
 def control_of(feed: Feed) -> Control[Any]:
-    """Return what controls a feed."""
+    """Return the ``Control`` of a feed."""
     return KINDS[feed.type].control
 
 
 def heads_of(connection: Connection, feeds: Collection[Feed]) -> dict[str, Sequence[Head]]:
-    """Return, by ``log_feed``, where the partitions of feeds begin and end, as ``Control.heads``: one question for each connector."""
+    """Return, by ``log_feed``, where the partitions of feeds begin and end, as ``Control.heads``, with one query for each connector."""
     found: dict[str, Sequence[Head]] = {}
     for name, connector in KINDS.items():
         own = [feed for feed in feeds if feed.type == name]

@@ -1,7 +1,7 @@
-"""The port through which the service registers, changes, shows and deletes the feeds of sources. What queries read is in ``feeds``.
+"""The port through which the service registers, changes, shows and deletes the feeds of sources. ``feeds`` is the port for queries.
 
-Statements run in the caller's transaction: what a request does to relations and to their feeds is one or nothing. Whatever lies outside of
-the database is asked in ``check`` alone, before the transaction takes a lock.
+Statements run in the caller's transaction, so a request changes relations and their feeds together or not at all. Only ``check`` asks
+systems outside the database, before the transaction takes a lock.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Model = TypeVar("Model", bound=ConnectorModel, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """What of the service connectors may use.
+    """The parts of the service that connectors may use.
 
     Attributes:
-        files_root: directories below it may be read; None: none may.
+        files_root: directories below it may be read; None: no directory may.
         dsn: of the service's database, which has the connections; None: there is none.
     """
 
@@ -35,7 +35,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Why a source cannot join a feed that is there.
+    """Why a source cannot join an existing feed.
 
     Attributes:
         code: of ``app/errors/error_list.py``.
@@ -51,54 +51,54 @@ class Clash:
 
 
 class Control(Protocol[Model]):
-    """What the service asks of a connector about its feeds."""
+    """The service's questions to a connector about its feeds."""
 
     def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:
-        """Look at what a source names, before it is registered and again before each launch of a query that reads it.
+        """Check what a source names, before its registration and again before each launch of a query that reads it.
 
-        No lock is held and no transaction is open meanwhile, so it may ask other systems; it is bounded in time.
+        No lock is held and no transaction is open during the call, so it may ask other systems; it is bounded in time.
 
         Args:
             feed: where the records are.
             site: what may be used.
-            relation: as which they are to be read, where a source is registered: some may be tried. None: they were registered before.
+            relation: of a source that is registered: some records may be tried with it. None: the source is registered already.
 
         Raises:
-            DefinitionInvalid: it may not be read, or is not what the definition says.
-            SourceUnavailable: it cannot be looked at now.
+            DefinitionInvalid: it may not be read, or differs from the definition.
+            SourceUnavailable: it cannot be checked now.
         """
         ...
 
     def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:
-        """Propose columns for a source, from what its records' schema says or the newest of them hold; asked as ``check`` is.
+        """Propose columns for a source, from the schema of its records or from the newest records; called under the conditions of ``check``.
 
         Args:
             feed: where the records are.
             site: what may be used.
-            key: names of the key's columns as the definition has them; none: they may be proposed, too.
+            key: names of the key's columns in the definition; empty: they may be proposed, too.
 
         Raises:
-            DefinitionInvalid: nothing says what the columns are, or what ``check`` raises.
-            SourceUnavailable: it cannot be looked at now.
+            DefinitionInvalid: nothing shows the columns; or an error of ``check``.
+            SourceUnavailable: it cannot be checked now.
         """
         ...
 
     def register(self, connection: Connection, feed: Feed, model: Model) -> Clash | None:
-        """Make the feed's row in ``log.feed`` with its partitions, or join the one there is; returns why it cannot be joined."""
+        """Make the feed's row in ``log.feed`` with its partitions, or join the existing one; return why it cannot be joined."""
         ...
 
     def change(self, connection: Connection, feed: Feed, model: Model) -> None:
-        """Take over what of a registered source may change in place; only its relation reads the feed."""
+        """Apply the changes that a registered source allows in place; only its relation reads the feed."""
         ...
 
     def is_empty(self, connection: Connection, feed: Feed) -> bool:
-        """Whether there was never a record. Where that cannot be known, there was one."""
+        """Whether there was never a record; false if this cannot be known."""
         ...
 
     def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:
-        """Return, by ``log_feed``, where partitions begin and end as the database knows; feeds of which it does not are left out."""
+        """Return, by ``log_feed``, where partitions begin and end as the database knows; feeds without known ends are left out."""
         ...
 
     def delete(self, connection: Connection, feed: Feed) -> None:
-        """Forget a feed that no relation reads any more. What is elsewhere stays there."""
+        """Delete a feed that no relation reads any more. Data in other systems stays there."""
         ...

@@ -1,4 +1,4 @@
-"""The event times of records, read before a batch is cut: which records a relation accepts is decided the same way."""
+"""The event times of records, read before a batch is cut. They follow the same rules as a relation's acceptance of records."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Dated(NamedTuple):
 
     @property
     def max_ts(self) -> int | None:
-        """The greatest; None without any."""
+        """The greatest time; None without records."""
         return int(self.times.max()) if len(self.times) else None
 
     def first_at(self, bound_ms: int) -> int | None:
-        """Return the offset of the first record of this time or later; None where there is none."""
+        """Return the offset of the first record of this time or later; None if there is none."""
         found = np.flatnonzero(self.times >= bound_ms)
         return int(self.offsets[found[0]]) if len(found) else None
 
     @classmethod
     def joined(cls, parts: Sequence[Dated]) -> Dated:
-        """Put what several relations date together."""
+        """Join the records that several relations date."""
         known = [part for part in parts if len(part.offsets)]
         if len(known) == 1:
             return known[0]
@@ -51,13 +51,13 @@ class Dated(NamedTuple):
 
 
 def date_frame(raw: pl.DataFrame, relation: RelationSchema, now_ms: int, *, is_text: bool) -> Dated:
-    """Date the records of a raw frame, as one of ``dating_relations`` sees them."""
+    """Date the records of a raw frame, for one of ``dating_relations``."""
     accepted, _ = canonicalise(raw, relation, now_ms, TEXT_FILE if is_text else TYPED_FILE)
     return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
 
 
 def dating_relations(relations: Sequence[RelationSchema]) -> list[RelationSchema]:
-    """Return what is left of the relations that have an event time when nothing else is looked at."""
+    """Return the relations that have an event time, reduced to the columns that decide it."""
     return [
         replace(relation, columns=relation.columns.select([relation.event_time]), key=(), where=None)
         for relation in relations

@@ -1,4 +1,4 @@
-"""The port through which a query reads its inputs' feeds, and the values that pass it. ``connector_kinds.open_feed`` chooses the implementation.
+"""The port through which a query reads its inputs' feeds, and its values. ``connector_kinds.open_feed`` chooses the implementation.
 
 A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so
 that its records keep their order (T2).
@@ -21,7 +21,7 @@ from engine.sources.packets import Packet
 Start = Literal["earliest", "latest"] | int
 
 BYTES_PER_RECORD = 80
-"""Where offsets count records: a record weighs about this much."""
+"""Approximate size of a record where offsets count records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one Spark task reads: ``[start, end)`` of a partition, on record boundaries. A connector may have a class of its own over it.
+    """The input of one Spark task: ``[start, end)`` of a partition, on record boundaries. A connector may have a subclass of it.
 
     Attributes:
-        head: the head that its first record has at least (``engine.operators.tasks.order``): what the batch holds of the partition before the
-        split may
-            be later than it. None: only this partition is read, so heads decide nothing.
+        head: the least head of its first record (``engine.operators.tasks.order``): the batch's earlier records of the partition may
+            have a later one. None: only this partition is read, so heads decide nothing.
     """
 
     partition: int
@@ -49,7 +48,7 @@ class Split:
 
     @property
     def weight_bytes(self) -> int:
-        """About how much is read."""
+        """Its approximate size."""
         return (self.end - self.start) * BYTES_PER_RECORD
 
 
@@ -61,9 +60,9 @@ class ReadRequest:
         inputs: the inputs that read this feed.
         now_ms: the batch's wall clock (T5).
         tasks: number of the query's tasks.
-        fetched: what was asked of the database beforehand; None: nothing.
-        is_here: who works with the packets does so in this process: small ones may carry their frame itself.
-        is_hashed_anew: there is one task, which hashes keys anew: of a hash only that there is one counts.
+        fetched: prefetched from the database; None: nothing.
+        is_here: this process also handles the packets: small ones may carry their frame itself.
+        is_hashed_anew: there is one task, which computes its own hashes of keys: the reader's hashes only have to exist.
     """
 
     inputs: Sequence[Input]
@@ -77,9 +76,9 @@ class ReadRequest:
 class FeedReader(Protocol):
     """Reads one feed. It pickles; every method may run in another process.
 
-    Offsets rise within a partition and never change their meaning; between two records there may be others that nothing stands for. New
-    partitions may come while a query runs; none goes. Every method raises SourceUnavailable where the feed cannot be read now, and
-    DataInvalid where it lost what it had.
+    Offsets rise within a partition and never change their meaning; offsets between two records may have no record. New
+    partitions may appear while a query runs; none disappears. Every method raises SourceUnavailable if the feed cannot be read now, and
+    DataInvalid if it has lost records.
     """
 
     @property
@@ -92,17 +91,17 @@ class FeedReader(Protocol):
         ...
 
     def ends(self) -> Mapping[int, int]:
-        """Return, by partition, the position behind the last record there is now."""
+        """Return, by partition, the position after the newest record."""
         ...
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
-        """Return what lies behind ``start``, in order, until the limit is passed; at least one chunk if there is any record.
+        """Return the chunks from ``start`` on, in order, until the limit is passed; at least one chunk if there is any record.
 
         Args:
             partition: which.
             start: an offset.
             limit: how far.
-            is_dated: the chunks' event times will be asked for; they are exact then.
+            is_dated: the chunks' event times are needed; they are exact then.
         """
         ...
 
@@ -111,72 +110,72 @@ class FeedReader(Protocol):
         ...
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:
-        """Cut ``[start, end)`` into what single tasks read.
+        """Cut ``[start, end)`` into the inputs of single tasks.
 
         Args:
             partition: which.
             start: where a batch begins.
             end: where it ends.
-            head: the head at ``start``, from which those of the splits are computed; None: they are not wanted.
+            head: the head at ``start``, from which the heads of the splits are computed; None: they are not needed.
         """
         ...
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """Yield ``data``, ``reject`` and ``stats`` packets and at last one ``progress`` packet."""
+        """Yield ``data``, ``reject`` and ``stats`` packets, then one ``progress`` packet."""
         ...
 
     @property
     def is_asked_in_one_statement(self) -> bool:
-        """Whether one statement for the logs of many queries (``engine.log.backlogs``) tells what lies unread in it."""
+        """Whether one statement for the logs of many queries (``engine.log.backlogs``) finds its unread records."""
         ...
 
     @property
     def is_announced(self) -> bool:
-        """Whether its ends in the database (``feed_ends``) tell whether there is something new; else only a look tells."""
+        """Whether its ends in the database (``feed_ends``) show new data; else only a look shows it."""
         ...
 
     def fetchable(self, split: Split) -> LogSplit | None:
-        """Say what of a split can be asked of the database beforehand, together with that of other queries; None: nothing."""
+        """Return the part of a split that one statement can prefetch together with other queries' parts; None: nothing."""
         ...
 
     def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:
-        """Return what ``chunks`` would, of what was asked of the database together with that of other queries; None: it cannot be asked so."""
+        """Return the result of ``chunks`` from the answer of the statement for many queries; None: this is not possible."""
         ...
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
-        """Return the error about a feed that ends before what was read of it.
+        """Return the error about a feed that ends before a position that was read.
 
         Args:
             partition: which.
-            position: what was read.
-            end: where it ends now.
-            is_committed: whether results rest on what is gone; else the next attempt begins at what is there.
+            position: where reading stopped.
+            end: where the feed ends now.
+            is_committed: committed results depend on the lost records; else the next attempt begins at the existing ones.
         """
         ...
 
     def epochs(self) -> Mapping[int, int]:
-        """Return, by partition, which epoch of its log the last ``ends`` found; nothing where what was read cannot be replaced unnoticed.
+        """Return, by partition, the epoch of its log at the last ``ends``; empty if records cannot be replaced unnoticed.
 
-        They are kept with the positions that lie before those ends, for ``check_epochs``.
+        The epochs are kept with the positions before those ends, for ``check_epochs``.
         """
         ...
 
     def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
-        """Make sure that what was read before positions is there still; called behind ``ends``.
+        """Check that the records read before positions still exist; called after ``ends``.
 
         Args:
             positions: by partition.
             epochs: that were kept with them.
-            committed: positions on which results rest; where they lie before ``positions``, the next attempt begins there.
+            committed: committed positions; if they are before ``positions``, the next attempt begins there.
 
         Raises:
-            DataInvalid, SourceUnavailable: other records have taken the place of what was read; see ``receded``.
+            DataInvalid, SourceUnavailable: other records have replaced those that were read; see ``receded``.
         """
         ...
 
 
 class UsualAnswers:
-    """What a reader answers where it has nothing of its own to say."""
+    """The default answers of a reader."""
 
     __slots__ = ()
     feed: Feed
@@ -200,7 +199,7 @@ class UsualAnswers:
         return None
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
-        """See ``FeedReader``: what the database says of its own feeds only recedes when the database was put back."""
+        """See ``FeedReader``: the ends of the database's own feeds recede only if the database was restored."""
         return receded(self.feed.name, str(partition), position, end, is_committed=is_committed)
 
     def epochs(self) -> Mapping[int, int]:

@@ -1,12 +1,15 @@
-"""Packets: the few big rows in which records cross Spark's Python border.
+"""Packets: the few large rows in which records cross Spark's Python border.
 
-A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream, for the stage that reads their input;
-``tick`` packets bring every task the clock and how far feeds were read; ``replay`` packets bring late records to the stage that refused
-them, and ``replayed`` ones carry, like ``data``, what came of them; ``active`` packets tell the next stage's tasks that records came to this
-one's, and the first stage's that records came which only a later one reads, where silence counts (T10); the other kinds ride along to the
-sink untouched: ``progress``, ``reject``, ``late``, ``stats``, the ``state`` that each task has behind the batch, and the ``cursor``, where the
-batch ends. ``failed`` stands for a whole batch of a query, ``put_off`` for one that was not begun.
-Knows nothing of where records come from.
+A packet is one row of ``PACKET_SCHEMA``.
+- ``data``: a frame as an Arrow IPC stream, for the stage that reads this input.
+- ``tick``: brings every task the clock and the progress of feeds.
+- ``replay``: late records for the stage that refused them; ``replayed``: their results, in the form of ``data``.
+- ``active``: reports to the next stage's tasks that records came to this stage; the source reports records that only a later stage reads.
+  Silence depends on it (T10).
+- ``progress``, ``reject``, ``late``, ``stats``, the ``state`` of each task after the batch, and the ``cursor``, where the batch ends: these
+  pass to the sink unchanged.
+- ``failed``: replaces a whole batch of a query; ``put_off``: replaces a batch that did not begin.
+This module does not know where records come from.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ PacketKind = Literal[
 ]
 
 BATCH_ID: Final = "batch_id"
-"""In the blob of a ``cursor``, beside the cursor: the number that the batch was planned as."""
+"""The key in the blob of a ``cursor`` packet for the number of the planned batch."""
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
@@ -67,8 +70,8 @@ PACKET_SCHEMA = pa.schema(
 )
 
 PACKET_BYTES = 64 << 20
-"""Of a packet with more than one row, and of the packets that cross Spark's border in one record batch: a column of blobs in Arrow ends at
-2 GB, and everything is copied whole several times on its way."""
+"""Bound of a packet with more than one row, and of the packets in one record batch across Spark's border. Arrow limits a column of blobs to
+2 GB, and everything is copied several times on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +79,20 @@ class Packet:
     """One row of ``PACKET_SCHEMA``.
 
     Attributes:
-        task: the task it goes to, as ordinal.
-        kind: what the blob holds.
-        input: ``Input.index``; of what a stage emits ``emitted_by`` of that stage.
-        partition: partition of the feed; of what a stage emits the task's ordinal.
-        first_offset: offset of its first record; of what a stage emits the emission's number.
+        task: ordinal of the receiving task.
+        kind: of the blob.
+        input: ``Input.index``; in packets of a stage, its ``emitted_by``.
+        partition: partition of the feed; in packets of a stage, the task's ordinal.
+        first_offset: offset of its first record; in packets of a stage, the emission's number.
         rows: records inside; 0 for kinds without records.
         min_ts: least event time inside, None without records.
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
         blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick``, ``cursor`` and ``effort``, see ``TaskState`` for ``state``;
             empty for ``active``.
-        file: the file that holds the blob (``engine.runtime.blob_files``); None where the packet does.
-        member: which of a slot's queries it belongs to (``engine.spark.streams.slot``).
-        frame: of a ``data`` packet that stays in its process what else the blob would hold, which is empty then.
+        file: the file that holds the blob (``engine.runtime.blob_files``); None if the packet holds it.
+        member: number of the query in its slot (``engine.spark.streams.slot``).
+        frame: the content of a ``data`` packet that stays in its process; the blob is then empty.
     """
 
     task: int
@@ -107,13 +110,13 @@ class Packet:
     frame: pl.DataFrame | None = field(default=None, compare=False)
 
     def of_member(self, member: int) -> Packet:
-        """Return the packet as one of a slot's query: what ``replace`` gives, at half the cost."""
+        """Return the packet for one of a slot's queries: the result of ``replace``, at half the cost."""
         values = [*_VALUES(self)[:-1], member, self.frame]
         return Packet(*values)
 
 
 _VALUES: Final = attrgetter(*PACKET_SCHEMA.names)
-"""Of a packet, in the order of its columns."""
+"""A packet's values in the order of its columns."""
 
 
 class HasBlob(Protocol):
@@ -127,16 +130,16 @@ class HasBlob(Protocol):
 
 
 def emitted_by(stage_index: int) -> int:
-    """Return what stands for an input in the packets that a stage emits: below every ``Input.index``."""
+    """Return the input number of packets that a stage emits: below every ``Input.index``."""
     return -1 - stage_index
 
 
 BEFORE_ALL_STAGES: Final = emitted_by(-1)
-"""What an ``active`` packet comes from that the source makes."""
+"""The input number of ``active`` packets from the source."""
 
 
 def stage_of(emitted: int) -> int:
-    """Return the stage whose ``emitted_by`` this is."""
+    """Return the stage with this ``emitted_by``."""
     return -1 - emitted
 
 
@@ -161,7 +164,7 @@ def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
 
 
 def packet_batches(packets: Iterable[Packet], max_bytes: int = PACKET_BYTES) -> Iterator[pa.RecordBatch]:
-    """Put packets into record batches as they come, a batch for so many bytes of blobs, or for a single larger one."""
+    """Put packets into record batches in order, a batch for ``max_bytes`` of blobs, or for a single larger one."""
     together: list[Packet] = []
     size = 0
     for packet in packets:
@@ -187,7 +190,7 @@ def unpack(table: pa.Table | pa.RecordBatch) -> list[Packet]:
 
 
 def blob_of(packet: HasBlob) -> bytes:
-    """Return a packet's blob, wherever it is.
+    """Return a packet's blob, from the packet or its file.
 
     Raises:
         ExternalError: its file cannot be read.
@@ -201,7 +204,7 @@ def blob_of(packet: HasBlob) -> bytes:
 
 
 def frame_in(packet: Packet) -> pl.DataFrame:
-    """Return the frame that a packet carries, wherever it is.
+    """Return a packet's frame, from the packet or its file.
 
     Raises:
         ExternalError: see ``blob_of``.
@@ -210,21 +213,21 @@ def frame_in(packet: Packet) -> pl.DataFrame:
 
 
 def size_of(packet: Packet) -> int:
-    """Return how many bytes a packet's blob has, wherever it is; 0 where its file is gone."""
+    """Return the size of a packet's blob; 0 if its file is gone."""
     if packet.file is None:
         return len(packet.blob)
     try:
         return Path(packet.file).stat().st_size
-    except OSError:  # who reads it says so
+    except OSError:  # the reader reports the error
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What the data packets of one frame have in common.
+    """The common properties of one frame's data packets.
 
     Attributes:
-        is_here: who reads them works in this process: they carry the frame itself.
+        is_here: their reader works in this process: they carry the frame itself.
     """
 
     input: int

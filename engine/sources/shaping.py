@@ -1,6 +1,6 @@
-"""From records to packets: what every kind of feed does with what it has parsed.
+"""From parsed records to packets, for every kind of feed.
 
-Records are judged once per relation that reads the feed, then filtered, projected, hashed and split by task once per input.
+Records are validated once per relation that reads the feed, then filtered, projected, hashed and split by task once per input.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from engine.sources.feeds import ReadRequest, Split
 from engine.sources.packets import Packet, PacketKind, Route, data_packets, encode_json
 
 MAX_REJECTS_PER_PIECE = 1_000
-"""A file of garbage must not fill memory and database with excerpts; the sink counts what it gets,
-and what is beyond travels as a count."""
+"""A file of garbage must not fill memory and database with excerpts; the sink counts the rejects that it gets,
+and further ones are only a number."""
 
 Times = Callable[[], tuple[I64, I64]]
 Parse = Callable[[RelationSchema, "pl.Expr | None"], tuple[pl.DataFrame, pl.DataFrame]]
@@ -42,11 +42,10 @@ class Piece:
     Attributes:
         rows: records inside, good or bad.
         parse: makes ``(raw, rejects)`` of them for one relation and its ``where``, with feed offsets.
-        times: gives the offsets and event times that move the partition's head (``engine.operators.tasks.order``), in the order of offsets,
-        whatever
-            becomes of the records.
-        are_accepted: where every record is accepted, the event times of what is accepted are these too.
-        is_small: whoever keeps some of its records may keep in memory all that they were decoded from.
+        times: returns the offsets and event times that move the partition's head (``engine.operators.tasks.order``), in the order of
+            offsets, for accepted and refused records.
+        are_accepted: if every record is accepted, these are also the event times of accepted records.
+        is_small: a reader that keeps some records may keep the memory of all decoded ones.
     """
 
     rows: int
@@ -67,7 +66,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _SplitTotals:
-    """What a split held.
+    """The records of a split.
 
     Attributes:
         head: the running maximum of event time.
@@ -79,7 +78,7 @@ class _SplitTotals:
     max_ts: int | None = None
 
     def heads(self, times: I64) -> I64:
-        """Go on with the running maximum; returns it as of each time."""
+        """Continue the running maximum; return its value at each time."""
         _, heads = running_clock(self.head, times)
         if len(heads):
             self.head = int(heads[-1])
@@ -148,13 +147,13 @@ def _accepted_times(judged: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
 
 
 def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64, before: int | None) -> I64:
-    """Return the heads of records: of each that of the last known time up to it.
+    """Return the heads of records: each has the head of the last known time up to it.
 
     Args:
         frame: records in the order of offsets.
-        offsets: of what has a known time.
-        heads: behind each of these.
-        before: the head before them; None where no relation has an event time: then records are of the time at which they are read.
+        offsets: of the known times.
+        heads: after each of these.
+        before: the head before them; None if no relation has an event time: records then have the time of reading.
     """
     own: I64 = frame.get_column("_offset").to_numpy()
     if np.array_equal(own, offsets):
@@ -168,7 +167,7 @@ def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64, before: int | Non
 
 
 def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
-    """Filter, project and hash a relation's judged records for one input."""
+    """Filter, project and hash a relation's valid records for one input."""
     return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation.readable))
 
 
@@ -207,7 +206,7 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
 
 
 def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:
-    """Count what the input's condition and computed columns had no value for (``engine.expressions.values.evaluation_errors``)."""
+    """Count failed evaluations of the input's condition and computed columns (``engine.expressions.values.evaluation_errors``)."""
     if source_input.where is None and not source_input.computed:
         return
     counters: Counters = {}

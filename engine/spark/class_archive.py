@@ -1,8 +1,8 @@
 """Where the JVM finds Spark's classes already parsed and checked (class data sharing of the JVM, "AppCDS").
 
-Half of the CPU that a JVM spends until the first batch goes into loading 20,000 classes. An archive of them is made once per data directory
-by a process of its own (``engine.spark.warm_up``) and mapped by every later start. Its name tells what it was made from, so that one which is
-stale is never looked at.
+Loading 20,000 classes takes half of the CPU that a JVM needs until the first batch. A separate process (``engine.spark.warm_up``) makes an
+archive of the classes once per data directory, and every later start maps it. The archive's name encodes its inputs, so a stale archive is
+never used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _HOUR_S, _MONTH_S = 3_600, 30 * 86_400
 
 
 def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Path:
-    """Return where the archive for a JVM is, whether it exists or not.
+    """Return the path of the archive for a JVM, whether it exists or not.
 
     Args:
         home: Spark's folder in the data directory.
-        java: what it runs on.
-        options: that the JVM is started with; some of them make an archive useless.
-        jars: the class path, as the JVM is told it; the JVM compares paths, sizes and times.
+        java: that starts the JVM.
+        options: of the JVM; some of them make an archive useless.
+        jars: the class path, as the JVM gets it; the JVM compares paths, sizes and times.
     """
     told = sorted((str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars)
     made_from = repr((str(java.home), java.version, options, told))
@@ -34,16 +34,16 @@ def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Pa
 
 
 def can_archive(java: Java) -> bool:
-    """Whether this Java brings the archive of its own classes that ours is put upon; runtimes cut down to a size do not."""
+    """Whether this Java has an archive of its own classes, which our archive extends; reduced runtimes have none."""
     return any((java.home / "lib" / "server").glob("classes*.jsa"))
 
 
 def remove_stale(archive: Path, *, is_shared: bool = False) -> None:
-    """Remove the archives beside this one: of another Java or another Spark, and drafts that were left.
+    """Remove the other archives in its folder: those of another Java or Spark, and abandoned drafts.
 
     Args:
-        archive: the one that counts.
-        is_shared: others may be somebody's: only what has not been changed for a month goes, and drafts after an hour.
+        archive: the one to keep.
+        is_shared: other services may use the others: remove only archives unchanged for a month, and drafts after an hour.
     """
     for path in archive.parent.glob(f"{_PREFIX}*"):
         with suppress(FileNotFoundError):

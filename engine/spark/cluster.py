@@ -1,7 +1,7 @@
-"""A Spark standalone cluster: what a session on one needs besides, how the engine's code gets there, and whether its workers are fit.
+"""A Spark standalone cluster: extra settings of its sessions, the way of the engine's code to executors, the checks of its workers.
 
-The code travels as Spark documents it for Python files: an archive that the driver serves and every executor puts before what is installed
-there, so that driver and executors never run different code. Packages such as Polars do not travel; the workers have them installed.
+The code travels as Spark documents it for Python files. The driver serves an archive, and every executor puts it before its installed
+packages, so driver and executors never run different code. Packages such as Polars do not travel; the workers have them installed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ AUTHENTICATED = {
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     "spark.network.crypto.authEngineVersion": "2",
 }
-"""Settings that the driver and the daemons of a cluster share: each proves that it knows the secret, and what they send is encrypted. Executors
-get them from the driver. The secret itself is not among them: they are arguments of processes. Daemons have it in ``_SPARK_AUTH_SECRET``, and
-a worker passes it on to executors in their environment."""
+"""Settings that the driver and the daemons of a cluster share: each proves that it knows the secret, and all traffic is encrypted.
+Executors get them from the driver. The secret is not among them, because they are arguments of processes. Daemons read it from
+``_SPARK_AUTH_SECRET``, and a worker passes it to executors in their environment."""
 
 EXECUTORS_WITHIN_S = 60.0
 """A worker starts an executor within about five seconds, on a loaded machine within twenty."""
@@ -40,21 +40,21 @@ _POLL_S = 0.2
 
 
 class ClusterBusy(ExternalError):
-    """The cluster gives no executor: it has no worker, or none with so many free cores and so much memory."""
+    """The cluster gives no executor: it has no worker, or no worker with enough free cores and memory."""
 
     code = "cluster_busy"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What a session on a cluster is built with besides.
+    """The settings of a session on a cluster.
 
     Attributes:
-        executor_memory: heap of each executor; its Python workers need memory of their own.
-        executor_cores: cores of each executor; None: all that its worker has.
-        max_cores: cores of this driver over the whole cluster; None: all that are free, so that a second driver would wait for ever.
-        driver_host: name or address by which executors reach the driver; None: what this host takes for its own.
-        auth_secret: the cluster's; None: its processes believe each other, and whoever reaches their ports.
+        executor_memory: heap of each executor; its Python workers need more memory outside of it.
+        executor_cores: cores of each executor; None: all cores of its worker.
+        max_cores: cores of this driver over the whole cluster; None: all free cores, so a second driver would wait for ever.
+        driver_host: name or address by which executors reach the driver; None: the host's own idea of its address.
+        auth_secret: the cluster's; None: its processes trust each other and everyone who reaches their ports.
     """
 
     executor_memory: str = "1g"
@@ -74,7 +74,7 @@ def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
 
     Args:
         settings: ours.
-        jar: classes that executors need; served by the driver, for their hosts may keep it elsewhere.
+        jar: classes that executors need; the driver serves it, because other hosts may have it elsewhere.
     """
     conf = {
         "spark.jars": str(jar),
@@ -88,13 +88,13 @@ def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
         conf["spark.cores.max"] = str(settings.max_cores)
     if settings.driver_host is not None:
         conf["spark.driver.host"] = settings.driver_host
-        # The name that executors use may stand for an address that is not this host's own, as in a container.
+        # In a container, the name that executors use may stand for an address that is not this host's own.
         conf["spark.driver.bindAddress"] = settings.driver_host if is_loopback(settings.driver_host) else "0.0.0.0"  # noqa: S104
     return conf
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host names the machine that asks. Another name than localhost is taken for another machine's."""
+    """Whether a host names this machine. Every name but localhost counts as another machine's."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -102,9 +102,9 @@ def is_loopback(host: str) -> bool:
 
 
 def code_archive(directory: Path) -> Path:
-    """Write the engine's modules, with their bytecode, into an archive in a directory of this process's own; return its path.
+    """Write the engine's modules, with their bytecode, into an archive in this process's directory; return its path.
 
-    Without bytecode each worker process would compile them anew: a second of CPU.
+    Without bytecode each worker process would compile the modules: a second of CPU.
     """
     archive = directory / "slackwater-engine.zip"
     with TemporaryDirectory(dir=directory) as place, zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
@@ -115,7 +115,7 @@ def code_archive(directory: Path) -> Path:
 
 
 def _bytecode(place: Path, name: str, source: bytes) -> bytes:
-    """Compile a module; marked as not to be compared with its source, for an archive keeps times to two seconds only."""
+    """Compile a module; Python does not compare it with its source, because an archive stores times with a precision of two seconds."""
     module, compiled = place / "module.py", place / "module.pyc"
     module.write_bytes(source)
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -124,7 +124,7 @@ def _bytecode(place: Path, name: str, source: bytes) -> bytes:
 
 
 def worker_requirements_of(context: SparkContext, scratch: Path | None) -> WorkerRequirements | None:
-    """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own.
+    """Return the requirements of workers on other hosts, after some of them have met these; None if all workers are on this host.
 
     Args:
         context: the driver's.
@@ -140,16 +140,16 @@ def worker_requirements_of(context: SparkContext, scratch: Path | None) -> Worke
 def require_fit_workers(context: SparkContext, surroundings: WorkerRequirements) -> None:
     """Wait for executors and let some of their workers compare themselves with the driver.
 
-    It is no proof, for a worker may come later: each compares itself once more before it works. It is an answer before the first batch.
+    This proves nothing about workers that come later: each compares itself again before it works. But it answers before the first batch.
 
     Raises:
         ClusterBusy: no executor came within ``EXECUTORS_WITHIN_S``.
-        WorkersUnfit: a worker has not what the driver has.
+        WorkersUnfit: a worker differs from the driver.
     """
     _await_executors(context)
     number = 2 * context.defaultParallelism
 
-    # Defined here, it travels as bytecode: a worker that cannot import the engine is to say so.
+    # Defined here, so it travels as bytecode: a worker that cannot import the engine can still report that.
     def compare(_: Iterable[int]) -> Iterator[int]:
         with marked():
             surroundings.require()
@@ -157,7 +157,7 @@ def require_fit_workers(context: SparkContext, surroundings: WorkerRequirements)
 
     try:
         context.parallelize(range(number), number).mapPartitions(compare).collect()
-    except Exception as error:  # Spark wraps whatever happened over there
+    except Exception as error:  # Spark wraps every error of the other host
         found = decoded(error)
         if isinstance(found, WorkersUnfit):
             raise found from None
@@ -165,7 +165,7 @@ def require_fit_workers(context: SparkContext, surroundings: WorkerRequirements)
 
 
 def _await_executors(context: SparkContext) -> None:
-    """Wait for the first executor. A job would wait as well, but for ever."""
+    """Wait for the first executor. A job would also wait, but for ever."""
     deadline = time.monotonic() + EXECUTORS_WITHIN_S
     scala = context._jsc.sc()  # noqa: SLF001 - PySpark's status tracker knows jobs only
     while scala.getExecutorMemoryStatus().size() < 2:  # the driver is one

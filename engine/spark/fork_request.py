@@ -1,8 +1,8 @@
-"""What Spark starts instead of Python: asks the fork server for the process, and waits for its end.
+"""Spark starts this program instead of Python. It asks the fork server for the process, and waits for the process to end.
 
-Spark gives a Python process its own input and output, arguments and environment; all of them are passed on over a Unix socket. Without a
-server, or where it does not answer, this process becomes what was asked for itself. Only the standard library, for this runs before
-anything is imported: ``python -I -S fork_request.py -m pyspark.daemon pyspark.worker``.
+Spark gives a Python process its own input and output, arguments and environment; this program passes them on over a Unix socket. If no
+server answers, this program becomes the requested process itself. It imports only the standard library, because it runs before
+anything else: ``python -I -S fork_request.py -m pyspark.daemon pyspark.worker``.
 """
 
 # ruff: noqa: PTH109, PTH119, PTH120 - importing pathlib would double the time this takes
@@ -15,21 +15,21 @@ import socket
 import sys
 
 ADDRESS_VARIABLE = "_SLACKWATER_FORK_SERVER"
-"""Names the server's socket to whatever Spark starts."""
+"""The environment variable with the path of the server's socket."""
 
 PATIENCE_S = 60.0
-"""A server answers at once, or as soon as it has imported everything: seconds, on a loaded machine tens of them."""
+"""A server answers at once, or when it has imported everything: after seconds, on a loaded machine after tens of them."""
 
 STANDARD_STREAMS = (0, 1, 2)
 
 
 def main() -> int:
-    """Return the exit code of the process that was forked; does not return where there is no server."""
+    """Return the exit code of the process that was forked; does not return if there is no server."""
     try:
         connection = _request_process(os.environ[ADDRESS_VARIABLE], sys.argv[1:])
     except (KeyError, OSError):
         os.execv(sys.executable, [sys.executable, "-P", *sys.argv[1:]])  # noqa: S606 - what Spark asked for
-    # The process has these streams now: should it end, nobody may wait for this one to close them.
+    # The forked process owns these streams now. If they stayed open here, readers would not see its end.
     for stream in STANDARD_STREAMS:
         os.close(stream)
     connection.settimeout(None)
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _request_process(address: str, arguments: list[str]) -> socket.socket:
-    """Ask for a process; returns the connection, at the other end of which it is, once it exists."""
+    """Request a process; return a connection to it once it exists."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(PATIENCE_S)
     directory = os.getcwd()

@@ -1,12 +1,12 @@
 """A warm process from which all of Spark's Python processes are forked.
 
-For one query Spark starts up to five kinds of Python processes (making the source, planning its reads, following its positions, preparing
-state, working), each through a daemon of its own, and each of them imports PySpark, pandas, Arrow, Polars and this engine: 1.3 to 2 s of
-CPU. Here they are imported once, while the JVM starts; a fork takes milliseconds and shares the memory of what was imported. Forked is
-PySpark's own daemon, so its protocol stays Spark's; ``fork_request`` is what Spark starts instead.
+For one query Spark starts up to five kinds of Python processes: to make the source, plan its reads, follow its positions, prepare
+state, and work. Each starts through a daemon, and each imports PySpark, pandas, Arrow, Polars and this engine: 1.3 to 2 s of
+CPU. This server imports them once, while the JVM starts. A fork takes milliseconds and shares the memory of the imports. The server forks
+PySpark's own daemon, so the protocol stays Spark's; Spark starts ``fork_request`` instead.
 
-What makes forking safe: nothing is run here that starts threads or opens connections. Polars' and Arrow's thread pools begin with their
-first use, in a fork; their allocators look after forks themselves.
+Forking is safe because nothing here starts threads or opens connections. The thread pools of Polars and Arrow begin with their
+first use, which is in a fork. Their allocators handle forks themselves.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ MODULES = (
     "engine.runtime.source",
     "engine.runtime.stages",
 )
-"""What Spark's Python processes run, and what that imports only when it is used."""
+"""The modules that Spark's Python processes run, and the modules that these import on first use."""
 
 BACKLOG = 64
 REQUEST_S = 10.0
-"""A request is written at once; a client that does not must not hold up the others."""
+"""A client writes its request at once; a client that does not must not delay the others."""
 
 END_S = 5.0
 _WRAPPER = """#!/bin/sh
@@ -68,14 +68,14 @@ class ForkServer:
     """The server, as seen by the process that started it.
 
     Attributes:
-        executable: what Spark is told to start instead of Python.
+        executable: the program that Spark starts instead of Python.
     """
 
     process: subprocess.Popen[bytes]
     executable: Path
 
     def close(self) -> None:
-        """End the server; what it forked lives as long as Spark wants. Ends by itself with the process that started it."""
+        """End the server; forked processes continue until Spark ends them. The server also ends with the process that started it."""
         assert self.process.stdin is not None  # noqa: S101
         self.process.stdin.close()
         try:
@@ -86,7 +86,7 @@ class ForkServer:
 
 
 def start_fork_server(directory: Path) -> ForkServer:
-    """Start a server and return at once: it listens already, and answers when it has imported everything.
+    """Start a server and return at once: it already listens, and answers when it has imported everything.
 
     Args:
         directory: this process's own; gets the socket and the executable.
@@ -118,7 +118,7 @@ def start_fork_server(directory: Path) -> ForkServer:
 
 
 def _listening(address: Path) -> socket.socket:
-    """Listen at an address whose path may be longer than the 107 bytes of a socket's."""
+    """Listen at an address whose path may be longer than the 107 bytes of a socket address."""
     listener = socket.socket(socket.AF_UNIX)
     handle = os.open(address.parent, os.O_RDONLY)
     try:
@@ -131,11 +131,11 @@ def _listening(address: Path) -> socket.socket:
 
 
 def serve(listener: socket.socket) -> None:
-    """Import everything, then fork a daemon for each request, until standard input ends. Returns in no fork."""
+    """Import everything, then fork a daemon for each request, until standard input ends. Does not return in a fork."""
     for module in MODULES:
         importlib.import_module(module)
     gc.collect()
-    # A worker collects garbage after every task: what is there now needs no looking at, and its pages stay shared.
+    # A worker collects garbage after every task. Frozen objects are skipped, and their pages stay shared.
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -163,7 +163,7 @@ def _answer(connection: socket.socket, listener: socket.socket) -> None:
 
 
 def _become(request: dict[str, Any], descriptors: list[int], connection: socket.socket) -> None:
-    """Be the daemon that was asked for; never returns."""
+    """Become the requested daemon; never returns."""
     code = 1
     try:
         for descriptor, stream in zip(descriptors, STANDARD_STREAMS, strict=True):
@@ -176,7 +176,7 @@ def _become(request: dict[str, Any], descriptors: list[int], connection: socket.
         _name_process([module, *arguments][-1])
         os.environ.clear()
         os.environ.update(request["environment"])
-        # Polars remembers its environment from when it was imported.
+        # Polars keeps the environment of its import.
         pl.Config.restore_defaults()
         os.chdir(request["directory"])
         for path in os.environ.get("PYTHONPATH", "").split(os.pathsep):
@@ -189,34 +189,34 @@ def _become(request: dict[str, Any], descriptors: list[int], connection: socket.
         code = 0
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else 1
-    except BaseException:  # noqa: BLE001 - the last thing this process does is to say why
+    except BaseException:  # noqa: BLE001 - the last act of this process is to report the reason
         traceback.print_exc()
     for written in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
-            written.flush()  # what goes to a pipe waits until then
+            written.flush()  # a pipe gets its text only then
     with suppress(OSError):
         connection.sendall(bytes([code & 0xFF]))
     os._exit(code)
 
 
 def _end_with(connection: socket.socket) -> None:
-    """Be told to end when whoever asked for this process is gone: it is that one which Spark ends."""
+    """End when the process that requested this one is gone: Spark ends that process."""
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
-    # The connection's end tells that this process is gone, so none that it forks may keep it open.
+    # The end of the connection shows that this process is gone, so no process that it forks may keep the connection open.
     os.register_at_fork(after_in_child=connection.close)
 
 
 def _name_process(worker: str) -> None:
-    """Tell people who look at processes what this one does; the command line stays the server's."""
+    """Show in process lists what this process does; the command line stays the server's."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(f"py-{worker.rpartition('.')[2]}"[:15])
 
 
 def main() -> None:
-    """Serve the listening socket that was passed on."""
-    # Python warns of forking where other threads are: they are the allocators' own, see above. And of running what is imported already.
+    """Serve the listening socket of the parent process."""
+    # Python warns of forks beside other threads: these are the allocators' own, see above. It also warns of running an imported module.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     warnings.filterwarnings("ignore", message=".*found in sys.modules", category=RuntimeWarning)
     serve(socket.socket(fileno=int(sys.argv[1])))

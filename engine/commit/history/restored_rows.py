@@ -1,9 +1,9 @@
-"""Putting the rows of a table back to what they were at an earlier commit, from the log of its changes.
+"""Restoring a table's rows as of an earlier commit, from the log of its changes.
 
-The log holds every change, so a key's row as of a number is the last change of the key before it. Only keys that were changed since are looked
-at, and rows of windows that have left since after their retention. Of a table whose log begins late (retention has removed the beginning) a
-key without a change in the rest was absent, or was last changed before: where it cannot be told which, nothing is put back. A final window is
-written once, so it was absent; and a window that begins behind the log's first head cannot have been changed before it (P7: a row's head is
+The log has every change, so a key's row as of a number is the last change of the key before it. Only two kinds of keys are examined: keys
+changed since then, and windows that have expired since then. If retention has removed the beginning of a table's log, a key without a change
+in the rest was either absent or changed before the rest. If the log does not show which, nothing is restored. A final window is
+written once, so it was absent. A window that begins after the log's first head cannot have been changed before it (P7: a row's head is
 never before its records).
 """
 
@@ -26,7 +26,7 @@ from engine.postgres.postgres import Connection
 from engine.records.conform import conform, nulls
 
 STEP_ROWS: Final = 262_144
-"""Read with one statement; about as many are folded at once."""
+"""Rows read with one statement; about as many are folded at once."""
 
 IS_FOUND: Final = "_is_found"
 OP: Final = "_op"
@@ -34,16 +34,16 @@ _OP_DELETE: Final = 1
 
 
 class RowsUnknown(Exception):
-    """The rows of that commit cannot be told from what is kept; says why."""
+    """The kept log does not show the rows of that commit; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """To which commit the rows go back.
+    """The commit to which the rows go back.
 
     Attributes:
-        sequence: number of the first change behind it.
-        stream_time_ms: of it.
+        sequence: number of the first change after it.
+        stream_time_ms: of the commit.
         newest_ms: stream time of the newest commit.
     """
 
@@ -54,24 +54,24 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """Ends of the windows that have left since: ``[first_ms, end_ms)``; what ended before had left already."""
+    """Ends of the windows that have expired since then: ``[first_ms, end_ms)``; windows that ended before had expired already."""
 
     first_ms: int
     end_ms: int
 
 
 def restore_rows(connection: Connection, output: Output, feed: FeedRow, moment: Moment, step_rows: int = STEP_ROWS) -> None:
-    """Put the rows of a table, and its versions, back to those of a moment.
+    """Restore the rows of a table, and its versions, as of a moment.
 
     Args:
-        connection: in a transaction in which nobody else writes the table.
+        connection: in a transaction; nobody else writes the table during it.
         output: the table; it keeps no open windows.
         feed: of its changes.
         moment: which.
         step_rows: read at once.
 
     Raises:
-        RowsUnknown: they cannot be told.
+        RowsUnknown: the log does not show them.
     """
     start, end = feed.start_sequence or 0, feed.next_sequence or 0
     if start > moment.sequence:
@@ -112,7 +112,7 @@ def _first_head(connection: Connection, feed_id: int, start: int, end: int) -> i
 
 
 class _Fold:
-    """The last change of each key that was touched since, or of each version of each key."""
+    """The last change of each key that changed since then, or of each version of each key."""
 
     def __init__(self, output: Output, leaving: _Leaving | None, step_rows: int) -> None:
         self._output, self._leaving, self._step_rows = output, leaving, step_rows
@@ -123,7 +123,7 @@ class _Fold:
         self._rows = 0
 
     def touch(self, frame: pl.DataFrame) -> None:
-        """Take changes behind the moment: what they touched was absent, unless ``add`` brings it."""
+        """Add changes after the moment: their keys were absent, unless ``add`` finds their rows."""
         shaped = _shaped(frame, self._output).unique(subset=self._by, keep="last", maintain_order=True)
         absent = [nulls(name, kind, shaped.height) for name, kind in self._output.columns.items() if name not in self._output.key]
         marks = [pl.lit(_OP_DELETE, pl.Int8).alias(OP), pl.lit(value=False).alias(IS_FOUND)]
@@ -131,10 +131,10 @@ class _Fold:
         self._take(shaped.with_columns(*absent, *marks))
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take changes before the moment, in their order."""
+        """Add changes before the moment, in their order."""
         shaped = _shaped(frame, self._output)
         if not self._is_versioned:
-            # By the hash alone: a key that shares one with a touched key gets the row that it has.
+            # By the hash alone: a key that shares a touched key's hash gets its current row again.
             hashed = key_hash(shaped, self._output.key).is_in(self._hashes.get_column(KEY_HASH).implode())
             shaped = shaped.filter(hashed | _ends_within(shaped, self._output, self._leaving))
         self._take(shaped.with_columns(pl.lit(value=True).alias(IS_FOUND)))
@@ -155,7 +155,7 @@ class _Fold:
 
 
 def _shaped(frame: pl.DataFrame, output: Output) -> pl.DataFrame:
-    """Return the result's columns as they are now: some may have been added since, or widened."""
+    """Return the result's current columns: some may have been added since, or widened."""
     columns = [
         conform(frame.get_column(name), kind)[0] if name in frame.columns else nulls(name, kind, frame.height)
         for name, kind in output.columns.items()
@@ -175,10 +175,10 @@ def _ms(frame: pl.DataFrame, name: str) -> pl.Series:
 
 
 def _require_known(rows: pl.DataFrame, output: Output, leaving: _Leaving | None, first_head: int | None) -> None:
-    """Refuse rows of which the removed beginning of the log may say something else.
+    """Refuse rows that the removed beginning of the log may contradict.
 
     Raises:
-        RowsUnknown: says so.
+        RowsUnknown: with the reason.
     """
     if output.is_final and leaving is None:
         return
@@ -209,14 +209,14 @@ def _write(cursor: psycopg.Cursor[Any], output: Output, rows: pl.DataFrame, mome
         return
     horizon_ms = None if moment.stream_time_ms is None else moment.stream_time_ms - output.history_retention_ms
     restore_versions(cursor, output, rows.filter(was_there & ~_has_ended(rows, output.key, horizon_ms)), rows.filter(~was_there))
-    # What was not there comes first, so that it counts for keys alone that had no version at all.
+    # Absent versions come first, so that they count only for keys without any version.
     latest = rows.with_columns(was_there.alias(IS_FOUND)).sort(IS_FOUND, RESULT_TIME, maintain_order=True)
     latest = latest.unique(subset=list(output.key), keep="last", maintain_order=True)
     write_rows(cursor, output, latest, latest.get_column(IS_FOUND) & (latest.get_column(OP) == 0))
 
 
 def _has_ended(rows: pl.DataFrame, key: Sequence[str], horizon_ms: int | None) -> pl.Series:
-    """Say which versions ended by the horizon: a newer one of the key stands before it, too."""
+    """Return which versions ended by the horizon: a newer one of the key is before it, too."""
     if horizon_ms is None:
         return pl.Series([False]).new_from_index(0, rows.height)
     newest = pl.col(RESULT_TIME).filter((pl.col(RESULT_TIME) <= horizon_ms) & pl.col(IS_FOUND)).max()

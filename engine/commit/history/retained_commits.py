@@ -1,9 +1,9 @@
 """Retained commits: earlier commits of a query to which it can be rewound (``engine.commit.history.rewinding``).
 
-One is taken in the sink's transaction, as the commit's last statements: position, cursor, clocks, counters and the manifests of all tasks are
-copied inside of Postgres. Not every commit is worth that, so a sink takes one each ``Retaining.every_ms``, and a launch the one that it goes on
-from: the last one of the definition before. They thin out with age. Their number is bounded, and so is what they hold (the collector
-gives up the oldest where their segments are too much: ``engine.commit.history.retention``).
+The last statements of the sink's transaction make one: inside Postgres they copy position, cursor, clocks, counters and the manifests of all
+tasks. This is too costly for every commit, so a sink makes one each ``Retaining.every_ms``. A launch retains the commit from which it
+resumes, which is the last one of the definition before. Older ones are thinned out. Their number and the size of their data are bounded: the
+collector drops the oldest if their segments are too large (``engine.commit.history.retention``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from engine.postgres.postgres import Connection
 from engine.sources.log.replay_reader import replay_feed
 
 OF_LAUNCHES: Final = 10
-"""The newest ones from which launches went on stay whatever their age, up to the retention: edits come with launches."""
+"""The newest commits from which launches resumed stay at any age, up to the retention, because edits come with launches."""
 
 DENSE, SPARSE, COARSE = 10, 100, 60
-"""As old as ``DENSE`` intervals, each is kept; up to ``SPARSE`` one per ten; then one per ``COARSE``, or per 24th of the retention."""
+"""Up to an age of ``DENSE`` intervals each is kept; up to ``SPARSE`` one per ten; then one per ``COARSE``, or per 24th of the retention."""
 
-# One from the future was retained before the clock was set back, and says nothing of how long ago that was.
+# A commit from the future was retained before the clock was set back, so its age is unknown.
 _RETAIN: Final = """
 WITH kept AS (
     INSERT INTO log.retained_commit (query_id, batch_id, checkpoint_id, is_of_launch, committed_at, position, stream_time_ms, detail,
@@ -50,7 +50,7 @@ INSERT INTO log.retained_state (query_id, batch_id, stage, task, manifest)
 SELECT k.query_id, k.batch_id, s.stage, s.task, s.manifest FROM kept k JOIN log.task_state s ON s.query_id = k.query_id WHERE k.is_new
 ON CONFLICT DO NOTHING
 """
-# Ages are told by the newest commit, not by the clock: a query at rest keeps those it has.
+# The newest commit, not the clock, defines ages: a query without new commits keeps all it has.
 _THIN: Final = """
 WITH aged AS (
     SELECT r.batch_id, r.retained_at, r.checkpoint_id = c.checkpoint_id AS is_own, extract(epoch FROM r.retained_at) * 1000 AS at_ms,
@@ -81,10 +81,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Retaining:
-    """Which commits are retained.
+    """The rules of retained commits.
 
     Attributes:
-        every_ms: least time between two; 0: none are.
+        every_ms: least time between two; 0: none are retained.
         keep_ms: for how long.
     """
 
@@ -97,17 +97,17 @@ NOTHING_RETAINED: Final = Retaining(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class RetainedCommit:
-    """An earlier commit of a query, of the checkpoint that it has now.
+    """An earlier commit of a query, in its current checkpoint.
 
     Attributes:
-        is_of_launch: a launch went on from it.
-        position: what its results include, feed → partition → offset.
+        is_of_launch: a launch resumed from it.
+        position: the input of its results, feed → partition → offset.
         cursor: where the next batch begins.
         layout: of its state.
         counters: [input, reason, count].
         next_sequence: number of the next row of the result's log.
         reached_ms: how far the merge of its inputs had come.
-        replayed_to: of the feed of replays the next offset; None: there was none.
+        replayed_to: next offset of the feed of replays; None: there was no such feed.
         last_late_id: of the late records that were kept; None: there were none.
     """
 
@@ -126,19 +126,19 @@ class RetainedCommit:
     last_late_id: int | None
 
     def count_of(self, reason: str) -> int:
-        """Return how many were counted for a reason, over all inputs."""
+        """Return the count for a reason, over all inputs."""
         return sum(int(count) for _, counted, count in self.counters if counted == reason)
 
 
 def retain(cursor: psycopg.Cursor[Any], query_id: UUID, feed: str, retaining: Retaining, *, is_of_launch: bool = False) -> None:
-    """Retain what is committed now, unless one was retained lately, and thin out those that are older.
+    """Retain the current commit, unless one was retained lately, and thin out older ones.
 
     Args:
-        cursor: in the transaction that made the commit, or as a launch begins; it may be in a pipeline.
+        cursor: in the transaction that made the commit, or at the start of a launch; it may be in a pipeline.
         query_id: the query.
         feed: of its result.
         retaining: which are retained.
-        is_of_launch: a launch goes on from it: it is retained however near the one before is.
+        is_of_launch: a launch resumes from it: it is retained however recent the one before is.
     """
     if not retaining.every_ms:
         return
@@ -149,20 +149,20 @@ def retain(cursor: psycopg.Cursor[Any], query_id: UUID, feed: str, retaining: Re
         "coarse_ms": max(COARSE * every, keep // 24),
         "keep_ms": keep,
     }
-    # First what is of another checkpoint goes: its batches have the same numbers.
+    # First the commits of another checkpoint go, because their batches have the same numbers.
     cursor.execute(_THIN, {"query": query_id, "of_launches": OF_LAUNCHES, **bounds})
     names = {"query": query_id, "feed": feed, "replays": replay_feed(query_id), "every_ms": every}
     cursor.execute(_RETAIN, {**names, "is_of_launch": is_of_launch})
 
 
 def retained_commits(connection: Connection, query_id: UUID) -> list[RetainedCommit]:
-    """Return the retained commits of a query's state as it is now, the newest first."""
+    """Return the retained commits of a query's current state, the newest first."""
     with connection.cursor(row_factory=class_row(RetainedCommit)) as cursor:
         return cursor.execute(_LIST, (query_id,)).fetchall()
 
 
 def hold_retained(connection: Connection, query_id: UUID, batch_id: int) -> bool:
-    """Keep a retained commit where it is to the end of the transaction; returns whether it is there: the collector may give it up."""
+    """Lock a retained commit until the end of the transaction; return whether it exists: the collector may have dropped it."""
     held = connection.execute(
         "SELECT FROM log.retained_commit WHERE query_id = %s AND batch_id = %s FOR SHARE", (query_id, batch_id)
     ).rowcount
@@ -170,13 +170,13 @@ def hold_retained(connection: Connection, query_id: UUID, batch_id: int) -> bool
 
 
 def retained_manifests(connection: Connection, query_id: UUID, batch_ids: Sequence[int]) -> Iterator[tuple[int, Place, str]]:
-    """Give the manifests of retained commits, with batch and task, one after the other: those of many tasks are gigabytes together."""
+    """Yield the manifests of retained commits, with batch and task, one after the other: those of many tasks are gigabytes together."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         for batch_id, stage, task, manifest in cursor.stream(_MANIFESTS, (query_id, list(batch_ids))):
             yield batch_id, (stage, task), manifest
 
 
 def forget_retained(connection: Connection, query_id: UUID, behind: int | None = None) -> None:
-    """Forget retained commits: those behind a batch, or all."""
+    """Delete retained commits: those after a batch, or all."""
     bound = -1 if behind is None else behind
     connection.execute("DELETE FROM log.retained_commit WHERE query_id = %s AND batch_id > %s", (query_id, bound))

@@ -1,4 +1,4 @@
-"""Which segments the retained commits of a query hold, as the collector remembers them: a retained commit never changes."""
+"""The segments that a query's retained commits name, in the collector's memory: a retained commit never changes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _GIVE_UP: Final = "DELETE FROM log.retained_commit WHERE query_id = %s AND batch
 
 
 class RetainedSegments:
-    """What the retained commits of one query name.
-
-    Args:
-        query_id: whose.
-    """
+    """The segments of one query's retained commits."""
 
     def __init__(self, query_id: UUID) -> None:
         self._query_id = query_id
@@ -32,11 +28,11 @@ class RetainedSegments:
 
     @property
     def names(self) -> set[str]:
-        """The names of all of them, below the query's place."""
+        """The names of all of them, below the query's folder."""
         return set[str]().union(*self._names.values())
 
     def look(self, connection: Connection) -> None:
-        """Find out which commits are retained now. Numbers of batches are given again after a rewind; the time tells them apart."""
+        """Read which commits are retained now. After a rewind, numbers of batches are used again; the time distinguishes them."""
         with connection.cursor(row_factory=tuple_row) as cursor:
             rows = cursor.execute(_COMMITS, (self._query_id,)).fetchall()
         folders = {batch_id: folder for batch_id, folder, at in rows if (batch_id, at) not in self._names}
@@ -51,7 +47,7 @@ class RetainedSegments:
         }
 
     def give_up_oldest(self, connection: Connection) -> None:
-        """Forget the oldest retained commit: one cannot go back to it any more."""
+        """Delete the oldest retained commit: the query can no longer be rewound to it."""
         oldest = min(self._names)
         del self._names[oldest]
         connection.execute(_GIVE_UP, (self._query_id, oldest[0]))

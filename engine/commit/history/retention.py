@@ -1,15 +1,15 @@
-"""Segments that no committed manifest names: how long they stay, and when they go.
+"""Segments that no committed manifest names: how long they stay, and when they are removed.
 
-Workers only write segments. What a manifest stopped naming, and what an attempt left that never committed, is found by comparing what is
-there with what the committed manifests name. It is noted in ``log.orphan_segment`` and stays for the retention, since a database that is put
-back from a dump of that time names it again; then it is taken off the list.
+Workers only write segments. Unnamed segments come from manifests that no longer name them, and from attempts that never committed. The
+collector finds them by comparing the existing segments with those that committed manifests name. It records them in ``log.orphan_segment``
+and keeps them for the retention, because a database restored from a dump of that time names them again. A segment named again leaves the list.
 
-A segment must not go while an attempt may still commit a manifest that names it. An attempt begins with the state that is committed and names,
-beside what that names, only what it writes itself. So a segment that is there and not named as of a launch and a batch can be named later by
-attempts at the batches that were under way then, or not at all. It is *settled* once a later launch has the fence, or once
-``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, whatever the clock says.
+A segment must not go while an attempt may still commit a manifest that names it. An attempt begins with the committed state. It names only
+that state's segments and those that it writes itself. So an existing segment unnamed as of a launch and a batch can be named later
+only by attempts at the batches that were then under way. It is *settled* once a later launch has the fence, or once
+``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, at any age.
 
-What a retained commit names stays as long as that does, and is not noted: a query that is rewound names it again (``held_segments``).
+Segments of a retained commit stay as long as the commit, without a record: a query that is rewound names them again (``held_segments``).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from engine.postgres.postgres import Connection
 from engine.state.segments.ports import StateStore
 
 SETTLED_BATCHES: Final = 3
-"""One is under way at most; the others leave room for commits that overlap with the next batch."""
+"""At most one is under way; the others allow for commits that overlap with the next batch."""
 
 MOST_SEGMENTS: Final = 10_000
-"""Kept of a query beyond what is named: each is a file to list, and a row."""
+"""The most unnamed segments of a query: each is a file to list, and a row."""
 
 _OF_QUERY: Final = """
     SELECT c.epoch, c.batch_id, c.checkpoint_id, c.layout ->> 'segments', now(), s.stage, s.task, s.manifest
     FROM log.commit c LEFT JOIN log.task_state s ON s.query_id = c.query_id WHERE c.query_id = %s
 """
-"""In one statement: a launch may put another layout in the place of the one before."""
+"""In one statement, because a launch may replace the layout meanwhile."""
 
 _OF_ALL: Final = """
     SELECT c.query_id, c.checkpoint_id, c.layout ->> 'segments', s.stage, s.task, s.manifest
@@ -70,11 +70,11 @@ _QUERIES: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how long, and how much of it.
+    """How long unnamed segments stay, and how many.
 
     Attributes:
         keep_ms: how long a segment stays that no manifest names.
-        most_bytes: of a query, beyond what is named; the oldest go first, before their time.
+        most_bytes: of a query's unnamed segments; the oldest go first, before their time.
         most_segments: the same by number.
     """
 
@@ -85,12 +85,12 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at all queries found and did.
+    """The result of a look at all queries.
 
     Attributes:
-        removed: segments that are gone now.
+        removed: number of removed segments.
         removed_bytes: of these.
-        is_pressing: of some query more is there than may stay, and not settled yet: look again soon.
+        is_pressing: some query has too many segments that are not settled yet: look again soon.
     """
 
     removed: int
@@ -100,7 +100,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class _UnnamedSegment:
-    """A segment that was there, and not named, as of a launch and a batch."""
+    """A segment that existed unnamed as of a launch and a batch."""
 
     name: str
     size_bytes: int
@@ -109,7 +109,7 @@ class _UnnamedSegment:
     batch_id: int | None
 
     def is_final(self, now: _Committed) -> bool:
-        """Whether nobody can name it any more."""
+        """Whether no attempt can name it any more."""
         if now.epoch != self.epoch:
             return now.epoch > self.epoch
         return (-1 if now.batch_id is None else now.batch_id) >= (
@@ -119,11 +119,11 @@ class _UnnamedSegment:
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """What is committed of a query.
+    """The committed state of a query.
 
     Attributes:
-        folder: ``<checkpoint id>/<folder of segments>/`` of its state; without a layout that of its checkpoint, of which then nothing is judged.
-        named: of its segments, those that count; None where there is no layout.
+        folder: ``<checkpoint id>/<folder of segments>/`` of its state; without a layout the checkpoint's folder, which is then left alone.
+        named: the segments in it that manifests name; None if there is no layout.
     """
 
     epoch: int
@@ -133,16 +133,16 @@ class _Committed:
     named: frozenset[str] | None
 
     def spares(self, name: str) -> bool:
-        """Whether a segment is named, or cannot be judged."""
+        """Whether a segment is named, or its use is unknown."""
         return name.startswith(self.folder) if self.named is None else name in self.named
 
 
 class Collector:
-    """Looks after the segments of all queries in one place. One at a time per place.
+    """Removes unnamed segments of all queries in one place. One at a time per place.
 
     Args:
         store: the place.
-        root: its id: other places of the same queries are others' business.
+        root: its id: other places of the same queries have other collectors.
         retention: what stays.
         clock: monotonic seconds.
     """
@@ -154,10 +154,10 @@ class Collector:
         self._held: dict[UUID, RetainedSegments] = {}
 
     def look(self, connection: Connection) -> Look:
-        """Compare what is there with what is named; note, take off the list, remove.
+        """Compare the existing segments with the named ones; record, clear records, remove.
 
-        Only queries of this database are looked at, for others may keep theirs in the same place, and none that another database looks after
-        (``engine.commit.history.state_owners``); of them those that committed something since the last look, or of which something is due.
+        It skips queries that are not in this database, because others may keep theirs in the same place, and queries that another database owns
+        (``engine.commit.history.state_owners``). Of the rest it examines those with a commit since the last look, or with due segments.
 
         Args:
             connection: in autocommit mode.
@@ -185,7 +185,7 @@ class Collector:
         return Look(len(removed), sum(noted.size_bytes for noted in removed), is_pressing)
 
     def _clear_deleted(self, connection: Connection) -> None:
-        """Remove what queries left that are deleted; what another database looks after stays."""
+        """Remove the segments of deleted queries; those that another database owns stay."""
         for (query_id,) in connection.execute("SELECT query_id FROM log.deleted_state WHERE root = %s", (self._root,)).fetchall():
             if self._owners.is_own(connection, query_id):
                 self._store.below(str(query_id)).clear()
@@ -193,9 +193,9 @@ class Collector:
             connection.execute("DELETE FROM log.deleted_state WHERE query_id = %s AND root = %s", (query_id, self._root))
 
     def _look_at(self, connection: Connection, query_id: UUID, *, is_full: bool) -> tuple[list[_UnnamedSegment], bool]:
-        """Return what was removed of a query, and whether too much is left."""
+        """Return the removed segments of a query, and whether too many are left."""
         place = self._store.below(str(query_id))
-        # What is there comes first: whatever is written later is not in it, and can be named or not.
+        # The existing segments are listed first: segments written later are not in the list, named or not.
         there = {found.name: found.size_bytes for found in place.listed()}
         committed = _committed(connection, query_id)
         noted = self._unnamed_segments(connection, query_id)
@@ -224,9 +224,9 @@ class Collector:
         return going, left_bytes > self._retention.most_bytes or left > self._retention.most_segments
 
     def _hold(self, connection: Connection, query_id: UUID, unnamed: dict[str, int], *, is_full: bool) -> tuple[int, int]:
-        """Take what retained commits hold out of what is unnamed; returns its bytes and number.
+        """Remove the segments of retained commits from ``unnamed``; return their bytes and number.
 
-        They may hold half of what may stay. Where they hold more, or the disk is nearly full, the oldest are given up.
+        They may be half of the bound. If they are more, or the disk is nearly full, the oldest retained commits are dropped.
         """
         held = self._held.setdefault(query_id, RetainedSegments(query_id))
         held.look(connection)
@@ -240,7 +240,7 @@ class Collector:
         return 0, 0
 
     def _remove(self, connection: Connection, query_id: UUID, place: StateStore, going: Sequence[_UnnamedSegment]) -> None:
-        """Remove segments; before that it is noted how far back one can go then."""
+        """Remove segments; first record how far back a restored database may then be."""
         if not going:
             return
         names = [one.name for one in going]
@@ -268,11 +268,11 @@ def _committed(connection: Connection, query_id: UUID) -> _Committed | None:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What the queries of a database need of the place of all queries.
+    """The parts of the place of all queries that a database needs.
 
     Attributes:
         named: every segment that a committed manifest names and does not hold itself.
-        unjudged: ``<query id>/<checkpoint id>`` of what no launch of this version has taken over: all that is there.
+        unjudged: ``<query id>/<checkpoint id>`` without a launch of this version: everything in it is needed.
     """
 
     named: frozenset[str]
@@ -280,7 +280,7 @@ class Needed:
 
 
 def needed(connection: Connection) -> Needed:
-    """Return what a copy of the state has to hold."""
+    """Return what a copy of the state must contain."""
     named: set[str] = set()
     unjudged: set[str] = set()
     with connection.cursor(row_factory=tuple_row) as cursor:
@@ -294,11 +294,11 @@ def needed(connection: Connection) -> Needed:
 
 
 def delete_state(connection: Connection, query_id: UUID, root: UUID) -> None:
-    """Forget what was noted of a deleted query, and let the collector of its place remove what is left there.
+    """Delete the records of a deleted query, and let the collector of its place remove the rest.
 
     Args:
         connection: within the transaction that deletes the query.
-        query_id: of a query that nobody launches again.
+        query_id: of a query that is never launched again.
         root: id of the place.
     """
     connection.execute("INSERT INTO log.deleted_state (query_id, root) VALUES (%s, %s) ON CONFLICT DO NOTHING", (query_id, root))

@@ -1,8 +1,8 @@
-"""Putting what a query has committed back to one of its retained commits: result, log, state, position, counters, late records, replays.
+"""Restoring one of a query's retained commits: result, log, state, position, counters, late records, replays.
 
-In the caller's transaction, in which the query does not run; nothing here commits. What was written behind that commit is gone then, and
-its numbers are given again: of batches, of rows of the log. So the log gets a mark (``log.feed.rewound``) that makes cursors of its followers
-end, and tasks get tokens that no worker knows. A sink of an older launch that wakes up is refused by its number of batch.
+Works in the caller's transaction, while the query does not run. Nothing here commits. Everything written after that commit is deleted, and its
+numbers are used again: of batches, and of rows of the log. So the log gets a mark (``log.feed.rewound``) that ends its followers' cursors,
+and tasks get tokens that no worker knows. A late sink of an older launch is refused by its batch number.
 
 Rejects stay: they are kept with the source, once for all queries that read it.
 """
@@ -31,7 +31,7 @@ _LOCK_FEED: Final = "SELECT FROM log.feed WHERE id = %s FOR NO KEY UPDATE"
 _LOG_BYTES: Final = """
 SELECT coalesce(sum(octet_length(payload)), 0)::bigint FROM log.batch WHERE feed_id = (SELECT id FROM log.feed WHERE name = %s)
 """
-# Of a partition the first offset that goes is the next one; one of which nothing goes keeps its own.
+# The first deleted offset of a partition becomes the next one; a partition without deletions keeps its own.
 _HEADS: Final = """
 UPDATE log.head h SET next_offset = b.first, start_offset = least(h.start_offset, b.first)
 FROM (SELECT partition, min(base_offset) AS first FROM log.batch WHERE feed_id = %(feed)s AND sequence >= %(sequence)s GROUP BY partition) b
@@ -61,7 +61,7 @@ _STATES: Final = (
     """,
     "DELETE FROM log.late_record WHERE query_id = %(query)s AND id > coalesce(%(late)s::bigint, -1)",
 )
-# A request for a replay appends its records and marks them in one transaction, which has one time.
+# A request for a replay appends its records and marks them in one transaction, so both have one time.
 _REPLAYS: Final = """
 WITH gone AS (
     DELETE FROM log.batch WHERE feed_id = %(feed)s AND base_offset >= %(end)s RETURNING appended_at
@@ -74,7 +74,7 @@ UPDATE log.head SET next_offset = %(end)s, start_offset = least(start_offset, %(
 
 
 def change_log_bytes(connection: Connection, output: Output) -> int:
-    """Return how much of the log is read to put the rows of a result back; a stream has no rows."""
+    """Return how many bytes of the log are read to restore the rows of a result; a stream has no rows."""
     if output.kind == "stream":
         return 0
     with connection.cursor(row_factory=tuple_row) as cursor:
@@ -83,7 +83,7 @@ def change_log_bytes(connection: Connection, output: Output) -> int:
 
 
 def rewind(connection: Connection, query_id: UUID, output: Output, commit: RetainedCommit, step_rows: int = STEP_ROWS) -> int:
-    """Put a query back to a retained commit; returns how many rows of its result's log are gone.
+    """Rewind a query to a retained commit; return the number of rows deleted from its result's log.
 
     Args:
         connection: in a transaction.
@@ -93,7 +93,7 @@ def rewind(connection: Connection, query_id: UUID, output: Output, commit: Retai
         step_rows: of the change log, read at once.
 
     Raises:
-        RowsUnknown: the rows of the result at that commit cannot be told.
+        RowsUnknown: the log does not show the rows of the result at that commit.
     """
     with connection.cursor(row_factory=tuple_row) as cursor:
         held: tuple[Any, ...] | None = cursor.execute(_HOLD, (query_id,)).fetchone()
@@ -123,7 +123,7 @@ def _put_back(connection: Connection, query_id: UUID, commit: RetainedCommit) ->
 
 
 def _cut_replays(connection: Connection, query_id: UUID, end: int) -> None:
-    """Undo requests for replays that came behind the commit: who still wants them asks again."""
+    """Undo requests for replays that came after the commit: users have to repeat them."""
     feed = find_feed(connection, replay_feed(query_id))
     if feed is not None:
         connection.execute(_REPLAYS, {"feed": feed.id, "query": query_id, "end": end})

@@ -1,4 +1,4 @@
-"""The names of the segments that manifests name, as the place of a checkpoint has them."""
+"""The names of segments in manifests, as paths in the place of a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.state.segments.ports import SEGMENT_SUFFIX, task_folder
 
 
 def names_of(folder: str, manifests: Mapping[tuple[int, int], Mapping[str, Any] | None]) -> Iterable[str]:
-    """Give the names, below a checkpoint, of all segments that the manifests of tasks name and do not hold themselves.
+    """Yield the names, below a checkpoint, of all segments that the manifests of tasks name and do not hold themselves.
 
     Args:
         folder: of the layout.

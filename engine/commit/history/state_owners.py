@@ -1,9 +1,9 @@
-"""Which database looks after the state of a query: what that does not name may be removed, and nothing for what another one names.
+"""Which database owns a query's state: its collector may remove segments that it does not name, other databases' must not.
 
-A dump that is put into another database has the same queries, and may find their state where it is: in an object store, or in a directory. Each
-of the two names segments that the other does not know. So who looks after a query's state says so beside it, again and again, and another
-database removes nothing for as long as that was said lately. It takes over where nobody has said so for ``OTHERS_S``: the original is gone.
-A standby that was promoted is the same database.
+A dump restored into another database has the same queries, and may find their state in the same object store or directory. Each
+of the two databases names segments that the other does not know. So the owner writes a claim beside a query's state at intervals, and other
+databases remove nothing while the claim is fresh. A database takes over if there was no claim for ``OTHERS_S``: the original is gone.
+A promoted standby is the same database.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from engine.postgres.postgres import Connection
 from engine.state.segments.ports import StateStore
 
 SAID_FOR_S: Final = 3_600.0
-"""How often it is said: seldom enough that it costs nothing, and often within ``OTHERS_S``."""
+"""Interval of claims: long enough to cost nothing, and many times within ``OTHERS_S``."""
 
 OTHERS_S: Final = 24 * 3_600.0
-"""A service that stands still for longer, while a copy of it works in the same place, loses its claim."""
+"""A service that stops for longer, while a copy of it works in the same place, loses its claim."""
 
 _LOOK: Final = """
 SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), (SELECT oid FROM pg_database WHERE datname = current_database()),
     'log.commit'::regclass::oid), extract(epoch FROM now())::double precision
 """
-"""Cluster, database and table: a restored dump makes the table anew. The clock is the database's, as that of the retention is."""
+"""Cluster, database and table: a restored dump has a new table. The clock is the database's, as for the retention."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class StateOwners:
-    """What one process knows of it.
+    """One process's view of the claims.
 
     Args:
         store: the place of the state of all queries.
@@ -47,7 +47,7 @@ class StateOwners:
         self._said_at: dict[UUID, float] = {}
 
     def is_own(self, connection: Connection, query_id: UUID) -> bool:
-        """Whether the state of a query is looked after by this database, which says so where nobody else has lately.
+        """Whether this database owns the state of a query; it writes a claim if no other database has a fresh one.
 
         Args:
             connection: in autocommit mode.
@@ -77,7 +77,7 @@ def _database(connection: Connection) -> tuple[str, float]:
 
 
 def _said(content: bytes | None) -> tuple[str | None, float]:
-    """Return who looks after the state, and when that was said; nobody where it cannot be read."""
+    """Return the owner, and the time of its claim; no owner if the claim cannot be read."""
     try:
         said = json.loads(content or b"")
         return str(said["database"]), float(said["at"])

@@ -1,7 +1,7 @@
 """Results in a Delta table: each delivery is one version, with the position as an application transaction (``txn``) in the same commit.
 
-No commit is tried again by the library: it would be put behind another one unseen, also behind one of another process with the same rows.
-A version is a file that is made only where there is none of its name; in a bucket, an object that is put on that condition.
+The library must not retry a commit: it would silently put it after another one, perhaps of another process with the same rows.
+A version is a file that is created only if its name is free; in a bucket, an object with a conditional put.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NAMES: Final = {
     pl.String(): "string", pl.Int64(): "long", pl.Int32(): "integer", pl.Float64(): "double", pl.Boolean(): "boolean", pl.Date(): "date",
     pl.Binary(): "binary",
 }  # fmt: skip
-"""Types by Delta's names. Others have parameters; what does not fit there, the library refuses."""
+"""Types by Delta's names. Others have parameters; the library refuses values that do not fit them."""
 
 _WIDER: Final = {"integer": ("long",)}
 _BROKEN_RULE: Final = "Invalid data found"
 CHECK_S: Final = 8.0
 _PASSING: Final[frozenset[Reason]] = frozenset({"timeout", "unreachable", "refused", "name_not_resolved", "failed"})
-"""Reasons why a bucket gives no answer that may be gone later."""
+"""Temporary reasons for a bucket's failure to answer."""
 
 
 class DeltaDeliverer:
@@ -41,7 +41,7 @@ class DeltaDeliverer:
 
     Args:
         definition: of the delivery.
-        result: what is delivered.
+        result: the delivered result.
         place: of the table.
     """
 
@@ -101,7 +101,7 @@ class DeltaDeliverer:
             raise self._failure(error) from None
 
     def _failure(self, error: Exception) -> TargetUnavailable | DeliveryStopped:
-        """Return how an error is told; it is no cause, for what the library says of a request is not for logs."""
+        """Return our error for an exception of the library. The exception is no cause, because its text about a request must not be logged."""
         told = self._place.error_text(error)
         if _BROKEN_RULE in str(error):
             detail = f"the table has a rule that a row breaks: {told}; drop the rule, or name another path"
@@ -115,7 +115,7 @@ class DeltaDeliverer:
 
 
 def _refuse_unlike(table: DeltaTable, frame: pl.DataFrame, *, is_dated: bool) -> None:
-    """Refuse a table whose columns would be written other values than the result has: the library casts what it can."""
+    """Refuse a table whose columns would change the result's values: the library casts what it can."""
     partitions = table.metadata().partition_columns
     if is_dated != ("_date" in partitions) or (is_dated and partitions != ["_date"]):
         is_now = f"partitioned by {', '.join(partitions)}" if partitions else "not partitioned"

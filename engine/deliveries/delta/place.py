@@ -1,6 +1,6 @@
-"""Where a Delta table is: in a directory below the service's root, or in a bucket that a stored connection names.
+"""Where a Delta table is: in a directory below the service's root, or in a bucket of a stored connection.
 
-Knows nothing of rows and positions. Secrets are in ``options`` alone, which no text and no error shows.
+Knows nothing of rows and positions. Only ``options`` holds secrets, and no text or error shows it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from engine.errors import DefinitionInvalid, Problem, SourceUnavailable
 from engine.postgres.postgres import connect
 
 REQUEST_S: Final = 30
-"""Of one request; a part of a file has 5 MB."""
+"""Limit of one request; a part of a file has 5 MB."""
 
 CONNECT_S: Final = 5
 TRIES: Final = 2
 _TOLD_CHARS: Final = 300
 _NOT_ALLOWED: Final = "403 Forbidden"
 _MAY_PASS: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "ExpiredToken", "InvalidToken")
-"""Codes of S3 that come with it where a key was exchanged, or a clock is wrong: the next try reads the secrets anew."""
+"""S3's error codes after a key was exchanged, or with a wrong clock: the next try reads the secrets again."""
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -39,9 +39,9 @@ class DeltaPlace:
 
     Attributes:
         uri: of the table: a path, or ``s3://bucket/path``.
-        directory: the same where it is one, else None.
-        options: with which the library's client connects; None: of a directory.
-        hidden: takes the secrets of ``options`` out of a text.
+        directory: the path if it is a directory, else None.
+        options: of the library's client; None: for a directory.
+        hidden: removes the secrets of ``options`` from a text.
     """
 
     uri: str
@@ -50,11 +50,11 @@ class DeltaPlace:
     hidden: Callable[[str], str] = field(default=str, repr=False)
 
     def error_text(self, error: Exception) -> str:
-        """Return what the library says, in one line and without secrets: its beginning."""
+        """Return the beginning of the library's text, in one line and without secrets."""
         return self.hidden(" ".join(_COLOUR.sub("", str(error)).replace("↳", ":").split()))[:_TOLD_CHARS]
 
     def is_refused(self, error: Exception) -> bool:
-        """Whether it is a bucket that does not allow what was asked, and will not by itself."""
+        """Whether a bucket refuses the request, and will go on refusing it."""
         said = str(error)
         return self.options is not None and _NOT_ALLOWED in said and not any(code in said for code in _MAY_PASS)
 
@@ -97,12 +97,12 @@ def resolved_of(name: str, site: DeliveryContext) -> Resolved:
 
 
 def refused(code: str, detail: str) -> DefinitionInvalid:
-    """Return the refusal of a connection."""
+    """Return the error for a refused connection."""
     return DefinitionInvalid([Problem("/into/connector/connection", code, detail)])
 
 
 def _options(bucket: S3Connection, resolved: Resolved) -> dict[str, str]:
-    """Return the library's options. What is not said here it would take from the environment, but see ``forget_own_credentials``."""
+    """Return the library's options. It takes others from the environment, except those of ``forget_own_credentials``."""
     given = obstore_options(bucket, resolved.reader)
     options = {
         "aws_region": bucket.region,

@@ -16,7 +16,7 @@ from engine.records.canonical import OP_UPSERT
 
 
 class Records:
-    """Makes records of rows.
+    """Makes records from rows.
 
     Raises:
         FormatInvalid: a side's settings do not fit its columns.
@@ -75,7 +75,7 @@ def _writer(side: DeliveredSide, name: SideName, columns: Schema, topic: str, st
 
 
 def _record_of(side: DeliveredSide) -> str:
-    """Return the full name that a given schema has; empty: it has none, or none is given."""
+    """Return the full name in a given schema; empty: it has none, or no schema is given."""
     if side.schema_ is None:
         return ""
     return {"avro": avro_name, "json": json_title}.get(side.format, lambda _: "")(side.schema_)

@@ -1,9 +1,9 @@
 """Results in a topic of Kafka, exactly once by transactions.
 
-A transaction holds the records and, as a committed offset of a consumer group of the delivery's own, the position behind them
-(``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends what an earlier process had open and fences it. A group's offset has no
-consumer, so brokers forget it after ``offsets.retention.minutes`` (a week unless they are set up otherwise). After a pause it is committed anew
-before the next delivery is planned. Without an answer the position in the database counts, where nothing was under way.
+A transaction holds the records and the position after them, as a committed offset of the delivery's own consumer group
+(``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends and fences an earlier process's transaction. A group's offset has no
+consumer, so brokers drop it after ``offsets.retention.minutes`` (a week by default). After a pause it is committed again
+before the next delivery is planned. If the group has no offset and no delivery was running, the position in the database counts.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from engine.postgres.postgres import connect
 from engine.sources.kafka.brokers.bounded_calls import ends_within
 
 ANSWER_S: Final = 30.0
-"""Of one step; the broker keeps a transaction open for as long as ``transaction.timeout.ms`` says."""
+"""Limit of one step; the broker keeps a transaction open for ``transaction.timeout.ms``."""
 CHECK_S: Final = 8.0
 TRANSACTION_S: Final = 60.0
 LARGEST_BYTES: Final = 32 << 20
-"""Of a record, as far as librdkafka is asked (by itself it refuses 1 MB): the topic decides, and its refusal says what to raise."""
+"""Bound of a record for librdkafka (its default refuses 1 MB): the topic decides, and its refusal names the setting to raise."""
 
 END_S: Final = ANSWER_S + 5
-"""Of a transaction's last two steps together. librdkafka does not always keep to the time it is given: where a group's coordinator goes down in
+"""Limit of a transaction's last two steps together. librdkafka does not always obey its time limit: if a group's coordinator fails at
 the wrong moment, ``send_offsets_to_transaction`` waits for ever (its issue 5456)."""
 
 ABORT_S: Final = 5.0
-"""Of ending a transaction that failed. A broker that gives no answer ends it itself, after ``TRANSACTION_S``."""
+"""Limit for ending a failed transaction. A broker that gives no answer ends it itself, after ``TRANSACTION_S``."""
 
 REMEMBERED_S: Final = 3_600.0
-"""So long a committed position is taken for certain: brokers keep it for days, and nobody should set that to less than some hours."""
+"""For this time a committed position is certain: brokers keep it for days, and no sensible setting is below some hours."""
 
 _POLL_EVERY: Final = 10_000
-"""Records between two looks at what the broker has said of earlier ones."""
+"""Records between two checks of the broker's reports on earlier ones."""
 
 _FENCED: Final = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
 _COORDINATOR: Final = {
@@ -80,10 +80,10 @@ class KafkaDeliverer:
 
     Args:
         definition: of the delivery.
-        result: what is delivered.
+        result: the delivered result.
         options: of librdkafka, with secrets.
         store: the registry.
-        without_secrets: takes them out of a text.
+        without_secrets: removes secrets from a text.
     """
 
     keeps_position: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class KafkaDeliverer:
         self._transact(upto, rows)
 
     def remember(self, position: int) -> bool:
-        """See ``Deliverer``: it is committed anew where that was long ago, or by an earlier process."""
+        """See ``Deliverer``: commits the position again if its last commit is old, or came from an earlier process."""
         committed_at_s = self._committed_at_s
         if committed_at_s is None or time.monotonic() - committed_at_s > REMEMBERED_S:
             self._transact(position, None)
@@ -146,14 +146,14 @@ class KafkaDeliverer:
                 self._send(producer, rows)
             is_answered = ends_within(END_S, partial(self._end, producer, self._group, position))
         except (KafkaException, BufferError) as error:
-            # Whether it was committed the next question for the position tells.
+            # The next question for the position shows whether it was committed.
             self._abort(producer)
             raise self._error_of(error) from error
         except BaseException:
             self._abort(producer)
             raise
         if not is_answered:
-            # Nothing more is asked of this producer: it would wait, too. Its successor has a newer epoch, so it can commit nothing any more.
+            # This producer gets no more calls, because they would also wait. Its successor has a newer epoch, so this one cannot commit.
             self._producer = self._committed_at_s = None
             raise TargetUnavailable(f"topic {self._definition.topic}: no answer to the end of a transaction within {END_S:.0f} s")
         self._committed_at_s = time.monotonic()
@@ -163,11 +163,11 @@ class KafkaDeliverer:
         producer.commit_transaction(ANSWER_S)
 
     def _abort(self, producer: Producer) -> None:
-        """End a transaction that failed, so that readers of the topic do not wait for it, and close."""
+        """End a failed transaction, so that readers of the topic do not wait for it, and close."""
         try:
             producer.abort_transaction(ABORT_S)
         except KafkaException as error:
-            # It is over already, is being committed, or is another process's by now; else the broker ends it after ``TRANSACTION_S``.
+            # It is over, is being committed, or belongs to another process; else the broker ends it after ``TRANSACTION_S``.
             log.debug("transaction_not_aborted", topic=self._definition.topic, error=self._shown(str(error))[:300])
         finally:
             self.close()
@@ -205,7 +205,7 @@ class KafkaDeliverer:
         self._raise_failed()
 
     def _committed(self, asker: Consumer) -> TopicPartition:
-        """Ask for the group's offset, again while its coordinator is being found."""
+        """Ask for the group's offset; repeat this while its coordinator is being found."""
         end = time.monotonic() + ANSWER_S
         while True:
             try:
@@ -257,12 +257,12 @@ class KafkaDeliverer:
 
 
 class RepeatingKafkaDeliverer(KafkaDeliverer):
-    """At least once: no transactions, and headers by which a reader finds what is there twice."""
+    """At least once: no transactions, and headers by which a reader finds duplicates."""
 
     keeps_position: ClassVar[bool] = False
 
     def position(self) -> int | None:
-        """See ``Deliverer``: the topic keeps none."""
+        """See ``Deliverer``: the topic stores no position."""
         self.close()
         try:
             self._make_topic()
@@ -282,7 +282,7 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
         try:
             self._send(self._producer, rows, self._headers)
         except SystemError as error:
-            # The library raises a fatal error inside of the callback that it is about to call.
+            # The library raises a fatal error inside the next callback.
             self.close()
             if not isinstance(error.__cause__, KafkaException):
                 raise
@@ -300,7 +300,7 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
 
 
 def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool) -> None:
-    """Make the topic where it is not there.
+    """Make the topic if it does not exist.
 
     Raises:
         KafkaException: it cannot be made.
@@ -322,7 +322,7 @@ _QUIET: Final[Mapping[str, Any]] = {
     "client.id": "slackwater",
     "socket.keepalive.enable": True,
     "reconnect.backoff.max.ms": 2_000,
-    # A question about a topic would make it, as the brokers see fit and not as ``create`` says.
+    # A question about the topic would make it with the brokers' defaults, not with the settings in ``create``.
     "allow.auto.create.topics": False,
 }
 

@@ -1,6 +1,6 @@
-"""Avro's object container files: a schema, and blocks of values that follow each other without a length.
+"""Avro's object container files: a schema, and blocks of consecutive values without lengths.
 
-Where one value ends only reading it tells, so ``fastavro`` walks through a block, and the batch is read as payloads of topics are.
+Only reading a value shows where it ends. So ``fastavro`` walks through a block, and the batch is then read like payloads of topics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.records.arrow_bounds import MAX_RECORDS
 MAGIC: Final = b"Obj\x01"
 CODECS: Final = ("null", "deflate")
 MAX_EXPANDED_BYTES: Final = 256 << 20
-"""Of all blocks of one body. Deflate makes a thousand bytes of one."""
+"""Bound of all expanded blocks of one body. Deflate can expand one byte to a thousand."""
 
 _SYNC_BYTES: Final = 16
 _MAX_ENTRIES: Final = 1_000
@@ -35,7 +35,7 @@ def read_container(body: bytes) -> tuple[AvroSchema, pl.Series]:
     """Return a file's schema and its values as payloads.
 
     Raises:
-        BodyMalformed: it is no such file, is cut, holds too much, or has a codec that is not read.
+        BodyMalformed: it is no such file, is truncated, holds too much, or has an unsupported codec.
         SchemaNotRead: see ``parse_schema``.
     """
     if not body.startswith(MAGIC):
@@ -106,7 +106,7 @@ def _inflated(block: bytes, most: int, at: int) -> bytes:
 
 
 def _values(schema: AvroSchema, count: int, block: bytes) -> Iterator[bytes]:
-    """Cut a block. A value that cannot be read ends the body: where the next one begins nobody knows."""
+    """Cut a block. An unreadable value ends the body, because the start of the next one is unknown."""
     if count < 0:
         raise BodyMalformed(f"a block says that it has {count:,} records in {len(block):,} bytes")
     walked, stream, at = _walked(schema), io.BytesIO(block), 0

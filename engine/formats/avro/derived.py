@@ -1,4 +1,4 @@
-"""The Avro schema of columns: what a result is written with where none is given."""
+"""The Avro schema of columns, for results without a given schema."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LEAVES: Final[dict[str, Any]] = {
 
 
 def derived_schema(columns: Schema, name: str, *, is_key: bool, full_name: str = "") -> str:
-    """Return the schema of a record with these columns; of values each may be null, of keys none.
+    """Return the schema of a record with these columns; in values each may be null, in keys none.
 
     Args:
         columns: of the record.
-        name: of what the record's name is made.
+        name: from which the record's name is made.
         is_key: it is a key.
         full_name: the record's name with its namespace, instead of ``name``.
 
     Raises:
-        FormatInvalid: a column's name is none in Avro.
+        FormatInvalid: a column's name is not allowed in Avro.
     """
     space, _, own = full_name.rpartition(".")
     record = _Deriving().record(tuple(columns.items()), own or _NO_LETTER.sub("_", name) or "Record", is_optional=not is_key)
@@ -43,7 +43,7 @@ def derived_schema(columns: Schema, name: str, *, is_key: bool, full_name: str =
 
 
 class _Deriving:
-    """Numbers the records inside, for a name may be declared once."""
+    """Numbers nested records, because a name may be declared only once."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -1,4 +1,4 @@
-"""What Avro's numbers and bytes mean: its logical types, and those of Kafka Connect and Debezium, which stand in ``connect.name``."""
+"""The meanings of Avro's numbers and bytes: its logical types, and the ``connect.name`` of Kafka Connect and Debezium."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOGICAL: Final[dict[tuple[str, str], Meaning]] = {
     ("fixed", "decimal"): "decimal",
     ("fixed", "uuid"): "uuid",
 }
-"""Others are ignored, as the specification asks: the value is that of its plain type. A local timestamp is read as UTC."""
+"""Other logical types are ignored, as the specification asks: the value has its plain type. A local timestamp is read as UTC."""
 
 CONNECT_NAMES: Final[dict[str, Meaning]] = {
     "org.apache.kafka.connect.data.Decimal": "decimal",
@@ -41,7 +41,7 @@ CONNECT_NAMES: Final[dict[str, Meaning]] = {
 
 
 def meaning_of(shape: Shape, schema: dict[str, Any]) -> Shape:
-    """Return the leaf with what its schema says that it means."""
+    """Return the scalar with the meaning from its schema."""
     logical, named = schema.get("logicalType"), schema.get("connect.name")
     meaning = _LOGICAL.get((shape.kind, logical)) if isinstance(logical, str) else None
     if meaning is None and isinstance(named, str):

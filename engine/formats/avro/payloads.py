@@ -1,7 +1,7 @@
-"""Avro payloads read into Arrow: by ``pyruhvro`` as a batch, by ``fastavro`` one by one where a schema is beyond that.
+"""Avro payloads read into Arrow: by ``pyruhvro`` as a batch, or by ``fastavro`` one by one if ``pyruhvro`` cannot read the schema.
 
-Both trust what they read in some things; here it is looked at: texts are UTF-8, numbers fit their type, an enumeration's value has a
-symbol, and a payload ends where its value ends (a text behind each payload, which must come out again, tells that).
+Both libraries skip some checks, which are done here. Texts are UTF-8, numbers fit their type, an enumeration's value has a
+symbol, and a payload ends where its value ends (a text is appended to each payload and must be read back).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.formats.bisecting import UndecodablePayload
 from engine.formats.shapes import MAX_AMPLIFIED_BYTES, Shape, arrow_type
 
 _END: Final = b"\x0c~avro~"
-"""A text of six characters, as Avro writes it."""
+"""A text of six characters in Avro's encoding."""
 
 _END_TEXT: Final = "~avro~"
 _INT: Final = (-(2**31), 2**31 - 1)
@@ -32,7 +32,7 @@ def read_payloads(schema: AvroSchema, payloads: Sequence[bytes]) -> pa.RecordBat
     """Read payloads; a schema that is no record gives a column ``f0``.
 
     Raises:
-        Misread: one of them is not of the schema; whatever else the libraries raise at such ones.
+        UndecodablePayload: one of them does not fit the schema; the libraries may raise other errors in this case.
     """
     check_growth(schema.shape, payloads)
     shape = schema.shape if schema.is_record else Shape("struct", fields=(("f0", schema.shape),))
@@ -47,20 +47,20 @@ def read_payloads(schema: AvroSchema, payloads: Sequence[bytes]) -> pa.RecordBat
 
 
 def empty_batch(schema: AvroSchema) -> pa.RecordBatch:
-    """Return what reading no payloads gives."""
+    """Return the result of reading no payloads."""
     fields = schema.shape.fields if schema.is_record else (("f0", schema.shape),)
     return pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field(name, arrow_type(inner)) for name, inner in fields]))
 
 
 @lru_cache(maxsize=256)
 def _wire_with_end(wire: str) -> str:
-    """Put the text behind the record's fields."""
+    """Append the text to the record's fields."""
     has_fields = not wire.endswith('"fields": []}')
     return wire[: -len("]}")] + (", " if has_fields else "") + '{"name": "end_", "type": "string"}]}'
 
 
 def check_growth(shape: Shape, payloads: Sequence[bytes]) -> None:
-    """Raise Misread where one of them could become more in memory than it may."""
+    """Raise UndecodablePayload if a payload could expand beyond the bound in memory."""
     growth = shape.growth
     if growth and max(map(len, payloads), default=0) * growth > MAX_AMPLIFIED_BYTES:
         raise UndecodablePayload(
@@ -69,7 +69,7 @@ def check_growth(shape: Shape, payloads: Sequence[bytes]) -> None:
 
 
 def _of_wire(array: pa.Array, shape: Shape) -> pa.Array:
-    """Bring an array to ``arrow_type(shape)``."""
+    """Convert an array to ``arrow_type(shape)``."""
     kind = array.type
     if pa.types.is_union(kind):
         return _of_union(array, shape)
@@ -133,7 +133,7 @@ def _of_union(array: pa.Array, shape: Shape) -> pa.Array:
 
 
 def _of_fixed(array: pa.Array, shape: Shape) -> pa.Array:
-    """Put fixed bytes together that were read as floats and doubles, bit for bit."""
+    """Join fixed bytes that were read as floats and doubles, bit for bit."""
     rows = len(array)
     parts = []
     for place in range(array.type.num_fields):
@@ -178,7 +178,7 @@ def _one_by_one(schema: AvroSchema, shape: Shape, payloads: Sequence[bytes]) -> 
 
 
 def _check_values(array: pa.Array, shape: Shape) -> None:
-    """Look at the numbers that were read one by one as ``_of_wire`` does."""
+    """Check numbers that were read one by one as ``_of_wire`` does."""
     match shape.kind:
         case "int":
             _check_range(array, *_INT, "a number does not fit into int")
@@ -194,7 +194,7 @@ def _check_values(array: pa.Array, shape: Shape) -> None:
 
 
 def _renaming(shape: Shape) -> Callable[[Any], Any]:
-    """Return what gives records their own names again: the plain schema has numbered ones."""
+    """Return a function that restores the names of records' fields: the plain schema has numbered ones."""
     match shape.kind:
         case "struct":
             fields = [(f"f{place}", name, _renaming(inner)) for place, (name, inner) in enumerate(shape.fields)]

@@ -1,4 +1,4 @@
-"""Reads Avro: with one schema that is given, or with the one that each payload names."""
+"""Reads Avro: with a given schema, or with the schema that each payload names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AvroReader:
 class RegisteredAvroReader:
     """Reads payloads that name their schemas.
 
-    Columns stay those that are declared: fields that a schema does not have are null, fields that are not declared are left out.
+    The declared columns decide: fields that a schema lacks are null, undeclared fields are left out.
     """
 
     def __init__(self, columns: Schema, store: SchemaStore) -> None:
@@ -61,7 +61,7 @@ class RegisteredAvroReader:
 
 
 def avro_reader(config: SideConfig, store: SchemaStore) -> Reader:
-    """Return what reads a side.
+    """Return the reader of a side.
 
     Raises:
         FormatInvalid: there is no schema, or it cannot be read.
@@ -78,16 +78,16 @@ def avro_reader(config: SideConfig, store: SchemaStore) -> Reader:
 
 @lru_cache(maxsize=256)
 def schema_of(registered: RegisteredSchema) -> AvroSchema:
-    """Parse what a registry has.
+    """Parse a registered schema.
 
     Raises:
-        SchemaNotRead: it is of another language, or beyond what is read.
+        SchemaNotRead: it is of another language, or not supported.
     """
     return parse_schema(text_of(registered, "AVRO"), [text for _, text in registered.references])
 
 
 def convert_rows(frame: pl.DataFrame, places: pl.Series, rejects: pl.DataFrame, shape: Shape, columns: Schema) -> Read:
-    """Lift a frame's columns; rows with values that their meaning does not allow are rejects."""
+    """Convert a frame's columns; rows with values that their meaning does not allow are rejects."""
     found, faults = convert_struct(frame, shape, columns.items())
     raw = pl.DataFrame([*found, places.alias("_offset")])
     if not faults:

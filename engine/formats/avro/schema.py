@@ -1,8 +1,8 @@
-"""Avro schemas: parsed within bounds, brought to a ``Shape``, and written out again for the library that reads payloads.
+"""Avro schemas: parsed within bounds, converted to a ``Shape``, and written again for the library that reads payloads.
 
-``pyruhvro`` reads a part of Avro, quickly. What it does not know has the bytes of something that it knows: bytes lie as texts do, a number
-with a logical type as a number, an enumeration's value as the number of its symbol, and 4 or 8 fixed bytes as a float or double. So the
-*wire* schema says these instead, with names that are always valid and never met twice; what the values mean stays in the shape.
+``pyruhvro`` reads a part of Avro, quickly. Each type that it does not know has the same bytes as a type that it knows. Bytes look like texts,
+a number with a logical type like a number, an enumeration's value like the number of its symbol, and 4 or 8 fixed bytes like a float or
+double. So the *wire* schema has these types instead, with names that are always valid and unique. The shape keeps the values' meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.formats.avro.meanings import meaning_of
 from engine.formats.shapes import MAX_DEPTH, MAX_SHAPES, SchemaNotRead, Shape
 
 MAX_SCHEMA_BYTES: Final = 512 << 10
-"""Of one schema's text. Those of Debezium for wide tables have some 100 KiB."""
+"""Bound of one schema's text. Those of Debezium for wide tables have about 100 KiB."""
 
 _NUMBERS: Final = {"int": "int", "long": "bigint", "float": "double", "double": "double", "boolean": "boolean"}
 _PLAIN: Final = {*_NUMBERS, "null", "string", "bytes"}
@@ -31,9 +31,9 @@ class AvroSchema:
     """A schema that can be read.
 
     Attributes:
-        shape: of its values; a struct where it is a record.
-        wire: what ``pyruhvro`` is told; a record in any case. Empty where it cannot read the schema (see ``is_quick``).
-        plain: where it is not quick, the schema without logical types as ``fastavro`` has parsed it.
+        shape: of its values; a struct if it is a record.
+        wire: the schema for ``pyruhvro``, always a record. Empty if the library cannot read it (see ``is_quick``).
+        plain: if it is not quick, the schema without logical types as parsed by ``fastavro``.
     """
 
     shape: Shape
@@ -55,10 +55,10 @@ def parse_schema(text: str, references: Sequence[str] = ()) -> AvroSchema:
 
     Args:
         text: JSON.
-        references: schemas whose names it uses, each behind those that it uses itself.
+        references: schemas whose names it uses, each after those that it uses itself.
 
     Raises:
-        SchemaNotRead: it is no schema, it refers to itself, or it is too large; the text says which.
+        SchemaNotRead: it is no schema, refers to itself, or is too large; the text says which.
     """
     reading = _Reading()
     for reference in references:
@@ -91,7 +91,7 @@ def _loaded(text: str) -> Any:
 
 
 class _Reading:
-    """One walk through a schema: what it has named, what it is inside of."""
+    """One walk through a schema: the names so far, and the enclosing types."""
 
     def __init__(self) -> None:
         self.is_quick = True
@@ -101,7 +101,7 @@ class _Reading:
         self._enums: dict[str, Shape] = {}
 
     def learn(self, schema: Any) -> None:
-        """Take the names of a referenced schema. It is read where it is used."""
+        """Record the names of a referenced schema. It is read at its use."""
         self._collect(schema, "", 0)
 
     def read(self, schema: Any, space: str, depth: int) -> tuple[Shape, Any, Any]:
@@ -155,7 +155,7 @@ class _Reading:
         full = _full_name(name, given if isinstance(given, str) else space)
         self._named[full] = (schema, space)
         if schema["type"] == "enum":
-            if full not in self._enums:  # one list of symbols, however often it is used
+            if full not in self._enums:  # one list of symbols for all uses
                 self._enums[full] = self._enum(schema)
             return self._enums[full], "long", "long"
         if schema["type"] == "fixed":
@@ -210,7 +210,7 @@ class _Reading:
     def _counted(self, schema: dict[str, Any], what: str, space: str, depth: int, least: int = 0) -> tuple[Shape, Any, Any]:
         read = self.read(schema.get(what), space, depth + 1)
         if _least_bytes(read[0]) + least == 0:
-            # Ten bytes could say that there are 2^62 of them.
+            # Ten bytes could announce 2^62 elements.
             raise SchemaNotRead(
                 "an array holds values that take no bytes (null, or a record of nothing else); that cannot be read within bounds"
             )
@@ -230,14 +230,14 @@ class _Reading:
         if len(present) == 1:
             return replace(present[0][1], is_optional=is_optional), wires, plains
         if len({json.dumps(each) for each in plains}) < len(plains):
-            self.is_quick = False  # two members that look alike on the wire: int and long
+            self.is_quick = False  # two members with the same wire type: int and long
         fields = tuple((_member_name(member), shape) for member, shape in present)
         if len(dict(fields)) < len(fields):
             raise SchemaNotRead("a union has two members of one name")
         return Shape("union", fields=fields, is_optional=is_optional), wires, plains
 
     def _collect(self, schema: Any, space: str, depth: int) -> None:
-        """Learn the names that a schema declares, at any depth."""
+        """Record the names that a schema declares, at any depth."""
         if depth > MAX_DEPTH * 2:
             raise SchemaNotRead("a referenced schema is nested too deeply")
         if isinstance(schema, list):
@@ -258,7 +258,7 @@ class _Reading:
 
 
 def full_name_of(text: str) -> str:
-    """Return the name of a schema with its namespace, by which subjects may be named; empty: it has none."""
+    """Return the name of a schema with its namespace, which may name subjects; empty: it has none."""
     try:
         schema = _loaded(text)
     except SchemaNotRead:
@@ -272,14 +272,14 @@ def _full_name(name: str, space: str) -> str:
 
 
 def _member_name(member: Any) -> str:
-    """Name a member as Kafka Connect names the field for it: by its type, or by the type's own name."""
+    """Name a member as Kafka Connect names its field: by its type, or by the type's own name."""
     if isinstance(member, str):
         return member.rpartition(".")[2]
     return str(member.get("name") or member["type"]).rpartition(".")[2]
 
 
 def _least_bytes(shape: Shape) -> int:
-    """Return how few bytes a value takes."""
+    """Return the least size of a value."""
     if shape.is_optional or shape.kind not in ("null", "struct"):
         return 1
     return sum(_least_bytes(inner) for _, inner in shape.fields)

@@ -1,4 +1,4 @@
-"""Writes Avro: rows to payloads, whole columns at a time, with the schema that is given or derived from the columns."""
+"""Writes Avro: rows to payloads, whole columns at a time, with a schema that is given or derived from the columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AvroWriter:
 
 
 class RegisteredAvroWriter:
-    """Writes rows with the header of a registered schema; it is registered with the first rows."""
+    """Writes rows with the header of a registered schema; the first rows register it."""
 
     def __init__(self, schema: RegisteredSchema, subject: str, store: SchemaStore) -> None:
         self._schema = schema
@@ -62,10 +62,10 @@ class RegisteredAvroWriter:
 
 
 def avro_writer(config: SideConfig, store: SchemaStore) -> Writer:
-    """Return what writes a side.
+    """Return the writer of a side.
 
     Raises:
-        FormatInvalid: the schema cannot be read or written, or a column has no place in it.
+        FormatInvalid: the schema cannot be read or written, or a column has no field in it.
     """
     text = config.schema
     if text is None:
@@ -83,7 +83,7 @@ def avro_writer(config: SideConfig, store: SchemaStore) -> Writer:
 
 
 def check_writable(schema: AvroSchema, config: SideConfig) -> None:
-    """Refuse a schema that results cannot be written with."""
+    """Refuse a schema with which results cannot be written."""
     if not schema.is_quick or schema.shape.has_union:
         raise FormatInvalid(
             "schema: results are not written as unions of several members, nor as fixed bytes whose number is no multiple of four"
@@ -101,7 +101,7 @@ def check_writable(schema: AvroSchema, config: SideConfig) -> None:
 
 
 def to_wire(values: pl.Series, shape: Shape) -> pa.Array:
-    """Bring a column to what the wire schema says of it.
+    """Convert a column to the type in the wire schema.
 
     Raises:
         ValueError: a value does not fit.
@@ -131,7 +131,7 @@ def to_wire(values: pl.Series, shape: Shape) -> pa.Array:
 
 
 def _field(values: pl.Series, name: str, shape: Shape, is_null: pl.Series) -> pl.Series:
-    """Return a struct's field. Where the struct is null, what must not be null gets a value that nobody sees."""
+    """Return a struct's field. Where the struct is null, required fields get a value that is never visible."""
     known = {field.name for field in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
     field = values.struct.field(name) if name in known else pl.Series(name, [None], dtype=pl.Null).new_from_index(0, len(values))
     if shape.is_optional or not is_null.any() or not field.drop_nulls().len():
@@ -186,7 +186,7 @@ def _plain_scalar(values: pl.Series, shape: Shape) -> pa.Array:
 
 
 def _as_text(array: pa.Array) -> pa.Array:
-    """Pass bytes where the wire schema says text: they lie alike, and the library does not look at them."""
+    """Pass bytes where the wire schema has text: both have the same encoding, and the library does not check it."""
     return array.view(pa.string())
 
 

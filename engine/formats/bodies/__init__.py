@@ -1,1 +1,1 @@
-"""Bodies of appended records: how a body is cut into records, and what reads them."""
+"""Bodies of appended records: how a body is cut into records, and their readers."""

@@ -21,7 +21,7 @@ JSON_TYPES = ("application/json",)
 LINE_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines")
 ARROW_TYPES = ("application/vnd.apache.arrow.stream",)
 MAX_OBJECTS = 4 * MAX_RECORDS
-"""Records, and objects inside of them, of a JSON body."""
+"""Bound of records, and objects inside of them, in a JSON body."""
 
 MEDIA_TYPES = (*JSON_TYPES, *LINE_TYPES, *ARROW_TYPES)
 
@@ -32,7 +32,7 @@ def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tup
     Args:
         body: the bytes.
         media_type: one of ``MEDIA_TYPES``; parameters such as ``charset`` are ignored.
-        relation: the relation that is appended to.
+        relation: the target of the append.
 
     Raises:
         BodyMalformed: the body as a whole cannot be read.
@@ -54,7 +54,7 @@ def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tup
 
 
 def _check_count(what: str, count: int, most: int) -> None:
-    """Refuse what is small and becomes large: an empty record has two bytes, and a hundred times as many in memory."""
+    """Refuse small bodies that become large: an empty record has two bytes, and a hundred times as many in memory."""
     if count > most:
         raise BodyMalformed(f"the body has {count:,} {what}, and may have {most:,}; send it in several parts")
 

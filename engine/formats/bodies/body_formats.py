@@ -1,4 +1,4 @@
-"""Bodies of appended records in a format: how a body is cut into payloads, what its request may say, and what reads them."""
+"""Formats for bodies of appended records: the cutting of a body into payloads, the parameters of its request, and the readers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _AVRO: Final = ("application/avro", "avro/binary", "avro/bytes", BINARY)
 
 @dataclass(frozen=True, slots=True)
 class BodyOptions:
-    """What a request says of its body.
+    """The parameters of a request for its body.
 
     Attributes:
         format: a name in ``POSTED``.
         media_type: of the body, without parameters.
-        options: the other parameters of the format that are given, by name.
+        options: the given parameters of the format, by name.
     """
 
     format: str
@@ -54,18 +54,18 @@ class BodyOptions:
 
     @property
     def has_registry(self) -> bool:
-        """Whether a schema registry is asked, which may take its time."""
+        """Whether a schema registry is asked, which may take time."""
         return self.option("registry") is not None
 
 
 class Posted(NamedTuple):
-    """What a body holds.
+    """The content of a body.
 
     Attributes:
         raw: rows for ``canonicalise``; ``_offset`` is the record's index.
-        rejects: the others.
-        changes: of change events, for each row of ``raw``: the columns of ``positions_of``, ``_absent``, and perhaps ``_is_named``; None: these
-            are none.
+        rejects: the other records.
+        changes: for change events, for each row of ``raw``: the columns of ``positions_of``, ``_absent``, and perhaps ``_is_named``; None: these
+            are no change events.
     """
 
     raw: pl.DataFrame
@@ -81,8 +81,8 @@ class BodyFormat:
     """A format of bodies.
 
     Attributes:
-        media_types: that a body may have.
-        options: parameters that mean something.
+        media_types: allowed for a body.
+        options: parameters that it uses.
         read: reads a body.
     """
 
@@ -92,10 +92,10 @@ class BodyFormat:
 
 
 def check_options(asked: BodyOptions) -> None:
-    """Check what needs neither body nor relation.
+    """Check the parameters that need neither body nor relation.
 
     Raises:
-        FormatInvalid: there is no such format, it does not come as this media type, or a parameter means nothing to it.
+        FormatInvalid: there is no such format, the media type does not fit it, or it does not use a parameter.
     """
     found = POSTED.get(asked.format)
     if found is None:
@@ -111,14 +111,14 @@ def read_posted(body: bytes, asked: BodyOptions, relation: RelationSchema, store
 
     Args:
         body: the bytes.
-        asked: what is said of them, checked.
-        relation: which is appended to.
+        asked: its parameters, checked.
+        relation: the target of the append.
         store: the registry that it names.
 
     Raises:
         FormatInvalid: the format does not fit the relation.
-        BodyMalformed: no record can be told from another.
-        RegistryUnavailable, RegistryRefused: a schema cannot be had.
+        BodyMalformed: the body cannot be cut into records.
+        RegistryUnavailable, RegistryRefused: a schema is not available.
     """
     return POSTED[asked.format].read(body, asked, relation, store)
 
@@ -135,7 +135,7 @@ def _side(asked: BodyOptions, relation: RelationSchema) -> SideConfig:
 
 
 def _of_payloads(cut: Callable[[bytes, BodyOptions], pl.Series]) -> Reads:
-    """Return what reads payloads that are cut so; behind a schema's number there is one alone, for it does not say where it ends."""
+    """Return a reader of payloads cut by ``cut``. A body with a schema's number has one payload, because it has no end mark."""
 
     def read(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore) -> Posted:
         reader = reader_of(_side(asked, relation), store)
@@ -205,10 +205,10 @@ def _protobuf(body: bytes, asked: BodyOptions, relation: RelationSchema, store: 
 
 
 IS_NAMED: Final = "_is_named"
-"""Whether the request names the table of the database that a change is of; not there where it names none."""
+"""Whether the request names the database table of a change; absent if the request names no table."""
 
 MAX_ORIGINS: Final = 16
-"""Databases whose changes one body may hold: for each, the positions of its keys are looked up while the append waits."""
+"""The most databases in one body's changes: the append waits while the positions of each database's keys are read."""
 
 
 def _debezium(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore) -> Posted:
@@ -274,7 +274,7 @@ def _of_few_origins(raw: pl.DataFrame, rejects: pl.DataFrame) -> tuple[pl.DataFr
 
 
 def _without_tombstones(payloads: pl.Series) -> pl.Series:
-    """Debezium's sinks send a tombstone as an empty body, or as JSON's null."""
+    """Drop tombstones, which Debezium's sinks send as an empty body, or as JSON's null."""
     sizes = payloads.bin.size()
     is_tombstone = (sizes == 0) | (sizes == len(_NULL)) & payloads.bin.starts_with(_NULL)
     return payloads.set(is_tombstone, None) if is_tombstone.any() else payloads

@@ -1,4 +1,4 @@
-"""Where one record of a body ends and the next begins, for formats whose records do not say it themselves. Knows nothing of columns."""
+"""The ends of records in a body, for formats whose records do not contain them. Knows nothing of columns."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from engine.records.arrow_bounds import MAX_RECORDS
 _SPACES: Final = " \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
 _LAST_SHIFT: Final = 28
-"""Of a length of 32 bits; no body is longer."""
+"""Last shift of a 32-bit length; no body is longer."""
 
 _decode = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
-"""Finds where a value ends. Numbers stay texts: Python refuses to read those of more than 4,300 digits."""
+"""Finds where a value ends. Numbers stay texts, because Python refuses to read those of more than 4,300 digits."""
 
 
 def whole(body: bytes) -> pl.Series:
-    """Take a body as one payload."""
+    """Return a body as one payload."""
     return pl.Series([body], dtype=pl.Binary)
 
 
 def lines(body: bytes) -> pl.Series:
-    """Take each line as a payload; empty ones are skipped.
+    """Return each line as a payload; empty ones are skipped.
 
     Raises:
         BodyMalformed: there are too many.
@@ -37,7 +37,7 @@ def lines(body: bytes) -> pl.Series:
 
 
 def json_values(body: bytes, media_type: str) -> pl.Series:
-    """Take each member of a JSON array as a payload, or the one value there is, or lines where the media type says so.
+    """Return each member of a JSON array as a payload, or the single value, or lines if the media type says so.
 
     Raises:
         BodyMalformed: it is no JSON, or there are too many.
@@ -61,7 +61,7 @@ def json_values(body: bytes, media_type: str) -> pl.Series:
 
 
 def length_delimited(body: bytes) -> pl.Series:
-    """Take what stands behind each length (a varint, as ``writeDelimitedTo`` writes it) as a payload.
+    """Return the bytes after each length (a varint, as ``writeDelimitedTo`` writes it) as a payload.
 
     Raises:
         BodyMalformed: a length reaches beyond the body, or there are too many.

@@ -1,7 +1,7 @@
-"""Which of the declared columns a change's row does not have: not null, but not there, since the database's table lacks them.
+"""The declared columns that a change's row lacks: not null, but missing, because the database's table does not have them.
 
-Debezium writes all columns of a table, nulls too. So a column that was there and is not any more was dropped or renamed, and its null would be
-no value. Whether it was there before, whoever keeps positions knows.
+Debezium writes all columns of a table, nulls too. So a column that has disappeared was dropped or renamed, and a null for it would be
+wrong. Callers that keep positions know whether the column existed before.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _NAMES_BESIDE: Final = frozenset(
         "field", "optional", "default", "parameters", "items", "keys", "values", "scale", "length", "allowed", "doc",
     }
 )  # fmt: skip
-"""Names that envelopes and their schemas have outside of rows."""
+"""Names outside of rows in envelopes and their schemas."""
 
 
 def absent_columns(rows: pl.DataFrame, payloads: pl.Series, settings: DebeziumSettings, store: SchemaStore) -> pl.Series:
-    """Return for each row the columns that its event does not have; null: it has all, or is a delete.
+    """Return for each row the columns that its event lacks; null: it has all, or is a delete.
 
     Args:
         rows: as ``Rows.raw``, with ``_offset``, the event's place among the payloads.
         payloads: the events.
-        settings: how they are read.
+        settings: of their reader.
         store: of their schemas.
     """
     names = [name for name in settings.columns.names if name not in settings.key]
@@ -56,14 +56,14 @@ def absent_columns(rows: pl.DataFrame, payloads: pl.Series, settings: DebeziumSe
 
 
 def unforgiven(absent: pl.Series, allowed: Sequence[str]) -> pl.Series:
-    """Leave out of what ``absent_columns`` returned the columns that rows may lack; the others stay in their order."""
+    """Remove the columns that rows may lack from a result of ``absent_columns``; the others keep their order."""
     return absent.list.eval(pl.element().filter(~pl.element().is_in(allowed))) if allowed else absent
 
 
 def _of_texts(
     rows: pl.DataFrame, payloads: pl.Series, is_put: pl.Series, names: Sequence[str], settings: DebeziumSettings
 ) -> pl.Series:
-    """Look for names in the texts first: only an event in which one may be missing is parsed."""
+    """Search names in the texts first: only an event that may lack one is parsed."""
     beside = _NAMES_BESIDE.union(*(_inner(kind) for _, kind in settings.columns.items()))
     places = rows.get_column("_offset")
     nulls = {name: is_put & rows.get_column(name).is_null() if name in rows.columns else is_put for name in names}
@@ -84,9 +84,9 @@ def _of_texts(
 
 
 def _tails(payloads: pl.Series) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
-    """Return what stands in texts from the row on, and in which no objects but the row and the source can be there.
+    """Return the texts from the row on, and in which of them the row and the source are the only objects.
 
-    A name in quotes is one of the row's there, unless it is one of the source's.
+    A quoted name in them is one of the row's, unless it is one of the source's.
     """
     array = payloads.to_arrow()
     starts = pl.Series(pc.find_substring(array, _ROW), dtype=pl.Int64)
@@ -128,7 +128,7 @@ def _of_schemas(payloads: pl.Series, names: Sequence[str], store: SchemaStore) -
 
 
 def _inner(kind: ColumnType) -> Iterable[str]:
-    """Yield the names of fields inside of a column."""
+    """Yield the names of fields inside a column."""
     for name, inner in kind.fields:
         yield name
         yield from _inner(inner)

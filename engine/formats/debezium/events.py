@@ -1,4 +1,4 @@
-"""From envelopes to records: what each change does to a table's rows. Whole columns at a time; knows nothing of encodings."""
+"""From envelopes to records: the effect of each change on a table's rows. Whole columns at a time; knows nothing of encodings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _REASONS: Final = {
 
 
 class Rows(NamedTuple):
-    """What events say of rows, whatever was said before.
+    """The rows of events, independent of earlier events.
 
     Attributes:
-        raw: rows for ``canonicalise``: the relation's columns, ``$op``, ``$event_time_ms``, ``_offset``, the event's place, and where the
-            change stands (``positions``), and columns that it lacks (``absent``); a changed key makes two rows of one event, the delete first.
-        rejects: events that say nothing of a row.
+        raw: rows for ``canonicalise``: the relation's columns, ``$op``, ``$event_time_ms``, the event's place ``_offset``, the change's position
+            (``positions``), and its missing columns (``absent``). A changed key makes two rows of one event, the delete first.
+        rejects: events without a row.
     """
 
     raw: pl.DataFrame
@@ -52,12 +52,12 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What events do.
+    """The effects of events.
 
     Attributes:
         raw: see ``Rows``.
         rejects: see ``Rows``.
-        older: events that were left out, because a newer change of their key, or the same one, came before.
+        older: events left out, because a newer change of their key, or the same change, came before.
         newest: see ``without_older``.
     """
 
@@ -68,7 +68,7 @@ class Changes:
 
 
 def counted(rows: Rows, key: tuple[str, ...], newest: pl.DataFrame | None = None) -> Changes:
-    """Leave out what is older than what came before.
+    """Leave out changes that are older than earlier ones.
 
     Args:
         rows: in the order of arrival.
@@ -81,7 +81,7 @@ def counted(rows: Rows, key: tuple[str, ...], newest: pl.DataFrame | None = None
 
 
 def rows_of(envelopes: Read, columns: Schema, key: tuple[str, ...]) -> Rows:
-    """Bring envelopes to rows.
+    """Convert envelopes to rows.
 
     Args:
         envelopes: with ``before``, ``after``, ``op``, ``ts_ms``, ``source`` and ``_offset``.
@@ -105,7 +105,7 @@ def rows_of(envelopes: Read, columns: Schema, key: tuple[str, ...]) -> Rows:
 
 
 def _completed(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
-    """Give the envelopes all the fields that are looked at: a schema may lack some, and none may have come."""
+    """Add missing fields to the envelopes: a schema may lack some, and a batch may be empty."""
     rows = frame.height
     plain = [
         frame.get_column(name).cast(dtype)
@@ -135,7 +135,7 @@ def _struct(frame: pl.DataFrame, name: str, fields: Mapping[str, pl.DataType]) -
 def _with_old_keys(
     rows: pl.DataFrame, before: pl.Series, after: pl.Series, is_upsert: pl.Series, key: tuple[str, ...]
 ) -> pl.DataFrame:
-    """Put a delete of the old key before an update that changed it; Debezium itself sends two events then."""
+    """Put a delete of the old key before an update that changed it; Debezium itself sends two events for this."""
     moved = pl.repeat(value=False, n=len(before), dtype=pl.Boolean, eager=True)
     known = before.is_not_null() & is_upsert
     for name in key:
@@ -152,7 +152,7 @@ def _with_old_keys(
 
 
 def _reasons(frame: pl.DataFrame, key: tuple[str, ...]) -> pl.Series:
-    """Return why an event is no record; null for those that are."""
+    """Return why an event is no record; null for records."""
     op = pl.col("op")
     row = pl.when(op == _DELETE).then(pl.col("before")).otherwise(pl.col("after")).struct
     has_no_key = pl.any_horizontal(*(row.field(name).is_null() for name in key)) if key else pl.lit(value=False)
@@ -174,7 +174,7 @@ def _reasons(frame: pl.DataFrame, key: tuple[str, ...]) -> pl.Series:
 
 
 def _time() -> pl.Expr:
-    """When the change happened in the database; else when Debezium saw it."""
+    """Return the time of the change in the database; else the time at which Debezium read it."""
     source = pl.col("source").struct
     return pl.coalesce(source.field("ts_us").floordiv(1_000), source.field("ts_ms"), pl.col("ts_ms"))
 

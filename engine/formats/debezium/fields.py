@@ -1,4 +1,4 @@
-"""Which fields a table's rows have, by its change events: as their schema says, else as the rows hold them."""
+"""The fields of a table's rows, from its change events: by their schema, else by the rows' values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row_of_envelope(envelope: Shape) -> Fields:
     """Return the fields of the row in an envelope's schema.
 
     Raises:
-        SchemaNotRead: it is none of change events.
+        SchemaNotRead: it is no schema of change events.
     """
     row = dict(envelope.fields).get("after")
     if row is None or row.kind != "struct":
@@ -32,12 +32,12 @@ def row_of_envelope(envelope: Shape) -> Fields:
 
 
 def row_of_events(events: Sequence[Mapping[str, Any]]) -> Fields:
-    """Return the fields of the rows of JSON events, the newest last: by the newest schema that one brings, else by what they hold.
+    """Return the fields of the rows of JSON events, newest last: by the newest schema in them, else by their values.
 
-    Without a schema they are those of the newest row: what only earlier ones had was dropped, or renamed.
+    Without a schema the newest row decides: fields that only earlier rows have were dropped or renamed.
 
     Raises:
-        Unlike: rows do not agree about a field.
+        Unlike: rows have different types for a field.
     """
     for event in reversed(events):
         for side in schema_fields(event.get("schema")):
@@ -50,7 +50,7 @@ def row_of_events(events: Sequence[Mapping[str, Any]]) -> Fields:
 
 
 def key_of_event(key: bytes) -> tuple[str, ...]:
-    """Return the names in a record's key; none where it is no JSON object."""
+    """Return the names in a record's key; none if it is no JSON object."""
     try:
         value = json.loads(key)
     except (ValueError, RecursionError):
@@ -60,7 +60,7 @@ def key_of_event(key: bytes) -> tuple[str, ...]:
 
 
 def _declared(schema: Mapping[str, Any]) -> ColumnType | None:
-    """Return the type of a field of Kafka Connect's; None: no column holds it."""
+    """Return the type of a Kafka Connect field; None: no column holds it."""
     kind = schema.get("type")
     meaning = CONNECT_NAMES.get(str(schema.get("name")))
     if kind == "struct":
@@ -82,12 +82,12 @@ def _declared(schema: Mapping[str, Any]) -> ColumnType | None:
 
 
 def _number(said: Any) -> int:
-    """Return a count of digits, which Kafka Connect writes as a text; 0 where it is none that a decimal has."""
+    """Return a number of digits, which Kafka Connect writes as a text; 0 if no decimal has this many."""
     text = str(said)
     return int(text) if text.isdecimal() and len(text) <= 2 and int(text) <= 38 else 0
 
 
 def schema_fields(schema: Any) -> list[dict[str, Any]]:
-    """Return the fields that a schema of Kafka Connect says a struct has; none where it is no such schema."""
+    """Return the fields of a struct in a Kafka Connect schema; none if it is no such schema."""
     fields = schema.get("fields") if isinstance(schema, dict) else None
     return [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []

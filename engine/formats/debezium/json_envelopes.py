@@ -1,4 +1,4 @@
-"""JSON envelopes read by Arrow, a batch at a time: what their schema says of the row's fields decides what numbers and texts mean."""
+"""JSON envelopes read by Arrow, a batch at a time: the schema of the row's fields decides the meaning of numbers and texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.records.excerpts import excerpts_of
 
 REASON: Final = "malformed_json"
 _LOOKED_AT: Final = 32
-"""Events of a batch whose values tell in which form ambiguous ones come; where a later one differs, the batch is read in parts."""
+"""Events of a batch whose values show the form of ambiguous fields; if a later event differs, the batch is read in parts."""
 
 _BY_NUMBER: Final = ("date", "time", "timestamp")
 
@@ -38,7 +38,7 @@ class JsonEnvelopes:
         self._columns = settings.envelope()
 
     def read(self, payloads: pl.Series) -> Read:
-        """Return the envelopes' fields as columns, and the payloads that are none."""
+        """Return the envelopes' fields as columns, and the payloads that are no envelopes."""
         groups, rejects = split(payloads)
         parts = [at_places(self._read(group), group.places) for group in groups]
         return rejoined(parts, rejects, self._columns)
@@ -49,7 +49,7 @@ class JsonEnvelopes:
         frame = cast("pl.DataFrame", pl.from_arrow(table))
         row = Shape("struct", fields=tuple((name, self._shape(name, frame, said)) for name in self._settings.columns.names))
         source = Shape("struct", fields=tuple((name, Shape(kind.kind)) for name, kind in SOURCE.fields))  # type: ignore[arg-type]
-        if not schema_fields(bodies.schema):  # a schema tells texts from bytes
+        if not schema_fields(bodies.schema):  # a schema distinguishes texts from bytes
             frame, places, rejects = self._without_unclear(frame, places, rejects, said)
         shape = Shape(
             "struct",
@@ -60,7 +60,7 @@ class JsonEnvelopes:
 
     def _parsed(self, payloads: Sequence[bytes], said: dict[str, Shape]) -> pa.RecordBatch:
         text = b"\n".join(payloads)
-        # Braces at both ends and no line break inside: only then is each line one event, whatever it holds.
+        # Braces at both ends and no line break inside: only then is each line one event, for any content.
         breaks = len(payloads) - 1
         is_plain = text.count(b"\n") == breaks and text.count(b"}\n{") == breaks and b"\r" not in text
         if not (is_plain and text.startswith(b"{") and text.endswith(b"}")):
@@ -93,7 +93,7 @@ class JsonEnvelopes:
     def _without_unclear(
         self, frame: pl.DataFrame, places: pl.Series, rejects: pl.DataFrame, said: dict[str, Shape]
     ) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
-        """Refuse events with texts for decimals that could be digits or base64, where nobody says which."""
+        """Refuse events with texts for decimals that could be digits or base64, if no setting decides."""
         if self._settings.decimals is not None or not frame.height:
             return frame, places, rejects
         unclear = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
@@ -115,7 +115,7 @@ class JsonEnvelopes:
         return frame.filter(~unclear), places.filter(~unclear), pl.concat([rejects, reject_rows(rows)]).sort("offset")
 
     def _shape(self, name: str, frame: pl.DataFrame, said: dict[str, Shape]) -> Shape:
-        """Say what a field's values mean: as its schema says, else as the settings do."""
+        """Return the meaning of a field's values, from its schema, else from the settings."""
         known, declared = said.get(name), self._settings.columns[name]
         dtype = frame.get_column("after").struct.field(name).dtype if frame.height else pl.Null()
         if known is not None and not (dtype == pl.String and known.meaning != "decimal"):
@@ -129,7 +129,7 @@ class JsonEnvelopes:
         return _nested(declared)
 
     def _decoded(self, frame: pl.DataFrame, row: Shape) -> pl.DataFrame:
-        """Make bytes of the base64 in which decimals come; refuse such texts where nobody says what they are."""
+        """Decode decimals' base64 to bytes; refuse such texts if no setting describes them."""
         texts = [name for name, shape in row.fields if shape.meaning == "decimal"]
         if not texts or not frame.height:
             return frame
@@ -147,7 +147,7 @@ class JsonEnvelopes:
 
 
 def _of_base64(field: pl.Series) -> pl.Series:
-    """Decode; what is no base64 becomes empty bytes, which no decimal has."""
+    """Decode; invalid base64 becomes empty bytes, which no decimal has."""
     if field.dtype != pl.String:
         return field
     decoded = field.str.decode("base64", strict=False)
@@ -164,7 +164,7 @@ def _nested(declared: ColumnType) -> Shape:
 
 
 def _said(schema: Any) -> dict[str, Shape]:
-    """Return what an event's schema says of the row's fields, by name: those that stand for something else than themselves."""
+    """Return the row's fields with a special meaning in an event's schema, by name."""
     found: dict[str, Shape] = {}
     for side in schema_fields(schema):
         if side.get("field") not in ("after", "before"):
@@ -183,7 +183,7 @@ def _said(schema: Any) -> dict[str, Shape]:
 
 
 def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]:
-    """Return of which type the first value of each of a row's fields is."""
+    """Return the type of the first value of each field of a row."""
     forms: dict[str, type] = {name: str for name, shape in said.items() if shape.meaning == "decimal"}
     for payload in payloads[:_LOOKED_AT]:
         event = _members(payload)
@@ -198,13 +198,13 @@ def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]
 
 
 def _on_one_line(payload: bytes) -> bytes:
-    """Write an event without line breaks. Raises Misread where it is no object."""
+    """Write an event without line breaks. Raises UndecodablePayload if it is no object."""
     _members(payload)
     return payload.strip().replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def _members(text: bytes) -> dict[str, Span]:
-    """See ``members``. Raises Misread where it is no object."""
+    """See ``members``. Raises UndecodablePayload if it is no object."""
     try:
         return members(text)
     except ValueError as error:

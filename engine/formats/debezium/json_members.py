@@ -1,8 +1,8 @@
-"""Where the members of a JSON object stand in its bytes, found without parsing what is in them.
+"""The places of a JSON object's members in its bytes, found without parsing their values.
 
-Python's parser refuses what Arrow's reads: numbers of many digits, deep nesting (how deep depends on its caller), bytes that are no UTF-8 in
-fields that nobody declared. So it must not decide about an event. This knows only where values end, at any depth; whether they are valid JSON
-the reader behind it says.
+Python's parser refuses texts that Arrow's reads: numbers of many digits, deep nesting (the limit depends on its caller), invalid UTF-8 in
+undeclared fields. So Python's parser must not decide about an event. This module only finds where values end, at any depth; the reader
+after it decides whether they are valid JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _STRING: Final = re.compile(rb'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"')
 _MARK: Final = re.compile(rb'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"|[\[{]++|[\]}]++|"')
-"""A string, brackets that open or close, or a quote that begins no string. Brackets stand together, so that deep nesting is few marks."""
+"""A string, brackets that open or close, or a quote that begins no string. Adjacent brackets are one mark, so deep nesting has few marks."""
 
 _PLAIN: Final = re.compile(rb"[^\s,:\[\]{}\"]++")
 
@@ -23,15 +23,15 @@ Span = tuple[int, int]
 
 
 def members(text: bytes, at: int = 0, end: int | None = None) -> dict[str, Span]:
-    """Return an object's names, and where their values stand; of a name that comes twice the last.
+    """Return an object's names and the places of their values; for a repeated name the last counts.
 
     Args:
-        text: holds the object, and nothing but spaces around it up to ``end``.
+        text: holds the object, with only spaces around it up to ``end``.
         at: where it begins.
         end: where the text ends; None: at its end.
 
     Raises:
-        ValueError: it is no object, or not one alone.
+        ValueError: it is no object, or more than one.
     """
     end = len(text) if end is None else end
     found: dict[str, Span] = {}
@@ -59,13 +59,13 @@ def members(text: bytes, at: int = 0, end: int | None = None) -> dict[str, Span]
 
 
 def member_names(text: bytes, span: Span) -> set[str] | None:
-    """Return the names of the object that stands there; None: something else does."""
+    """Return the names of the object at a place; None: there is no object."""
     start, end = span
     return set(members(text, start, end)) if text[start : start + 1] == b"{" else None
 
 
 def form_of(value: bytes) -> type | None:
-    """Return as what Python's parser would read a value; None: null."""
+    """Return the Python type of a value; None: null."""
     match value[:1]:
         case b'"':
             return str
@@ -94,7 +94,7 @@ def _value_end(text: bytes, at: int) -> int:
 
 
 def _behind_brackets(text: bytes, at: int) -> int:
-    """Return the place behind the bracket that closes the one at a place."""
+    """Return the place after the bracket that closes the one at a place."""
     depth = 0
     for mark in _MARK.finditer(text, at):
         start, end = mark.span()

@@ -1,7 +1,7 @@
-"""JSON envelopes with their schema before them (``{"schema": …, "payload": …}``) or without: put apart, so that payloads are read together.
+"""Separates JSON envelopes from their schema (``{"schema": …, "payload": …}``), so that payloads are read together; handles bare ones too.
 
-Kafka Connect writes the same schema before each event of a table, so payloads are cut out of the bytes; only another
-beginning is looked at anew.
+Kafka Connect writes the same schema before each event of a table. So payloads are cut out of the bytes, and only a new
+beginning is parsed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.formats.excerpting import excerpt_of_bytes
 from engine.records.canonical import empty_rejects, reject_rows
 
 _MAX_BEGINNINGS: Final = 64
-"""Different beginnings of one batch that are looked for in the bytes, and the schemas that it may have."""
+"""The most different beginnings of one batch that are searched in the bytes, and the most schemas in it."""
 
 _Bad = tuple[int, str, str, str]
 """A row of rejects."""
@@ -29,8 +29,8 @@ class Bodies(NamedTuple):
     """Envelopes of one schema.
 
     Attributes:
-        schema: what stood before them, parsed; None: nothing did.
-        places: which payloads these are.
+        schema: parsed from before them; None: there was none.
+        places: of the payloads.
         texts: the envelopes.
     """
 
@@ -68,7 +68,7 @@ def split(payloads: pl.Series) -> tuple[list[Bodies], pl.DataFrame]:
 
 
 def _by_schema(payloads: pl.Series, places: Sequence[int], known: set[str], bad: list[_Bad]) -> list[Bodies]:
-    """Put envelopes that begin in many ways together by what their schemas say: each group is read in a pass of its own."""
+    """Group envelopes with many beginnings by the content of their schemas, so that each group is read in one pass."""
     groups: dict[str, tuple[Any, list[int], list[bytes]]] = {}
     for place in places:
         try:
@@ -90,7 +90,7 @@ def _by_schema(payloads: pl.Series, places: Sequence[int], known: set[str], bad:
 
 
 def _said(schema: Any) -> str:
-    """Write what a schema says, whatever its spaces and the order of its names."""
+    """Write a schema's content in one form, for any spaces and order of names."""
     return json.dumps(schema, sort_keys=True)
 
 
@@ -101,7 +101,7 @@ def _malformed(payloads: pl.Series, place: int, detail: str) -> _Bad:
 def _same_beginning(
     payloads: pl.Series, left: npt.NDArray[np.int64], schema: Any, beginning: bytes
 ) -> tuple[npt.NDArray[np.int64], Bodies]:
-    """Cut the envelopes out of all payloads that begin alike."""
+    """Cut the envelopes out of all payloads with the same beginning."""
     rest = payloads.gather(left)
     if beginning:
         is_it = (rest.bin.starts_with(beginning) & rest.bin.ends_with(b"}}")).to_numpy()
@@ -116,7 +116,7 @@ def _same_beginning(
 
 
 def _beginning(payload: bytes) -> tuple[Any, bytes | None, bytes]:
-    """Return the schema, what stands before the envelope in this and in like payloads (None: none is alike), and the envelope."""
+    """Return the schema, the bytes before the envelope in similar payloads (None: none is similar), and the envelope."""
     text = payload.removeprefix(BYTE_ORDER_MARK)
     spans = members(text)
     if set(spans) != {"schema", "payload"}:

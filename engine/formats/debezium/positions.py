@@ -1,13 +1,13 @@
-"""Where a change stands in its database's log, as a text that sorts; and changes that come again after newer ones of their key.
+"""A change's position in its database's log, as a text that sorts; and repeated changes after newer ones of their key.
 
-Debezium delivers at least once: after a restart it sends again what it had sent, from an earlier position on. A change that is older than one
-which was seen of its key is left out, and so is the same one again. Positions are compared key by key, for transactions that ran beside each
-other are not in the order of the log.
+Debezium delivers at least once: after a restart it repeats events from an earlier position on. A change older than an earlier one of
+its key is left out, and so is a repeated change. Positions are compared key by key, because parallel transactions are not in the order
+of the log.
 
-Not even the changes of one key always are. Postgres logs an insert before it waits for another transaction that has the key: that one may
-change and delete its row meanwhile, and stands later in the log although it committed earlier. And a snapshot is read at a place in the log that
-lies behind changes of transactions which were open then. So a change is older only where neither its position nor the time of its commit is
-later than the latest that were seen of its key. What was seen once is older in both, and a clock that was put back leaves the position.
+Even the changes of one key are not always in order. Postgres logs an insert before it waits for another transaction with the same key. That
+transaction may change and delete its row meanwhile, and is later in the log although it committed earlier. And a snapshot is read at a place
+in the log after changes of transactions that were then open. So a change is older only if neither its position nor its commit time is
+later than the latest seen for its key. A repeated change is older in both, and if a clock was set back, the position still decides.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _DIGITS: Final = 20
 _FILE_DIGITS: Final = 10
 _SNAPSHOT: Final = "r"
 _MOST_CHARS: Final = 200
-"""Of an origin."""
+"""Bound of an origin's text."""
 
 _DIGEST_BYTES: Final = 16
 _MOST_POSITION_BYTES: Final = 64
 
 
 def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
-    """Return where changes stand, as five columns.
+    """Return the positions of changes, as five columns.
 
-    ``_position``: null where the event has none. Postgres: LSN. MySQL and MariaDB: number of the log file, place in it, and row. SQL
-    Server: LSN of the commit (of a snapshot's rows the only one), of the change, and its number. Oracle: SCN. Behind it 0 for rows of a
-    snapshot and 1 for changes, since the first change after a snapshot may stand at the position that the snapshot's rows have.
+    ``_position``: null if the event has none. Postgres: LSN. MySQL and MariaDB: number of the log file, place in it, and row. SQL
+    Server: LSN of the commit (the only one in a snapshot's rows), of the change, and its number. Oracle: SCN. At its end is 0 for rows of a
+    snapshot and 1 for changes, because the first change after a snapshot may have the position of the snapshot's rows.
 
     ``_origin``: connector, its logical name (``topic.prefix``) and database: only positions of one origin can be compared.
-    Of a long one a digest is its end.
+    A long one ends with a digest.
 
-    ``_committed_us``: when the change was committed, or nearly so. Null for rows of a snapshot, for which the time of reading stands there: a
+    ``_committed_us``: the approximate commit time. Null for rows of a snapshot, which have the time of reading instead: a
     change that committed while the snapshot was about to be read is later than its rows.
 
-    ``_table``: of which table of the database the row is, with its schema; null where the event does not say it.
+    ``_table``: the row's table in the database, with its schema; null if the event does not name it.
 
     ``_is_exact``: two changes of one key at one position are the same. Oracle gives many changes one SCN.
     """
@@ -85,7 +85,7 @@ def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
 
 
 def is_misplaced(source: pl.Series) -> pl.Series:
-    """Return of which changes it cannot be kept where they stand: what says it holds a NUL, or is longer than any database's own."""
+    """Return which changes have an unusable position: its text holds a NUL, or is longer than any database's own."""
     names = ("connector", "name", "db", "schema", "table", "commit_lsn", "change_lsn", "scn")
     frame = pl.DataFrame([source.struct.field(name).cast(pl.String).alias(name) for name in names])
     holds_nul = [pl.col(name).str.contains("\0", literal=True) for name in names]
@@ -94,7 +94,7 @@ def is_misplaced(source: pl.Series) -> pl.Series:
 
 
 def _bounded(origins: pl.Series) -> pl.Series:
-    """Put a digest in place of the end of long texts: they are keys in a database's index. No short text is like one of these."""
+    """Replace the end of long texts by a digest: they are keys in a database's index. No short text can equal one of these."""
     is_long = origins.str.len_chars() > _MOST_CHARS
     if not is_long.any():
         return origins
@@ -106,7 +106,7 @@ def _bounded(origins: pl.Series) -> pl.Series:
 def without_older(
     changes: pl.DataFrame, key: Sequence[str], newest: pl.DataFrame | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Leave out changes that are older than one of the same key before them, or the same.
+    """Leave out changes that are older than an earlier one of the same key, or equal to it.
 
     Args:
         changes: in the order of arrival, with ``key`` and the columns of ``positions_of``.
@@ -114,7 +114,7 @@ def without_older(
         newest: the newest position and commit of each key so far, as this function returned them; None: nothing is known.
 
     Returns:
-        The changes that count, and the newest positions and commits now: of the keys in ``changes`` and in ``newest``.
+        The remaining changes, and the newest positions and commits of the keys in ``changes`` and in ``newest``.
     """
     keys = [*key, ORIGIN]
     kept = [*keys, POSITION, COMMITTED]

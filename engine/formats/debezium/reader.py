@@ -20,7 +20,7 @@ class _Envelopes(Protocol):
 
 
 class _RegisteredJson:
-    """JSON envelopes behind a schema's number. They bring no schema of their own, and the registered one is not looked at."""
+    """JSON envelopes after a schema's number. They contain no schema, and the registered one is not used."""
 
     def __init__(self, inner: JsonEnvelopes, settings: DebeziumSettings) -> None:
         self._inner = inner
@@ -31,7 +31,7 @@ class _RegisteredJson:
 
 
 class DebeziumReader:
-    """Reads change events. Tombstones are left out: Debezium's delete came before, with the time at which it happened."""
+    """Reads change events. Tombstones are left out: Debezium's delete came before, with the time of the change."""
 
     def __init__(self, settings: DebeziumSettings, store: SchemaStore = NO_REGISTRY) -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class DebeziumReader:
 
         Args:
             values: bytes; null: a tombstone.
-            newest: newest positions of keys that are known from events before; see ``without_older``.
+            newest: newest positions of keys from earlier events; see ``without_older``.
 
         Raises:
             RegistryUnavailable: read the events again later.
@@ -51,7 +51,7 @@ class DebeziumReader:
         return counted(self.rows(values), self._settings.key, newest)
 
     def rows(self, values: pl.Series) -> Rows:
-        """Read events, and leave out none of them for what came before; see ``read``."""
+        """Read events, without leaving out any because of earlier ones; see ``read``."""
         there = values.is_not_null()
         if there.all():
             return self._rows(values, self._envelopes.read(values))

@@ -1,4 +1,4 @@
-"""What is said of a table's change events where their schema does not."""
+"""The settings of a table's change events for what their schema does not say."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class DebeziumSettings:
 
     Attributes:
         columns: of the relation.
-        key: its key columns: of a delete only they are there.
+        key: its key columns: the only ones in a delete.
         encoding: of the envelope.
         has_registry: events begin with the number of a registered schema (Avro always).
-        time_unit: what numbers in columns of time and timestamp count where an event does not bring its schema: ``time.precision.mode``
-            ``connect`` is ``ms``; of ``adaptive`` it depends on the database's column.
-        decimals: what texts in decimal columns are without a schema: base64 of bytes (``decimal.handling.mode`` ``precise``, with the scale of
-            the column), or digits (``string``). None: such an event is refused, for "1234" could be either.
+        time_unit: the unit of numbers in columns of time and timestamp, if an event has no schema: ``time.precision.mode``
+            ``connect`` is ``ms``; for ``adaptive`` it depends on the database's column.
+        decimals: the meaning of texts in decimal columns without a schema: base64 of bytes (``decimal.handling.mode`` ``precise``, with the
+            scale of the column), or digits (``string``). None: such an event is refused, because "1234" could be either.
     """
 
     columns: Schema
@@ -54,4 +54,4 @@ SOURCE: Final = ColumnType(
         ("name", STRING), ("db", STRING), ("schema", STRING), ("table", STRING),
     ),
 )  # fmt: skip
-"""What is read of where a change comes from: its time and its position in the database's log."""
+"""The fields of a change's source: its time and its position in the database's log."""

@@ -1,4 +1,4 @@
-"""A topic's records as changes of a table: what ``TopicReader`` is for records that are rows."""
+"""A topic's records as changes of a table: the counterpart of ``TopicReader``, whose records are rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from engine.records.excerpts import excerpts_of
 class ChangeReader:
     """How a topic's change events are read for one relation.
 
-    Each event is judged by itself, so it does not matter what came before it, who reads it, or from where on. Over HTTP
-    what came before says which columns and which table are expected; here the definition does.
+    Each event is validated alone, so earlier events, the reader and the start position do not matter. Over HTTP
+    earlier events decide the expected columns and table; here the definition does.
 
     Attributes:
         relation: whose they are.
-        reader: of the events, which stand in the values. Keys are not looked at: events have their rows' keys.
+        reader: of the events in the values. Keys are not read, because events contain their rows' keys.
     """
 
     relation: RelationSchema
@@ -38,12 +38,12 @@ class ChangeReader:
 
         Args:
             keys: of the records.
-            values: bytes; null: a tombstone, which says nothing that the delete before it did not say.
+            values: bytes; null: a tombstone, which adds nothing to the delete before it.
 
         Returns:
-            ``(raw, rejects)`` by place, as of ``TopicReader``, but a changed key makes two rows of one event, and a tombstone none. Beside the
-            columns stand the columns of ``engine.operators.rows.change_positions``; ``_ts``, or ``$event_time_ms`` where a column says when, is
-            when the change happened in the database.
+            ``(raw, rejects)`` by place, as in ``TopicReader``, but a changed key makes two rows of one event, and a tombstone none. The frame
+            also has the columns of ``engine.operators.rows.change_positions``. ``_ts``, or ``$event_time_ms`` if a column has the time, is the
+            time of the change in the database.
 
         Raises:
             RegistryUnavailable: read the batch again later.
@@ -59,7 +59,7 @@ class ChangeReader:
         return raw, pl.concat([rejects, unfit]).sort("offset") if unfit.height or long is not None else rejects
 
     def _fitting(self, raw: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Refuse rows of tables that are not named, and rows without a declared column: their nulls would be no values."""
+        """Refuse rows of unexpected tables, and rows without a declared column: their nulls would be no values."""
         rules = self.relation.change_rules or ChangeRules()
         absent = unforgiven(raw.get_column(ABSENT), rules.absent)
         lacks = (absent.list.len() > 0).fill_null(value=False)
@@ -104,8 +104,8 @@ def _other(table: str | None, named: Sequence[str]) -> str:
 
 
 _NAMED = 8
-"""Columns, or tables, that a refusal names."""
+"""The most columns, or tables, in a refusal's text."""
 
 _SHOWN_CHARS = 64
 _SHOWN_NAMES_CHARS = 300
-"""Of a table's name, and of several."""
+"""The most characters of a table's name, and of several, in a refusal's text."""

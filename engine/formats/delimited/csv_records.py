@@ -1,4 +1,4 @@
-"""CSV records (RFC 4180, with a header line), brought into raw frames for ``canonicalise``."""
+"""CSV records (RFC 4180, with a header line), parsed into raw frames for ``canonicalise``."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def parse_csv(
 ) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
     """Parse whole CSV records, without the header.
 
-    What becomes of a record does not depend on those beside it, for how a file is cut must not decide about results.
+    A record's result does not depend on its neighbours, because the cuts of a file must not change results.
 
     Args:
         chunk: the last record may lack its line break.
         header: the file's column names.
         relation: names and types.
-        bounds: its ``record_bounds``, where they are known.
+        bounds: its ``record_bounds``, if they are known.
 
     Returns:
-        ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation
-        does not have are ignored. A record with a wrong number of fields, with quotes out of place or not in UTF-8 is refused as
+        ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns that the relation
+        lacks are ignored. A record with a wrong number of fields, with misplaced quotes or invalid UTF-8 is refused as
         ``malformed_csv``.
     """
     starts, ends = record_bounds(chunk) if bounds is None else bounds
@@ -81,7 +81,7 @@ def parse_csv(
 
 
 def _faults(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], fields: int) -> dict[int, str]:
-    """Return what is wrong with records whose separators or quotes are, by index."""
+    """Return the faults of records with wrong separators or quotes, by index."""
     data = np.frombuffer(chunk, dtype=np.uint8)
     is_comma, is_quote = data == COMMA, data == QUOTE
     found: dict[int, str] = {}
@@ -107,7 +107,7 @@ def _faults(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.in
 
 
 def _read(text: bytes, rows: int, header: Sequence[str], relation: RelationSchema, *, is_typed: bool) -> pl.DataFrame | None:
-    """Read records that have the header's fields; None where they do not read as so many rows."""
+    """Read records that have the header's fields; None if the number of rows differs."""
     wanted = {header.index(name): name for name in relation.columns.names if name in header}
     schema: dict[str, pl.DataType] = {}
     for index in range(len(header)):
@@ -123,7 +123,7 @@ def _read(text: bytes, rows: int, header: Sequence[str], relation: RelationSchem
 
 
 def _read_text(records: Sequence[bytes], header: Sequence[str], relation: RelationSchema) -> tuple[pl.DataFrame, dict[int, str]]:
-    """Read records as text. Those that cannot be read are found by halving; returns the others' rows, and why by place."""
+    """Read records as text. Bisecting finds unreadable ones; return the others' rows, and the faults by place."""
     frame = _read(b"\n".join(records), len(records), header, relation, is_typed=False)
     if frame is not None:
         return frame, {}

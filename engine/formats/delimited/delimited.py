@@ -1,4 +1,4 @@
-"""Delimited text: one line of columns, with quotes where a text needs them. Lines without quotes are cut as whole columns."""
+"""Delimited text: one line of columns, with quotes around texts that need them. Lines without quotes are cut as whole columns."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class DelimitedReader:
 
 
 class DelimitedWriter:
-    """Writes lines: bytes are base64, times and timestamps as in JSON, a null nothing at all (as an empty text, which is read as null)."""
+    """Writes lines: bytes are base64, times and timestamps as in JSON; a null is written like an empty text, which is read as null."""
 
     def __init__(self, config: SideConfig) -> None:
         self._columns = config.columns

@@ -1,18 +1,18 @@
 """Where the records of text files (ndjson, csv) end.
 
 A line break is a line feed, with or without a carriage return before it. An ndjson record ends at its line break. A CSV record ends
-where RFC 4180 says: at the first line break outside of quotes, the last one at the end of the file. Where that does not work, because
+by RFC 4180: at the first line break outside of quotes, the last one at the end of the file. This fails if
 
-- a quote stands where none may (inside a field, or before something else than a comma or the record's end), or
-- there is no such line break within ``MAX_RECORD_BYTES``, or a quote is still open where the file ends,
+- a quote is misplaced (inside a field, or before something else than a comma or the record's end), or
+- there is no such line break within ``MAX_RECORD_BYTES``, or a quote is still open at the end of the file.
 
-the record ends at its first line break, whatever it holds, and is refused: a stray quote costs the one line that it stands in, and
-reading goes on with the next line. A record that is still longer than ``MAX_RECORD_BYTES`` then is one long line. It is refused whole,
-as one ``record_too_long``, and never held in memory.
+Then the record ends at its first line break and is refused: a stray quote costs only its own line, and
+reading continues with the next line. A record that is then still longer than ``MAX_RECORD_BYTES`` is one long line. It is refused whole,
+as one ``record_too_long``, and is never held in memory.
 
-The bytes behind a record's start decide all that, not how a file is cut into blocks, chunks or splits: every cut falls on the end of a
-record, and a record that is whole before a cut reads the same without what is behind it. Each byte is looked at a bounded number of
-times: when a record ends earlier than quotes promised, the line breaks that were inside quotes are outside of them from there on.
+Only the bytes from a record's start decide this, not how a file is cut into blocks, chunks or splits. Every cut is at the end of a
+record, and a record that is whole before a cut reads the same without the bytes after it. Each byte is examined a bounded number of
+times: when a record ends earlier than its quotes promised, line breaks that were inside quotes count as outside from then on.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import numpy.typing as npt
 from engine.records.canonical import MAX_RECORD_BYTES
 
 BLOCK_BYTES = 256 << 10
-"""What is looked at at once: the arrays made of it stay in a processor's cache."""
+"""Bytes examined at once: the arrays made of them stay in a processor's cache."""
 
 QUOTE, COMMA, NEWLINE, RETURN = b'",\n\r'
 BEFORE_OPENING, BEHIND_CLOSING = (
     np.isin(np.arange(256), near) for near in ((COMMA, NEWLINE, QUOTE), (COMMA, NEWLINE, RETURN, QUOTE))
 )
-"""By byte: whether it may stand beside a quote of the field's own. Two quotes stand for one."""
+"""By byte: whether it may be next to a field's own quote. Two quotes stand for one."""
 
 Ends = npt.NDArray[np.int64]
 Read = Callable[[int, int], bytes]
@@ -39,7 +39,7 @@ Read = Callable[[int, int], bytes]
 
 
 class Holed:
-    """Bytes of which some are known to be U+0000 without reading them, as in a sparse file: there no record ends."""
+    """Bytes of which some are known to be U+0000 without reading them, as in a sparse file: no record ends there."""
 
     def __call__(self, start: int, end: int) -> bytes:
         """See ``Read``."""
@@ -51,7 +51,7 @@ class Holed:
 
 
 def blocks(read: Read, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield ``[start, end)`` block by block, each with its place; without what lies in holes."""
+    """Yield ``[start, end)`` block by block, each with its place; without holes."""
     while (start := behind_hole(read, start, end)) < end:
         stop = min(start + BLOCK_BYTES, end)
         yield start, read(start, stop)
@@ -59,12 +59,12 @@ def blocks(read: Read, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def behind_hole(read: Read, at: int, end: int) -> int:
-    """Return the first place from ``at`` on that is worth looking at."""
+    """Return the first place from ``at`` on outside of holes."""
     return read.behind_hole(at, end) if isinstance(read, Holed) and at < end else at
 
 
 def record_ends(read: Read, start: int, end: int, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Iterator[Ends]:
-    """Yield where the records of ``[start, end)`` end (behind their line breaks), in order; ``start`` is where one begins.
+    """Yield where the records of ``[start, end)`` end (after their line breaks), in order; a record begins at ``start``.
 
     Empty lines count. The last record may lack its line break: it ends at ``end``.
     """
@@ -83,7 +83,7 @@ def record_ends(read: Read, start: int, end: int, *, is_csv: bool, bound: int = 
 
 
 def certain_ends(scan: CsvScan, read: Read, end: int) -> Iterator[Ends]:
-    """Yield the ends of CSV records on which nothing behind ``end`` has an influence; ``scan`` can go on when there is more."""
+    """Yield the ends of CSV records that do not depend on bytes after ``end``; ``scan`` can continue when there are more bytes."""
     while scan.at < end:
         before = scan.at
         ends = scan.advance(read, end, is_growing=True)
@@ -93,12 +93,12 @@ def certain_ends(scan: CsvScan, read: Read, end: int) -> Iterator[Ends]:
 
 
 def line_ends(block: bytes) -> Ends:
-    """Return the places behind line breaks."""
+    """Return the places after line breaks."""
     return np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == NEWLINE) + 1
 
 
 def line_end(read: Read, start: int, end: int) -> int | None:
-    """Return the place behind the first line break at or behind ``start``."""
+    """Return the place after the first line break from ``start`` on."""
     for first, block in blocks(read, start, end):
         newline = block.find(b"\n")
         if newline >= 0:
@@ -107,29 +107,29 @@ def line_end(read: Read, start: int, end: int) -> int | None:
 
 
 class CsvScan:
-    """Looks for the ends of CSV records, block by block.
+    """Searches the ends of CSV records, block by block.
 
     Attributes:
-        start: where the record begins that is open.
-        at: where to go on; it goes back where a record turned out to end at a line break before.
-        is_lost: the open record has no right end; it ends at its first line break, which has not come yet.
+        start: where the open record begins.
+        at: where to continue; it goes back if a record ends at an earlier line break.
+        is_lost: the open record has no regular end; it ends at its first line break, which has not come yet.
     """
 
     def __init__(self, start: int, bound: int = MAX_RECORD_BYTES) -> None:
         self.start = self.at = start
         self.is_lost = False
         self._bound = bound
-        self._line_end: int | None = None  # behind the open record's first line break
+        self._line_end: int | None = None  # after the open record's first line break
         self._is_inside = False  # of quotes, at ``at``
         self._before = NEWLINE  # the byte before ``at``
 
     def advance(self, read: Read, end: int, *, is_growing: bool = False) -> Ends:
-        """Look at one more block before ``end``; returns the ends that were found.
+        """Examine one more block before ``end``; return the ends in it.
 
         Args:
             read: the file's bytes.
-            end: what is behind it does not count.
-            is_growing: something may come behind ``end``: a quote just before it waits for what that is.
+            end: bytes after it do not count.
+            is_growing: bytes may be appended at ``end``: a quote just before it is decided by the next byte.
         """
         if self.is_lost:
             self.at = behind_hole(read, self.at, end)
@@ -137,7 +137,7 @@ class CsvScan:
                 return np.zeros(0, dtype=np.int64)
         size = min(BLOCK_BYTES, self._bound)
         block = read(self.at, min(self.at + size + 1, end))
-        behind = NEWLINE  # a quote may stand at the end of all
+        behind = NEWLINE  # a quote may be the last byte of all
         if len(block) > size:
             block, behind = block[:-1], block[-1]
         elif is_growing and block.endswith(b'"'):
@@ -145,13 +145,13 @@ class CsvScan:
         return self._look(_Block(block, self._before, behind)) if block else np.zeros(0, dtype=np.int64)
 
     def finish(self) -> Ends:
-        """End the record that is open where nothing follows: here, or at its first line break where a quote is still open."""
+        """End the open record because nothing follows: here, or at its first line break if a quote is still open."""
         end = (self._line_end if self._is_inside else None) or self.at
         self._begin(end)
         return np.array([end])
 
     def _begin(self, start: int) -> None:
-        """Go on with a record that begins behind a line break."""
+        """Continue with a record that begins after a line break."""
         self.start = self.at = start
         self.is_lost, self._line_end, self._is_inside, self._before = False, None, False, NEWLINE
 
@@ -173,7 +173,7 @@ class CsvScan:
         return ends
 
     def _go_on(self, block: _Block, is_inside: bool) -> None:
-        """Be behind a block; ``is_inside`` says in which turn the block's quotes open and close."""
+        """Move past a block; ``is_inside`` says whether its first quote closes a field."""
         if self._line_end is None:
             self._line_end = block.line_end(self.start - self.at, self.at)
         self.at += block.size
@@ -210,9 +210,9 @@ class CsvScan:
 
 
 class _Block:
-    """A part of a file, and where its quotes and line breaks are.
+    """A part of a file, with the places of its quotes and line breaks.
 
-    ``is_inside`` of its methods says whether its first quote closes a field, and so of each in turn which opens and which closes one.
+    The parameter ``is_inside`` of its methods says whether its first quote closes a field; the following quotes alternate.
     """
 
     def __init__(self, block: bytes, before: int, behind: int) -> None:
@@ -235,7 +235,7 @@ class _Block:
         return own
 
     def misplaced(self, is_inside: bool) -> Ends:
-        """Return the quotes that stand where none may."""
+        """Return the misplaced quotes."""
         if not len(self.quotes):
             return self.quotes
         is_fit = self._may_close.copy() if is_inside else self._may_open.copy()
@@ -243,7 +243,7 @@ class _Block:
         return self.quotes[~is_fit]
 
     def is_inside_behind(self, index: int) -> bool:
-        """Say of a record that begins behind a line break, by its index, what ``is_inside`` is for the block."""
+        """Return ``is_inside`` for a record that begins after a line break, by the index of this line break."""
         return bool(len(self.quotes)) and bool(self._is_after_odd[index])
 
     def chain(self, newline: int) -> list[int]:
@@ -264,6 +264,6 @@ class _Block:
         return found
 
     def line_end(self, start: int, base: int) -> int | None:
-        """Return the place in the file behind the first line break at or behind ``start``, a place in the block."""
+        """Return the place in the file after the first line break from ``start`` on, a place in the block."""
         index = int(np.searchsorted(self.newlines, max(start, 0)))
         return base + int(self.newlines[index]) + 1 if index < len(self.newlines) else None

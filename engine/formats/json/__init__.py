@@ -1,1 +1,1 @@
-"""JSON: whole columns of records that look alike, others one by one."""
+"""JSON: whole columns of similar records, others one by one."""

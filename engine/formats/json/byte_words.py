@@ -1,6 +1,6 @@
-"""Whole columns read from places in a buffer, eight bytes at a time: compared with a literal, read as digits, taken as texts.
+"""Whole columns read from places in a buffer, eight bytes at a time: compared with a literal, read as digits, returned as texts.
 
-Places are arrays of byte positions. Nothing here knows what the bytes belong to.
+Places are arrays of byte positions. This module does not know the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 MAX_DIGITS: Final = 18
-"""So many always fit into 64 bits with their sign."""
+"""A number with this many digits always fits into 64 bits with its sign."""
 
 _WORD: Final = 8
 MARGIN: Final = 16
-"""Bytes on both sides, so that a word may be loaded from beside every place."""
+"""Bytes on both sides, so that a word can be loaded next to every place."""
 
 _KEPT: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
-"""By a number of bytes: the mask of the first ones of a word, which is read with its first byte lowest."""
+"""By a number of bytes: the mask of a word's first bytes; words are read with the first byte lowest."""
 
 _INLINE: Final = 12
-"""Arrow keeps texts of so many bytes in the view itself."""
+"""Arrow keeps texts up to this size in the view itself."""
 
 _ZEROS, _TOO_GREAT, _HIGH = (np.uint64(int(2 * text * 4, 16)) for text in ("30", "76", "80"))
 _PAIRS, _UPPER, _LOWER = np.uint64(0x000000FF000000FF), np.uint64(0x000F424000000064), np.uint64(0x0000271000000001)
@@ -36,11 +36,11 @@ _MINUS, _ZERO = 45, 48
 
 
 class ByteWords:
-    """A buffer, and what stands at places of it.
+    """A buffer, and reads at places of it.
 
     Args:
         data: at most 2 GB.
-        has_margins: no place is nearer to either end than ``MARGIN``. Otherwise the data is copied, to have some bytes around it.
+        has_margins: no place is nearer to either end than ``MARGIN``. Otherwise the data is copied, with some bytes around it.
     """
 
     def __init__(self, data: bytes, *, has_margins: bool = False) -> None:
@@ -59,11 +59,11 @@ class ByteWords:
         return cls(data, has_margins=bool(starts[0] >= MARGIN and len(data) - ends[-1] >= MARGIN))
 
     def is_at(self, literal: bytes, places: I64) -> bool:
-        """Whether a literal stands at every one of these places. What is behind the end of the data is not equal to anything but NUL."""
+        """Whether a literal is at every one of these places. Bytes after the end of the data equal nothing but NUL."""
         return all(not (self._masked(start, part, places) != _word(part)).any() for start, part in _parts(literal))
 
     def are_at(self, literal: bytes, places: I64) -> Mask:
-        """Return at which of these places a literal stands; no place is nearer to the end of the data than the literal is long."""
+        """Return which of these places have a literal; no place is nearer to the end of the data than the literal's length."""
         found: Mask = np.ones(len(places), np.bool_)
         for start, part in _parts(literal):
             found &= self._masked(start, part, places) == _word(part)
@@ -77,14 +77,14 @@ class ByteWords:
         return words
 
     def is_word(self, word: bytes, starts: I64, ends: I64) -> Mask:
-        """Return where ``[start, end)`` is a certain word of at most 8 bytes."""
+        """Return where ``[start, end)`` is a given word of at most 8 bytes."""
         found = self._load(starts)
         found &= _KEPT[len(word)]
         is_word: Mask = (found == np.uint64(int.from_bytes(word, "little"))) & (ends - starts == len(word))
         return is_word
 
     def are_natural(self, starts: I64, ends: I64) -> bool:
-        """Whether what is known to be digits is a number everywhere: not empty, and without a zero before others."""
+        """Whether each of these ranges of digits is a number: not empty, and without a leading zero."""
         sizes = ends - starts
         return bool(((sizes == 1) | ((sizes > 1) & (self._bytes[starts] != _ZERO))).all())
 
@@ -94,10 +94,10 @@ class ByteWords:
         Args:
             starts: where they begin.
             ends: where they end.
-            are_digits: nothing but digits is there.
+            are_digits: the ranges have only digits.
 
         Returns:
-            The numbers, and a mask of what is none, or has more than ``MAX_DIGITS``; None where all are numbers.
+            The numbers, and a mask of ranges that are no number or have more than ``MAX_DIGITS``; None if all are numbers.
         """
         first = self._bytes[starts]
         is_negative = first == _MINUS
@@ -119,7 +119,7 @@ class ByteWords:
         return total, bad if bad.any() else None
 
     def _digits(self, ends: I64, sizes: I64, faults: U64 | None) -> I64:
-        """Read the last eight digits, or as many as there are; mark where there are other bytes, if there can be any."""
+        """Read up to the last eight digits; mark other bytes, if there can be any."""
         words = self._load(ends - _WORD)
         words ^= _ZEROS
         absent = (np.uint64(_WORD) - np.clip(sizes, 0, _WORD).astype(np.uint64)) * np.uint64(8)
@@ -137,7 +137,7 @@ class ByteWords:
         return words.view(np.int64)
 
     def texts(self, starts: I64, ends: I64, is_null: Mask | None = None) -> pl.Series:
-        """Return what stands in ``[start, end)`` as texts, which are UTF-8. Long ones stay in the buffer."""
+        """Return ``[start, end)`` as texts, which are UTF-8. Long ones stay in the buffer."""
         sizes = (ends - starts).astype(np.uint64)
         head, tail = self._load(starts), self._load(starts + _WORD)
         views = np.empty((len(starts), 2), np.uint64)
@@ -150,7 +150,7 @@ class ByteWords:
         return cast("pl.Series", pl.from_arrow(array))
 
     def _load(self, places: I64) -> U64:
-        """Return the eight bytes from each place on; places may lie up to sixteen bytes before the data."""
+        """Return the eight bytes from each place on; places may be up to sixteen bytes before the data."""
         return self._words[places + self._before if self._before else places]
 
 

@@ -1,11 +1,11 @@
-"""JSON records that look alike: the same names in the same order, the same blanks, only values differ. Programs write such lines.
+"""JSON records of one layout: the same names in the same order, the same blanks, only different values. Programs write such lines.
 
-A line of that kind is literals (``{"id":``, ``,"name":"``, ``"}``) with values between them. The first line tells the literals. That a line has
-exactly these, where its quotes say that they must stand (or its commas, where no value is a text), and a well-formed value between two, makes
-it the JSON text that a reader of whole texts would find, so nothing needs to be parsed: values are read column by column (``byte_words``).
+Such a line is literals (``{"id":``, ``,"name":"``, ``"}``) with values between them. The first line gives the literals. The quotes of another
+line (or its commas, if no value is a text) show where the literals must be. If the line has exactly these, and well-formed values between them,
+it is the JSON text that a parser would find. So nothing is parsed: values are read column by column (``byte_words``).
 
-Only plain forms are read: texts without escapes, whole numbers of at most 18 digits, doubles, decimals, booleans, null. For all else there is
-no frame, and readers that know every form take over; what is read here, they would read so too.
+Only plain forms are read: texts without escapes, whole numbers of at most 18 digits, doubles, decimals, booleans, null. For everything else
+there is no frame, and readers that know every form read the lines; they would read plain lines with the same result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAIR: Final = re.compile(
 _CLOSING: Final = re.compile(rb"[ \t]*\}[ \t]*\r?")
 
 NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-"""What JSON calls a number."""
+"""A number in JSON."""
 
 _WORDS: Final = r"^(true|false|null)$"
 _QUOTE, _COMMA, _BLANK, _LINE_FEED = b'"'[0], b","[0], b" "[0], b"\n"[0]
@@ -40,10 +40,10 @@ _ZERO, _RADIX = np.uint8(48), np.uint8(10)
 Unknown = Literal["reject", "ignore"]
 
 _TEXTS: Final = frozenset({"string", "bytes", "date", "time", "timestamp", "bigint"})
-"""Types whose values may come as texts; what these must say, ``canonicalise`` judges."""
+"""Types whose values may be JSON texts; ``canonicalise`` validates their content."""
 
 _INTEGERS: Final = frozenset({"int", "bigint", "timestamp", "date", "time"})
-"""Types that are read as whole numbers where they come without quotes."""
+"""Types that are read as whole numbers if they have no quotes."""
 
 _BARE: Final = frozenset({"int", "bigint", "timestamp", "boolean", "double", "decimal"})
 
@@ -53,7 +53,7 @@ class Field:
     """A column of the lines.
 
     Attributes:
-        literal: what stands before its values, from the end of the value before; with the quotes of texts.
+        literal: the bytes before its values, from the end of the value before; with the quotes of texts.
         is_text: its values are texts.
     """
 
@@ -64,11 +64,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What lines have in common.
+    """The common parts of lines.
 
     Attributes:
         fields: in their order.
-        closing: what stands behind the last value.
+        closing: the bytes after the last value.
     """
 
     fields: tuple[Field, ...]
@@ -76,12 +76,12 @@ class Layout:
 
     @property
     def literals(self) -> list[bytes]:
-        """What a line is made of beside its values."""
+        """The parts of a line beside its values."""
         return [*(field.literal for field in self.fields), self.closing]
 
     @property
     def mark(self) -> int:
-        """The byte that tells where literals are: a quote, or a comma where no value is a text. No value has it, and there are fewer commas."""
+        """The byte that shows where literals are: a quote, or a comma if no value is a text. Values never have it, and commas are fewer."""
         return _QUOTE if any(field.is_text for field in self.fields) else _COMMA
 
     def marks(self, mark: int) -> int:
@@ -92,10 +92,10 @@ class Layout:
         """Return where each literal begins in lines of this layout.
 
         Args:
-            marks: where the marks of each line are, line by line.
+            marks: the places of each line's marks, line by line.
             starts: where the lines begin.
             ends: where they end.
-            mark: what they are.
+            mark: the byte of the marks.
         """
         places: list[I64] = []
         known = 0
@@ -107,13 +107,13 @@ class Layout:
         return places
 
     def spans(self, places: list[I64]) -> list[tuple[I64, I64]]:
-        """Return for each field where its values begin and end, by the places of the literals around them."""
+        """Return for each field where its values begin and end, from the places of the literals around them."""
         begins = [place + len(literal) for place, literal in zip(places, self.literals, strict=True)]
         return list(zip(begins[:-1], places[1:], strict=True))
 
     @classmethod
     def of(cls, line: bytes) -> Layout | None:
-        """Return the layout of a line; None for what is not plain."""
+        """Return the layout of a line; None if it is not plain."""
         fields: list[Field] = []
         at = start = 0
         while found := _PAIR.match(line, at):
@@ -142,7 +142,7 @@ def read_layout(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, 
         unknown: see ``parse_lines``.
 
     Returns:
-        A raw frame as the reader of JSON texts gives it, without the columns that the lines do not have. None: they are not alike, or
+        A raw frame like that of the parser of JSON texts, without columns that the lines lack. None: the lines have different layouts, or
         something is not plain.
     """
     last = len(starts) - 1
@@ -154,13 +154,13 @@ def read_layout(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, 
     spans = _spans(chunk, words, starts, ends, layout)
     if spans is None:
         return None
-    # Of columns that all are asked for, each is looked at anyway.
+    # If all columns are needed, each is checked anyway.
     is_part = any(field.name not in relation.columns.names for field in layout.fields)
     are_digits = is_part and _are_digits(np.frombuffer(chunk, np.uint8), starts, ends, layout)
     columns = []
     for field, (begins, stops) in zip(layout.fields, spans, strict=True):
         declared = relation.columns[field.name] if field.name in relation.columns.names else None
-        # Texts were all looked at together (``_spans``).
+        # All texts were checked together (``_spans``).
         if declared is None and (field.is_text or (are_digits and words.are_natural(begins, stops))):
             continue
         column, bad = read_values(words, begins, stops, declared, is_text=field.is_text, are_digits=are_digits)
@@ -172,7 +172,7 @@ def read_layout(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, 
 
 
 def _is_plain(layout: Layout, relation: RelationSchema, unknown: Unknown) -> bool:
-    """Whether the names of the fields say nothing special, and types may come as they do."""
+    """Whether no field name is special, and the types may have these forms."""
     for field in layout.fields:
         if field.name in CONTROL_COLUMNS:
             return False
@@ -185,7 +185,7 @@ def _is_plain(layout: Layout, relation: RelationSchema, unknown: Unknown) -> boo
 
 
 def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layout) -> list[tuple[I64, I64]] | None:
-    """Return where the values of each field begin and end; None where a line has another layout, or a text something to be read."""
+    """Return where the values of each field begin and end; None if a line has another layout, or a text needs parsing."""
     literals = layout.literals
     data = np.frombuffer(chunk, np.uint8)
     mark = layout.mark
@@ -204,22 +204,22 @@ def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layou
 
 
 def _are_digits(data: npt.NDArray[np.uint8], starts: I64, ends: I64, layout: Layout) -> bool:
-    """Whether all values are made of digits alone: as many digits are in the chunk as its values are long, beside those of the literals.
+    """Whether all values are digits only: the chunk then has as many digits as its values and literals together.
 
-    To count bytes takes less than to look at the values of one field.
+    Counting bytes takes less time than reading the values of one field.
     """
     if any(field.is_text for field in layout.fields):
         return False
     first, last = int(starts[0]), int(ends[-1])
     if last - first - int((ends - starts).sum()) != len(starts) - 1 or (data[ends[:-1]] != _LINE_FEED).any():
-        return False  # between the lines is more than what ends them
+        return False  # there are more bytes between the lines than line breaks
     literals = b"".join(layout.literals)
     own = len(literals) - sum(byte in b"0123456789" for byte in literals)
     return bool(np.count_nonzero(data[first:last] - _ZERO < _RADIX) == last - first - (len(starts) - 1) - len(starts) * own)
 
 
 def _are_texts_plain(chunk: bytes, data: npt.NDArray[np.uint8], starts: I64, literals: list[bytes]) -> bool:
-    """Whether nothing between quotes is an escape, a control character, or not UTF-8."""
+    """Whether nothing between quotes is an escape, a control character, or invalid UTF-8."""
     if b"\\" in chunk:
         return False
     own = sum(byte < _BLANK for literal in literals for byte in literal)
@@ -244,13 +244,13 @@ def read_values(
         words: with the values.
         starts: where they begin.
         ends: where they end.
-        declared: their type; None: nobody asks for them, and they are only looked at.
-        is_text: they stand in quotes and are plain texts.
-        are_digits: they are known to be nothing but digits.
+        declared: their type; None: they are only checked, because no column needs them.
+        is_text: they are in quotes and are plain texts.
+        are_digits: they are known to have only digits.
         number: the pattern of numbers that are no whole ones of 64 bits.
 
     Returns:
-        The values (of numbers without a fraction, 64 bits), and a mask of those that are not plain; None where all are.
+        The values (numbers without a fraction in 64 bits), and a mask of those that are not plain; None if all are.
     """
     if is_text:
         return words.texts(starts, ends), None

@@ -1,7 +1,7 @@
-"""Reads JSON strictly, as posted records are read; with or without a schema's number before it.
+"""Reads JSON strictly, like posted records; with or without a schema's number before it.
 
-Payloads stand below each other as lines do, so that the reader of lines reads them; what is no line (it has a line break inside, or does not
-begin and end with a brace) is read by itself.
+Payloads are concatenated as lines, so that the reader of lines reads them. A payload that is no line (it has a line break inside, or does
+not begin and end with a brace) is read alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.records.excerpts import excerpts_of
 
 REASON: Final = "malformed_json"
 _US_PER: Final[dict[EventTimeUnit, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
-"""Microseconds of a unit; of nanoseconds once they are microseconds."""
+"""Microseconds of a unit; nanoseconds are first divided to microseconds."""
 
 _NANOS_PER_US: Final = 1_000
 _MOST_US: Final = 253_402_300_799_999_999
@@ -83,7 +83,7 @@ class JsonSideReader:
 
 
 class RegisteredJsonReader:
-    """Reads JSON behind a schema's number. The schema itself is not looked at: columns are judged as they are declared."""
+    """Reads JSON after a schema's number. The schema itself is not used: the declared columns decide."""
 
     def __init__(self, inner: Reader, columns: Schema) -> None:
         self._inner = inner
@@ -94,23 +94,23 @@ class RegisteredJsonReader:
 
 
 def json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return what reads strictly."""
+    """Return the strict reader."""
     inner = JsonSideReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
 
 
 def bare_relation(columns: Schema) -> RelationSchema:
-    """Return columns as the readers of records take them: without key, times and conditions, which others judge."""
+    """Return columns as a relation for readers of records: without key, times and conditions, which are checked elsewhere."""
     return RelationSchema("payload", "stream", columns, (), None, None, None, None, None)
 
 
 def _counted(columns: Schema) -> Schema:
-    """Return what is read where timestamps are numbers."""
+    """Return the columns with numbers for timestamps."""
     return Schema(tuple((name, BIGINT if declared == TIMESTAMP else declared) for name, declared in columns.items()))
 
 
 def _with_timestamps(found: Read, columns: Schema, unit: EventTimeUnit) -> Read:
-    """Make timestamps of the numbers that count them; refuse what is no number, or of no time that a timestamp holds."""
+    """Convert numbers to timestamps; refuse values that are no number, or outside of a timestamp's range."""
     names = [name for name, declared in columns.items() if declared == TIMESTAMP and name in found.raw.columns]
     raw, rejects = cast_part(found, Schema(tuple((name, BIGINT) for name in names)))
     bad = pl.repeat(value=False, n=raw.height, dtype=pl.Boolean, eager=True)
@@ -134,10 +134,10 @@ def _with_timestamps(found: Read, columns: Schema, unit: EventTimeUnit) -> Read:
 
 
 class Stacked(NamedTuple):
-    """Payloads below each other.
+    """Payloads as lines of one text.
 
     Attributes:
-        text: of all, a line break behind each, and more of them around all: see ``ByteWords``.
+        text: of all, a line break after each, and more around all: see ``ByteWords``.
         starts: where they begin.
         ends: where they end.
     """
@@ -148,7 +148,7 @@ class Stacked(NamedTuple):
 
 
 def stacked(payloads: pl.Series) -> Stacked:
-    """Put payloads below each other; none is null."""
+    """Concatenate payloads as lines; none is null."""
     if not len(payloads):
         return Stacked(b"", np.empty(0, np.int64), np.empty(0, np.int64))
     lines = (payloads + _BREAK).to_arrow()
@@ -160,7 +160,7 @@ def stacked(payloads: pl.Series) -> Stacked:
 
 
 def _is_lines(of: Stacked) -> bool:
-    """Whether all payloads are lines, as ``are_lines`` has it."""
+    """Whether all payloads are lines, by the rule of ``are_lines``."""
     text, starts, ends = of
     data = np.frombuffer(text, np.uint8)
     is_framed = (ends - starts).min() > 1 and (data[starts] == _OPENING).all() and (data[ends - 1] == _CLOSING).all()
@@ -168,6 +168,6 @@ def _is_lines(of: Stacked) -> bool:
 
 
 def are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which payloads are one line from brace to brace: below each other only such ones cannot be taken for fewer or more."""
+    """Return which payloads are one line from brace to brace: only these keep their number when concatenated."""
     framed = payloads.bin.starts_with(b"{") & payloads.bin.ends_with(b"}")
     return (framed & ~payloads.bin.contains(b"\n") & ~payloads.bin.contains(b"\r")).to_numpy()

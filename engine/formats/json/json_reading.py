@@ -1,4 +1,4 @@
-"""``json.loads`` with every digit of its numbers, however many they are."""
+"""``json.loads`` with every digit of its numbers, for any number of digits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NumberReader = Callable[[str], Any]
 
 
 class NoNumber(float):
-    """What a text calls ``NaN``, ``Infinity`` or ``-Infinity``. JSON has none of them; Python reads and writes them."""
+    """A text's ``NaN``, ``Infinity`` or ``-Infinity``. JSON has none of them; Python reads and writes them."""
 
 
 class JsonReader:
@@ -23,14 +23,14 @@ class JsonReader:
 
     Args:
         types: of the values.
-        known: names of the fields that somebody looks at; None: of all. What JSON does not have is refused in the others here.
+        known: names of the fields in use; None: all. In the others, constants that JSON does not have are refused here.
     """
 
     def __init__(self, types: Iterable[ColumnType] = (), known: Collection[str] | None = None) -> None:
         kinds = set().union(*map(_scalar_kinds, types))
         self._known = known
         self._has_no_numbers = False
-        # Decimals must not pass through a double, and what is a double has a sign even as -0.
+        # Decimals must not pass through a double, and a double keeps its sign even as -0.
         of_floats: NumberReader | None = Decimal if "decimal" in kinds else None
         self._of_ints: NumberReader = _int_or_negative_zero if "double" in kinds else int
         self._decoder = json.JSONDecoder(parse_float=of_floats, parse_int=self._of_ints, parse_constant=self._constant)
@@ -51,7 +51,7 @@ class JsonReader:
             value = self._decoder.decode(text)
         except json.JSONDecodeError:
             raise
-        except (ValueError, InvalidOperation):  # a number of more digits, or a greater exponent, than Python takes
+        except (ValueError, InvalidOperation):  # a number with more digits, or a greater exponent, than Python reads
             value = self._patient.decode(text)
         if self._has_no_numbers and self._known is not None and isinstance(value, dict):
             strange = next((name for name, each in value.items() if name not in self._known and _has_no_number(each)), None)
@@ -75,7 +75,7 @@ def _scalar_kinds(declared: ColumnType) -> set[str]:
 
 
 def _has_no_number(value: Any) -> bool:
-    """Whether it is inside, at any depth."""
+    """Whether a value contains one, at any depth."""
     match value:
         case dict():
             return any(map(_has_no_number, value.values()))

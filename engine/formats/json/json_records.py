@@ -1,8 +1,8 @@
-"""JSON records: arrays of objects and newline-delimited objects, brought into raw frames for ``canonicalise``.
+"""JSON records: arrays of objects and newline-delimited objects, parsed into raw frames for ``canonicalise``.
 
-Lines that look alike are read by their layout (``json_layout``). Other chunks are read whole with Arrow's strict JSON reader, which refuses a
-number where a string is declared and keeps 64-bit integers and decimals exact. What it refuses is cut into smaller pieces and, piece by piece,
-read again by ``json.loads``, which can say what is wrong with which record.
+Lines of one layout are read by ``json_layout``. Other chunks are read whole with Arrow's strict JSON reader, which refuses a
+number where a string is declared and keeps 64-bit integers and decimals exact. A refused chunk is cut into smaller pieces, which
+``json.loads`` reads again piece by piece, because it can name each record's fault.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from engine.records.canonical import CONTROL_COLUMNS, FAR_YEAR, OUT_OF_RANGE, ca
 from engine.records.excerpts import excerpt_of
 
 PIECE_LINES = 512
-"""How many lines share the fate of a bad one: small enough that one bad record in a chunk costs a millisecond or two."""
+"""Lines of a piece: small enough that one bad record in a chunk costs only a millisecond or two."""
 
 FEW_LINES = 24
-"""Up to here ``json.loads`` is quicker than setting up Arrow's reader."""
+"""Up to this number of lines ``json.loads`` is faster than starting Arrow's reader."""
 
 FEW_ALIKE = 128
-"""Up to here Arrow's reader is as quick as some hundred steps over short arrays."""
+"""Up to this number of lines Arrow's reader is as fast as some hundred steps over short arrays."""
 
 _NO_NUMBER = re.compile(rb"[:,\[][ \t]*-?(?:NaN|Inf)")
 _NEWLINE, _RETURN, _BRACE, _CLOSING_BRACE = 10, 13, ord("{"), ord("}")
@@ -46,10 +46,10 @@ Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 class BodyMalformed(UserError):
-    """A whole body cannot be read, so that no record in it can be told from another.
+    """A whole body cannot be read, so its records cannot be separated.
 
     Attributes:
-        position: byte or character where reading stopped, None where the format does not say.
+        position: byte or character where reading stopped, None if the format does not say.
     """
 
     code = "malformed_json"
@@ -60,7 +60,7 @@ class BodyMalformed(UserError):
 
 
 def check_width(records: int, relation: RelationSchema) -> None:
-    """Refuse many records of a wide relation in one body: in memory each of them has all columns, also those that it leaves out.
+    """Refuse many records of a wide relation in one body: in memory each of them has all columns, even those that it leaves out.
 
     Raises:
         BodyMalformed: they are too many.
@@ -104,9 +104,9 @@ def parse_lines(
     Args:
         chunk: whole lines; the last may lack its newline. Empty lines are skipped.
         relation: names and types.
-        unknown: whether a column the relation does not have refuses its record (posted records) or is ignored (files).
-        member: see ``canonicalise``; what is not even an object is nobody's and refused all the same.
-        bounds: its ``line_bounds``, where they are known.
+        unknown: whether an undeclared column refuses its record (posted records) or is ignored (files).
+        member: see ``canonicalise``; a line that is no object belongs to no relation and is still refused.
+        bounds: its ``line_bounds``, if they are known.
 
     Returns:
         ``(raw, rejects, starts)``: offsets are indexes of lines (empty ones do not count), ``starts[index]`` is its first byte.
@@ -161,7 +161,7 @@ def parse_objects(
     unknown: Unknown,
     member: pl.Expr | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Bring parsed JSON values into a raw frame of declared types; returns ``(raw, rejects)``."""
+    """Convert parsed JSON values to a raw frame of declared types; return ``(raw, rejects)``."""
     refused: dict[int, tuple[str, str]] = {}
     if set(map(type, records)) - {dict}:
         for index, record in enumerate(records):
@@ -195,7 +195,7 @@ def _refuse_unknown(records: list[dict[str, Any]], relation: RelationSchema, ref
 
 
 def unknown_detail(name: str, relation: RelationSchema) -> str:
-    """Say which column is not declared and which are, and where only the case of its letters is wrong, as with names of SQL."""
+    """Name the undeclared column and the declared ones, and point out a difference only in case, as with names of SQL."""
     names = relation.columns.names
     meant = next((f"; did you mean {each}?" for each in names if each.lower() == name.lower()), "")
     return f"column {name!r} is not declared; {relation.name} has {', '.join(names)}{meant}"
@@ -212,7 +212,7 @@ def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], 
 
 
 def _why(name: str, misfit: TypeMismatch, *, is_event_time: bool) -> tuple[str, str]:
-    """Say what is wrong with a value that does not fit."""
+    """Describe the fault of a value with a wrong type."""
     value, place = misfit.value, f"column {name + misfit.place!r}"
     if isinstance(value, str) and not is_unicode(value):
         return "invalid_string", f"{'a key of ' if misfit.is_key else ''}{place} holds half of a surrogate pair"
@@ -263,10 +263,10 @@ def _read_slowly(
 
 
 def _read_flat(lines: list[bytes], reader: JsonReader) -> list[Any] | None:
-    """Read flat objects, one a line, as one array; None where a line is anything else: each is read by itself then.
+    """Read flat objects, one a line, as one array; None if a line is anything else: each line is then read alone.
 
-    All braces are at the ends of lines, so none is inside of a line, and no text goes on behind an end of line: JSON allows none in it. So
-    each line is one object, and a third of the time is enough.
+    All braces are at the ends of lines, so none is inside a line. No text continues over a line end, because JSON does not allow this. So
+    each line is one object, and reading takes a third of the time.
     """
     text = b",\n".join(lines)
     if not text.count(b"{") == text.count(b"}") == len(lines) == text.count(b"},\n{") + 1 or text[:1] + text[-1:] != b"{}":
@@ -281,7 +281,7 @@ def _read_flat(lines: list[bytes], reader: JsonReader) -> list[Any] | None:
 def _read_fast(
     chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], relation: RelationSchema, unknown: Unknown
 ) -> pl.DataFrame | None:
-    """Read lines that look alike by their layout, others with Arrow; None where anything at all is unusual."""
+    """Read lines of one layout by it, others with Arrow; None if anything is unusual."""
     if len(starts) > FEW_ALIKE and (alike := read_layout(chunk, starts, ends, relation, unknown)) is not None:
         return alike
     chunk, starts, ends = chunk[starts[0] : ends[-1]], starts - starts[0], ends - starts[0]
@@ -303,8 +303,8 @@ def _read_fast(
 def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bool:
     """Whether all lines begin and end with a brace.
 
-    Arrow takes null for a record without values, and reads on over ends of lines: of two objects on one line and one on two others it would
-    make as many records as there are lines, each in the place of another. Between braces of two lines no JSON text goes on.
+    Arrow reads null as a record without values, and continues over line ends. From two objects on one line and one object on two lines it would
+    make as many records as lines, each in the wrong place. No JSON text continues between the braces of two lines.
     """
     data = np.frombuffer(chunk, dtype=np.uint8)
     last = data[ends - 1]
@@ -314,20 +314,20 @@ def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
 
 
 def has_no_numbers(chunk: bytes) -> bool:
-    """Whether a text may have NaN or an infinity, which Arrow takes for numbers, also in fields that nobody asks for."""
+    """Whether a text cannot have NaN or an infinity, which Arrow reads as numbers, even in undeclared fields."""
     return (b"NaN" in chunk or b"Inf" in chunk) and _NO_NUMBER.search(chunk) is not None
 
 
 def known_names(relation: RelationSchema) -> frozenset[str]:
-    """Return the names of a record's fields that are looked at."""
+    """Return the names of a record's fields that are read."""
     return frozenset((*relation.columns.names, *CONTROL_COLUMNS))
 
 
 def arrow_table(text: bytes, schema: pa.Schema, unknown: Unknown) -> pa.Table:
-    """Read objects below each other with Arrow's reader, in this thread and as one block.
+    """Read newline-separated objects with Arrow's reader, in this thread and as one block.
 
     Raises:
-        ArrowException: one is no JSON, or not of the schema.
+        ArrowException: one is no JSON, or does not fit the schema.
     """
     return arrow_json.read_json(
         pa.BufferReader(text),
@@ -339,7 +339,7 @@ def arrow_table(text: bytes, schema: pa.Schema, unknown: Unknown) -> pa.Table:
 
 
 def are_decimals_fit(frame: pl.DataFrame, columns: Schema) -> bool:
-    """Whether all have at most as many digits as their type: Arrow does not look at whole numbers."""
+    """Whether all have at most the digits of their type: Arrow does not check whole numbers."""
     for name, declared in columns.items():
         if declared.kind == "decimal":
             greatest = cast("Decimal | None", frame[name].abs().max())
@@ -359,11 +359,11 @@ ARROW: dict[str, pa.DataType] = {
     "time": pa.string(),
     "timestamp": pa.string(),
 }
-"""What Arrow's reader of JSON is told of a column."""
+"""The column types for Arrow's JSON reader."""
 
 
 def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
-    """Decide how to read each column by a look at the first record; None = nested columns or a strange start: read slowly."""
+    """Choose each column's type from the first record; None = nested columns or an unusual start: read slowly."""
     try:
         first = json.loads(chunk[: None if (end := chunk.find(b"\n")) < 0 else end] or b"{}")
     except (ValueError, RecursionError):
@@ -381,7 +381,7 @@ def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
         elif declared.kind == "timestamp" and type(value) is int:
             dtype = pa.int64()
         fields.append(pa.field(name, dtype))
-    if b"$" in chunk or b"\\" in chunk:  # a name can be written with escapes
+    if b"$" in chunk or b"\\" in chunk:  # a name may contain escapes
         fields += [pa.field("$op", pa.string()), pa.field("$event_time_ms", pa.int64())]
     return pa.schema(fields)
 
@@ -389,7 +389,7 @@ def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
 def _stack(
     frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """Put pieces together. Where their columns came as different types, all are brought to the declared ones first."""
+    """Concatenate pieces. If their columns have different types, first convert all to the declared ones."""
     frames = [frame for frame in frames if frame.height]
     if len(frames) == 1:
         return frames[0], []

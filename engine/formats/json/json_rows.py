@@ -1,7 +1,7 @@
-"""JSON records of a few layouts among others: which of them are plain, told record by record, and where their values are.
+"""JSON records of a few layouts among others: which of them are plain, record by record, and where their values are.
 
-``json_layout`` reads lines that are alike, all or none. Here lines may differ: those of the layout that most have are found, then those of
-the next, and what is left is for readers that know every form. What a value may be is not known here.
+``json_layout`` reads lines of one layout, all or none. Here lines may differ: the records of the most common layout are found, then those of
+the next. Readers that know every form read the rest. This module does not know the types of values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from engine.formats.json.byte_words import I64, ByteWords, Mask
 from engine.formats.json.json_layout import Layout
 
 FEW_ROWS: Final = 64
-"""Up to here some hundred steps over short arrays take as long as reading one by one."""
+"""Up to this number of records, some hundred steps over short arrays take as long as reading one by one."""
 
 _SAMPLES: Final = 16
 _LAYOUTS: Final = 8
-"""Layouts that are looked for. Each costs a look at all records that are left."""
+"""The most layouts to search. Each search examines all records that are left."""
 
 _QUOTE, _BLANK, _BACKSLASH = 34, 32, 92
 
@@ -29,9 +29,9 @@ class LayoutRecords(NamedTuple):
     """Records of one layout.
 
     Attributes:
-        layout: what they have in common.
-        rows: which ones they are, in order.
-        spans: for each field where its values begin and end.
+        layout: of all of them.
+        rows: their indexes, in order.
+        spans: for each field, where its values begin and end.
     """
 
     layout: Layout
@@ -46,7 +46,7 @@ class JsonRows:
         chunk: with the records; at most 2 GB.
         starts: where they begin.
         ends: where they end.
-        is_plain: which ones may be looked at; the others are not UTF-8.
+        is_plain: which records may be read; the others are not UTF-8.
     """
 
     def __init__(self, chunk: bytes, starts: I64, ends: I64, is_plain: Mask) -> None:
@@ -61,7 +61,7 @@ class JsonRows:
         self._left: I64 = np.flatnonzero(is_plain & has_none)
 
     def layouts(self) -> Iterator[LayoutRecords]:
-        """Yield records of one layout after another, those of which most are first; each record at most once."""
+        """Yield records of one layout after another, the most common first; each record at most once."""
         for _ in range(_LAYOUTS):
             if len(self._left) <= FEW_ROWS or (layout := self._commonest()) is None:
                 return
@@ -70,14 +70,14 @@ class JsonRows:
             yield found
 
     def _commonest(self) -> Layout | None:
-        """Return the layout that most of some samples have."""
+        """Return the most common layout of some samples."""
         sampled = self._left[np.linspace(0, len(self._left) - 1, _SAMPLES, dtype=np.int64)].tolist()
         layouts = (Layout.of(self._chunk[self._starts[row] : self._ends[row]]) for row in sampled)
         counted = Counter(layout for layout in layouts if layout is not None)
         return counted.most_common(1)[0][0] if counted else None
 
     def _of(self, layout: Layout) -> LayoutRecords:
-        """Return the records that have a layout: all its quotes and no others, and its literals where the quotes say that they are."""
+        """Return the records of a layout: exactly its quotes, and its literals at the places that the quotes show."""
         quotes = layout.marks(_QUOTE)
         rows = self._left[self._count[self._left] == quotes]
         starts, ends = self._starts[rows], self._ends[rows]

@@ -1,4 +1,4 @@
-"""The JSON Schema of columns: what a registry is given for results that are written as JSON."""
+"""The JSON Schema of columns, registered for results in JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def json_schema_of(columns: Schema, title: str = "") -> str:
 
 
 def title_of(text: str) -> str:
-    """Return the title of a schema, by which subjects may be named; empty: it has none."""
+    """Return the title of a schema, which may name subjects; empty: it has none."""
     try:
         title = json.loads(text).get("title")
     except (ValueError, AttributeError, RecursionError):

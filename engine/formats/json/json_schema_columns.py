@@ -1,6 +1,6 @@
-"""The columns that a JSON Schema describes: for proposing columns, never for reading values, which are judged by the declared types.
+"""The columns in a JSON Schema: for proposing columns, never for reading values, which the declared types validate.
 
-JSON Schema restricts values and does not always name a type. A property without one has no column here; whoever proposes may look at records.
+JSON Schema restricts values and does not always name a type. A property without one gives no column; the caller may examine records.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _TEXTS: Final[Mapping[str, ColumnType]] = {"date": DATE, "time": TIME, "date-tim
 _CONNECT: Final[Mapping[str, ColumnType]] = {
     "int8": INT, "int16": INT, "int32": INT, "int64": BIGINT, "float32": DOUBLE, "float64": DOUBLE, "bytes": BYTES,
 }  # fmt: skip
-"""By ``connect.type``, with which Kafka Connect says more than JSON Schema has words for."""
+"""By ``connect.type``, by which Kafka Connect distinguishes types that JSON Schema does not have."""
 
 _MOST_STEPS: Final = 10_000
-"""Schemas that are looked at: a few definitions that use each other twice would be millions."""
+"""The most schemas to examine: a few definitions that use each other twice would be millions."""
 
 
 def fields_of_schema(text: str, references: Sequence[tuple[str, str]] = ()) -> Fields | None:
@@ -46,7 +46,7 @@ def fields_of_schema(text: str, references: Sequence[tuple[str, str]] = ()) -> F
         references: name and text of the schemas that it refers to.
 
     Raises:
-        SchemaNotRead: a text is no JSON Schema, a reference leads nowhere, or a definition holds itself.
+        SchemaNotRead: a text is no JSON Schema, a reference has no target, or a definition contains itself.
     """
     looking = _Looking(dict(references), _loaded(text))
     schema = looking.resolved(looking.root, looking.root, ())
@@ -54,10 +54,10 @@ def fields_of_schema(text: str, references: Sequence[tuple[str, str]] = ()) -> F
 
 
 class _Looking:
-    """Follows references while it looks.
+    """Follows references through a schema.
 
     Attributes:
-        root: the schema itself, in which references without a name are looked up.
+        root: the schema itself, in which references without a name are resolved.
     """
 
     def __init__(self, references: Mapping[str, str], root: Any) -> None:
@@ -67,17 +67,17 @@ class _Looking:
         self._steps = 0
 
     def fields(self, schema: dict[str, Any], root: Any, path: tuple[str, ...]) -> Fields | None:
-        """Return the properties of a schema that was resolved."""
+        """Return the properties of a resolved schema."""
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             return None
         return [(name, self._type(each, root, path)) for name, each in properties.items()]
 
     def resolved(self, schema: Any, root: Any, path: tuple[str, ...]) -> tuple[dict[str, Any], Any, tuple[str, ...]] | None:
-        """Follow references, and alternatives of which one is null; None: nothing says what the value is.
+        """Follow references, and alternatives of which one is null; None: the schema does not restrict the value.
 
         Returns:
-            The schema, the whole in which its own references are looked up, and the references that led there.
+            The schema, the document in which its own references are resolved, and the references that led to it.
         """
         while True:
             self._steps += 1
@@ -137,7 +137,7 @@ class _Looking:
         return ColumnType("struct", fields=tuple(known))
 
     def _referred(self, target: str, schema: dict[str, Any], root: Any) -> tuple[Any, Any, str]:
-        """Return what a reference names, the whole in which it stands, and a name for it that is the same wherever it is used."""
+        """Return the target of a reference, its document, and a name for it that is the same at every use."""
         name, _, pointer = target.partition("#")
         if name and name not in (root.get("$id") if isinstance(root, dict) else None, ""):
             found = self._of_name(name, schema)
@@ -167,7 +167,7 @@ def _loaded(text: str) -> Any:
 
 
 def _kind(schema: dict[str, Any]) -> str | None:
-    """Return the one type that is not null, said or meant."""
+    """Return the one type that is not null, explicit or implied."""
     said = schema.get("type")
     if isinstance(said, list):
         wanted = [each for each in said if each != "null"]

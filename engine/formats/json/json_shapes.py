@@ -1,4 +1,4 @@
-"""Which types hold JSON values that were seen: for proposing columns, never for reading them."""
+"""The types that hold given JSON values: for proposing columns, never for reading values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_DIGITS: Final = 38
 
 
 class Unlike(ValueError):
-    """Values of one place are of types that no one type holds.
+    """Values of one place have types that no single type holds.
 
     Args:
         one, other: the types.
-        path: names of the fields that lead there.
+        path: names of the fields to the place.
     """
 
     def __init__(self, one: ColumnType, other: ColumnType, path: tuple[str, ...] = ()) -> None:
@@ -27,12 +27,12 @@ class Unlike(ValueError):
         self._types, self._path = (one, other), path
 
     def below(self, name: str) -> Unlike:
-        """Return it as it is seen from outside of a field."""
+        """Return the error with its path inside a field."""
         return Unlike(*self._types, (name, *self._path))
 
 
 def fields_of(objects: Iterable[Mapping[str, Any]]) -> Fields:
-    """Return the fields of objects in the order in which they were seen; None: of one only nulls were.
+    """Return the fields of objects in the order of their first use; type None: the field has only nulls.
 
     Raises:
         Unlike: see there.
@@ -48,7 +48,7 @@ def fields_of(objects: Iterable[Mapping[str, Any]]) -> Fields:
 
 
 def type_of(value: Any) -> ColumnType | None:
-    """Return the type of a value; None: it says nothing (null, an empty array or object).
+    """Return the type of a value; None: it shows no type (null, an empty array or object).
 
     Raises:
         Unlike: see there.

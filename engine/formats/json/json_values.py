@@ -1,6 +1,6 @@
-"""Values of JSON records, as ``json.loads`` gives them, brought to their declared types, whole columns at a time and at every depth.
+"""Values of JSON records, as ``json.loads`` returns them, converted to their declared types, whole columns at a time and at every depth.
 
-A nested column is taken apart into columns of its leaves, so that a value inside an array has the fate of one in a column of its own.
+A nested column is split into columns of its scalars, so that a value in an array is treated like one in its own column.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from engine.frames.nesting import KEY, VALUE, either, lists_from, rows_with, str
 from engine.records.conform import conform, nulls
 
 MAX_ZEROS = 400
-"""Digits before or zeros behind the point beyond which a number is zero or infinity as a double, and too much for any other type."""
+"""Digits before or zeros after the point beyond which a number is zero or infinity as a double, and too large for any other type."""
 
 Conformed = tuple[pl.Series, pl.Series | None]
 
 
 @dataclass(frozen=True, slots=True)
 class TypeMismatch:
-    """A value that cannot be brought to its type.
+    """A value that cannot be converted to its type.
 
     Attributes:
-        value: the leaf, or the nested value of a wrong shape.
-        declared: what it should be.
-        place: where it is inside the column: ``[].at``; empty for the column's own value.
+        value: the scalar, or the nested value of a wrong shape.
+        declared: its expected type.
+        place: inside the column: ``[].at``; empty for the column's own value.
         is_key: it is a key of the map at ``place``.
-        field: it is a struct with a field of this name, which is not declared.
+        field: the value is a struct with an undeclared field of this name.
     """
 
     value: Any
@@ -48,7 +48,7 @@ class TypeMismatch:
 def conform_values(name: str, values: Sequence[Any], declared: ColumnType) -> Conformed:
     """Convert JSON values of one column to their declared type.
 
-    A column whose values are all of one allowed type takes the vectorised path; a mixed one is converted type by type.
+    A column whose values all have one allowed type is converted at once; a mixed one type by type.
 
     Returns:
         See ``conform``.
@@ -65,7 +65,7 @@ def conform_values(name: str, values: Sequence[Any], declared: ColumnType) -> Co
 
 
 def find_mismatches(values: Sequence[Any], declared: ColumnType, place: str = "") -> list[TypeMismatch]:
-    """Return the first misfit in each of these values, all of which ``conform_values`` refused; depth first."""
+    """Return the first type mismatch in each of these values, all of which ``conform_values`` refused; depth first."""
     kind = {"array": list, "map": dict, "struct": dict}.get(declared.kind)
     found = [TypeMismatch(value, declared, place) for value in values]
     inside = [index for index, value in enumerate(values) if type(value) is kind]
@@ -111,7 +111,7 @@ def _mismatches_in_structs(structs: Sequence[dict[str, Any]], declared: ColumnTy
 
 
 def _first_bad(lists: Sequence[Sequence[Any]], declared: ColumnType) -> list[Any]:
-    """Return the first bad value of each list. All are judged together: a column is made once, not for each list."""
+    """Return the first bad value of each list. All are validated together: one column is made, not one for each list."""
     bad = conform_values("", list(itertools.chain.from_iterable(lists)), declared)[1]
     marks: Iterator[bool] = iter(() if bad is None else bad.to_list())
     marked = [list(zip(each, itertools.islice(marks, len(each)), strict=False)) for each in lists]
@@ -119,7 +119,7 @@ def _first_bad(lists: Sequence[Sequence[Any]], declared: ColumnType) -> list[Any
 
 
 def is_unicode(value: str) -> bool:
-    """Whether a text is whole: JSON also writes halves of surrogate pairs."""
+    """Whether a text is valid Unicode: JSON can also have halves of surrogate pairs."""
     return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
@@ -140,7 +140,7 @@ def _maps(name: str, values: Sequence[Any], inner: ColumnType) -> Conformed:
 def _listed(
     name: str, values: Sequence[Any], kind: type, inside: pl.Series, bad: pl.Series | None, lists: Sequence[Sized]
 ) -> Conformed:
-    """Cut what is inside into lists; null and told apart where a value is of another kind or holds a bad one."""
+    """Cut the inner values into lists; null and marked if a value has another kind or contains a bad one."""
     sizes = np.fromiter(map(len, lists), np.int64, len(lists))
     is_bad = _of_other_kind(values, kind)
     if bad is not None:
@@ -189,7 +189,7 @@ def _scalars(name: str, values: Sequence[Any], declared: ColumnType) -> Conforme
 
 
 def _series(name: str, values: Sequence[Any], kind: type, declared: ColumnType) -> pl.Series:
-    """Build a column of one Python type; what that column cannot hold (huge integers, lone surrogates) becomes null."""
+    """Build a column of one Python type; values that it cannot hold (huge integers, lone surrogates) become null."""
     if declared.kind == "double" and kind is not float:
         return pl.Series(name, [None if value is None else _double_of(value) for value in values], dtype=pl.Float64)
     if kind is Decimal:
@@ -211,7 +211,7 @@ def _double_of(value: int | Decimal) -> float:
 
 
 def _digits_of(value: int | Decimal) -> str | None:
-    """Write a number without an exponent; None where it has more digits than any type, and would fill the memory with them."""
+    """Write a number without an exponent; None if it has more digits than any type, which would fill the memory."""
     if isinstance(value, int):
         return str(value) if abs(value) < 10**MAX_ZEROS else None
     if not value:
@@ -238,4 +238,4 @@ _ALLOWED: dict[str, tuple[type, ...]] = {
     "time": (str,),
     "timestamp": (str, int),
 }
-"""Python types that may stand for a kind, as ``json.loads`` gives them."""
+"""Python types, as ``json.loads`` returns them, that are allowed for a kind."""

@@ -14,7 +14,7 @@ from engine.formats.registry.wire import header_of, with_header
 
 
 class JsonWriter:
-    """Writes a row as an object, or its one column alone."""
+    """Writes a row as an object, or its one column as a bare value."""
 
     def __init__(self, columns: Schema, *, is_bare: bool) -> None:
         self._columns = columns
@@ -36,7 +36,7 @@ class JsonWriter:
 
 
 class RegisteredJsonWriter:
-    """Writes JSON behind the number of its registered schema."""
+    """Writes JSON after the number of its registered schema."""
 
     def __init__(self, config: SideConfig, store: SchemaStore) -> None:
         self._inner = JsonWriter(config.columns, is_bare=config.is_unwrapped)
@@ -51,7 +51,7 @@ class RegisteredJsonWriter:
 
 
 def json_writer(config: SideConfig, store: SchemaStore) -> Writer:
-    """Return what writes a side."""
+    """Return the writer of a side."""
     if config.is_unwrapped:
         config.single  # noqa: B018 - it raises
     return RegisteredJsonWriter(config, store) if config.has_registry else JsonWriter(config.columns, is_bare=config.is_unwrapped)

@@ -1,8 +1,8 @@
 """Nested values as JSON text, whole columns at a time: the same in records, rows and materialised tables. Pure.
 
-Bytes are base64, timestamps RFC 3339 in UTC, decimals, dates and times text, maps objects. What JSON or a calendar cannot hold (NaN,
-infinity, instants outside of the years 1 to 9999) is null, as in an expression: it can only come of what a version before this one took in,
-and must not stop a query.
+Bytes are base64, timestamps RFC 3339 in UTC, decimals, dates and times text, maps objects. Values that JSON or a calendar cannot hold (NaN,
+infinity, instants outside of the years 1 to 9999) are null, as in an expression: only an earlier version can have stored them,
+and they must not stop a query.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""JSON as ksqlDB reads it: more than strict reading allows, and nothing that has to be guessed."""
+"""JSON as ksqlDB reads it: more lenient than strict reading, but without guesses."""

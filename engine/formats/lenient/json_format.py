@@ -1,4 +1,4 @@
-"""Keys and values as JSON: an object of the columns, or a single column without one."""
+"""Keys and values as JSON: an object of the columns, or a single bare column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.formats.lenient.model import Codec, Decoded, Layout, Payload, Unread
 from engine.formats.lenient.plain_values import plain_column
 
 _EXACT_KINDS = ("decimal", "string")
-"""Kinds for which the digits of a number count, not its double."""
+"""Kinds for which a number's digits count, not its double."""
 
 
 def decode(payloads: Sequence[Payload], layout: Layout) -> Decoded:
@@ -41,7 +41,7 @@ def decode(payloads: Sequence[Payload], layout: Layout) -> Decoded:
 
 
 def encode(frame: pl.DataFrame, layout: Layout) -> list[Payload]:
-    """Write rows; see ``Codec``. A single null without an object is no payload."""
+    """Write rows; see ``Codec``. A single bare null is no payload."""
     columns = [plain_column(frame.get_column(name), declared) for name, declared in layout.columns.items()]
     if layout.is_bare:
         return [None if value is None else json_text(value).encode() for value in columns[0]]
@@ -53,7 +53,7 @@ def encode(frame: pl.DataFrame, layout: Layout) -> list[Payload]:
 
 
 def _loaded(payload: Payload, place: int, faults: dict[int, str], decoder: json.JSONDecoder) -> Any:
-    """Do what ``json.loads`` does, which makes a decoder for each text."""
+    """Do the work of ``json.loads``, which makes a new decoder for each text."""
     if payload is None:
         return None
     try:

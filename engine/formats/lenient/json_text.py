@@ -1,6 +1,6 @@
 """Plain values as JSON text: decimals keep their digits, which the standard encoder cannot write.
 
-Those with very many zeros are written with an exponent: a few bytes of JSON can say a number whose digits fill the memory.
+A decimal with very many zeros is written with an exponent: a few bytes of JSON can stand for a number whose digits fill the memory.
 """
 
 from __future__ import annotations

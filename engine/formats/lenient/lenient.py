@@ -1,12 +1,12 @@
-"""JSON values brought to the types of columns as ksqlDB does it: more than strict reading allows, and nothing that has to be guessed.
+"""JSON values converted to the types of columns as in ksqlDB: more lenient than strict reading, but without guesses.
 
-- Numbers are made whole by leaving off what is behind the point, and may be texts; a decimal must fit without rounding.
-- A text may be anything: numbers and booleans as they were written, objects and arrays as their text.
+- Numbers become whole by dropping the digits after the point, and may be texts; a decimal must fit without rounding.
+- A text accepts any value: numbers and booleans as written, objects and arrays as their text.
 - Fields of structs are found by their name, else by their name in upper case; unknown ones are ignored, missing ones are null.
-- Entries of maps are put into the order of their keys: maps with equal ones are equal values.
+- Entries of maps are sorted by key: maps with equal entries are equal values.
 - Bytes are base64; dates, times and timestamps are numbers (days, milliseconds of the day, milliseconds since 1970), or texts of them.
 
-Unlike in ksqlDB, a number that is too large for its type cannot be read, rather than being another number.
+Unlike in ksqlDB, a number too large for its type cannot be read; it does not become another number.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from engine.formats.lenient.model import Unreadable
 from engine.formats.lenient.plain_values import EPOCH, FIRST_DAY
 
 Reader = Callable[[Any], Any]
-"""Takes a value as JSON has it, not null; gives one as Polars takes it. Raises Unreadable."""
+"""Takes a JSON value, not null; returns a value for Polars. Raises Unreadable."""
 
 _DAY_MS: Final = 86_400_000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 _EXACT: Final = Context(prec=80)
-"""Digits enough for any decimal while it is brought to its scale."""
+"""Enough digits for any decimal during its conversion to its scale."""
 
 _MOST: Final = 10**40
-"""No type of whole numbers holds as much."""
+"""No type of whole numbers holds this value."""
 
 
 def reader(declared: ColumnType) -> Reader:
-    """Return what reads values of a type; nulls are read as null at every depth."""
+    """Return the reader of a type's values; nulls are read as null at every depth."""
     match declared:
         case ColumnType(kind="array", element=ColumnType() as element):
             item = or_null(reader(element))
@@ -69,14 +69,14 @@ def or_null(read: Reader) -> Reader:
 
 
 def field_of(record: dict[str, Any], name: str) -> Any:
-    """Return what a record has under a name, or under one that is this name in upper case; None where it has neither."""
+    """Return a record's value under a name, else under this name in upper case; None if it has neither."""
     if name in record:
         return record[name]
     return next((value for key, value in reversed(record.items()) if key.upper() == name), None)
 
 
 def fitting(value: Decimal, precision: int, scale: int) -> Decimal:
-    """Bring a decimal to a scale. Raises Unreadable where that would take digits away, or there are too many."""
+    """Convert a decimal to a scale. Raises Unreadable if this would drop digits, or there are too many."""
     if value and value.adjusted() >= precision - scale:
         raise Unreadable(f"{value} has too many digits for decimal({precision},{scale})")
     try:

@@ -1,8 +1,8 @@
 """Reads JSON as ksqlDB does (``formats.lenient``): records that need no leniency as columns, the others one by one.
 
-What leniency is, is written once, in the codec that reads one by one. Here is only told which records are so plain that strict reading gives
-the same: those of a few layouts (``json_rows``), and of the rest those that Arrow's strict reader takes. What is not known to be plain goes to
-the codec.
+The rules of leniency exist once, in the codec that reads one by one. This module only finds records so plain that strict reading gives
+the same result: those of a few layouts (``json_rows``), and of the rest those that Arrow's strict reader accepts. The codec reads all
+others.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from engine.records.conform import conform, nulls
 from engine.records.scalars import FIRST_DAY, LAST_DAY
 
 _TEXTS: Final = frozenset({"string", "bytes"})
-"""Types whose values stand in quotes; those of the others need leniency if they do."""
+"""Types whose values have quotes; quoted values of other types need leniency."""
 
 _WHOLE: Final = "[1-9][0-9]{0,39}"
 _NUMBER: Final = rf"^(0|-?{_WHOLE}|-?(0|{_WHOLE})\.[0-9]{{1,40}})([eE][+-]?[0-9]{{1,3}})?$"
-"""Numbers that Python reads however they are meant: not -0, which as a whole number has no sign, nor any with very many digits."""
+"""Numbers that Python reads in one way: not -0, which has no sign as a whole number, and not those with very many digits."""
 
 _PIECE_ROWS: Final = 128
-"""How many records share the fate of one that needs leniency, of those that have no common layout."""
+"""Records of a piece without a common layout; one that needs leniency affects its whole piece."""
 
 _TRIES: Final = 4
-"""So many more pieces may fail than were read before the rest is read one by one, too: a try costs a quarter of that."""
+"""Failed pieces beyond the successful ones before the rest is read one by one: a try costs a quarter of that."""
 
 _FEW_STRICT: Final = 24
-"""Up to here reading one by one is quicker than setting up Arrow's reader."""
+"""Up to this number of records, reading one by one is faster than starting Arrow's reader."""
 
 _DAY_MS: Final = 86_400_000
 _NS_PER_MS: Final = 1_000_000
@@ -79,7 +79,7 @@ class LenientJsonReader:
         return Read(parts[0] if len(parts) == 1 else pl.concat(parts).sort("_offset"), empty_rejects())
 
     def read_one_by_one(self, payloads: pl.Series) -> Read:
-        """Read records with all leniency there is. ``read`` gives the same."""
+        """Read records with full leniency. ``read`` gives the same result."""
         texts = payloads.to_list()
         found = JSON_CODEC.decode(texts, self._layout)
         bad = [(place, "wrong_type", why, excerpt_of_bytes(texts[place])) for place, why in sorted(found.faults.items())]
@@ -87,7 +87,7 @@ class LenientJsonReader:
         return Read(raw.filter(~pl.col("_offset").is_in(list(found.faults))) if bad else raw, reject_rows(bad))
 
     def _strict(self, payloads: pl.Series, is_left: Mask, is_odd: Mask) -> Iterator[pl.DataFrame]:
-        """Yield the rows of records that Arrow takes, of those that are left and not known to be odd when the first is asked for."""
+        """Yield the rows of records that Arrow accepts, from those that are left and not marked as odd at the first request."""
         left = np.flatnonzero(is_left & ~is_odd)
         left = left[are_lines(payloads.gather(left))]
         if (whole := self._by_arrow(payloads, left)) is not None:
@@ -110,7 +110,7 @@ class LenientJsonReader:
         return _framed([_typed(frame.get_column(name), declared) for name, declared in self._columns.items()], rows)
 
     def _by_layout(self, payloads: pl.Series, is_odd: Mask) -> Iterator[pl.DataFrame]:
-        """Yield the rows of records of a few layouts; mark in ``is_odd`` those whose layout needs leniency: Arrow takes none of them."""
+        """Yield the rows of records of a few layouts; mark in ``is_odd`` records whose layout needs leniency: Arrow accepts none of them."""
         chunk, starts, ends = stacked(payloads)
         is_plain = np.ones(len(payloads), np.bool_)
         if not is_utf8(chunk):
@@ -123,12 +123,12 @@ class LenientJsonReader:
                 is_odd[alike.rows] = True
 
     def _fields(self, alike: LayoutRecords) -> dict[str, int | None]:
-        """Return which field each column is read from."""
+        """Return the field from which each column is read."""
         places = {field.name: place for place, field in enumerate(alike.layout.fields)}
         return {name: field_of(places, name) for name in self._columns.names}
 
     def _may_be_plain(self, alike: LayoutRecords) -> bool:
-        """Whether values come in the form that their types are read from without leniency."""
+        """Whether the values have forms that their types read without leniency."""
         fields = alike.layout.fields
         return all(
             place is None or self._columns[name].kind in _TEXTS or not fields[place].is_text
@@ -152,14 +152,14 @@ class LenientJsonReader:
 
 
 def _framed(columns: Sequence[_Column], rows: I64, masks: Sequence[Mask | None] = ()) -> pl.DataFrame:
-    """Put columns beside each other, without the records that are not plain."""
+    """Put columns together, without the records that are not plain."""
     frame = pl.DataFrame([*(values for values, _ in columns), pl.Series("_offset", rows, dtype=pl.Int64)])
     bad = [mask for mask in (*(mask for _, mask in columns), *masks) if mask is not None]
     return frame.filter(~np.logical_or.reduce(bad)) if bad else frame
 
 
 def _values(words: ByteWords, alike: LayoutRecords, place: int, declared: ColumnType | None) -> _Column:
-    """Read a field; also return which of its values are not plain."""
+    """Read a field; return also which of its values are not plain."""
     begins, stops = alike.spans[place]
     is_text = alike.layout.fields[place].is_text
     if is_text or declared is None or declared.kind not in _TEXTS:
@@ -169,7 +169,7 @@ def _values(words: ByteWords, alike: LayoutRecords, place: int, declared: Column
 
 
 def _typed(values: pl.Series, declared: ColumnType) -> _Column:
-    """Bring values to their type; also return which ones of those that are not null the type does not hold."""
+    """Convert values to their type; return also which values the type does not hold, nulls excluded."""
     bounds = _BOUNDS.get(declared.kind)
     if bounds is not None:
         held = values.is_between(*bounds)
@@ -191,10 +191,10 @@ _BOUNDS: Final = {
     "time": (0, _DAY_MS - 1),
     "timestamp": (FIRST_DAY * _DAY_MS, (LAST_DAY + 1) * _DAY_MS - 1),
 }
-"""Of numbers that stand for times."""
+"""Bounds of numbers that stand for times."""
 
 
 def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return what reads with leniency."""
+    """Return the lenient reader."""
     inner = LenientJsonReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner

@@ -1,4 +1,4 @@
-"""What decoders and encoders of a record format are."""
+"""The interfaces of a record format's decoders and encoders."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from engine.definition.record_formats import DEFAULT_DELIMITER, RecordFormat
 from engine.expressions.types.types import Schema
 
 Payload = bytes | None
-"""A key or a value as a topic holds it; None: a record without one."""
+"""A key or a value in a topic; None: the record has none."""
 
 
 class Unreadable(ValueError):
-    """A value that is not of its type, even with leniency. The text says what it is, and what it should be."""
+    """A value does not fit its type, even with leniency. The text shows the value and the type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the keys, or the values, of a topic hold.
+    """The layout of a topic's keys, or of its values.
 
     Attributes:
         columns: in the order of the topic.
-        is_wrapped: a single column stands in an object of its own; several always do.
-        delimiter: what stands between columns, where the format has such a thing.
+        is_wrapped: a single column is inside an object; several always are.
+        delimiter: between columns, for formats that have one.
     """
 
     columns: Schema
@@ -34,18 +34,18 @@ class Layout:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the one column stands without an object."""
+        """Whether the one column has no object around it."""
         return len(self.columns) == 1 and not self.is_wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What payloads hold.
+    """Decoded payloads.
 
     Attributes:
-        columns: by name, each with one value for each payload: null where there is none, or it cannot be read.
-        is_absent: which payloads are None, or hold nothing: a key that is null, a tombstone.
-        faults: place of a payload that cannot be read → why.
+        columns: by name, each with one value for each payload: null if there is none, or it cannot be read.
+        is_absent: which payloads are None, or empty: a key that is null, a tombstone.
+        faults: place of an unreadable payload → why.
     """
 
     columns: dict[str, pl.Series]
@@ -58,10 +58,10 @@ class Codec:
     """How a format is read and written.
 
     Attributes:
-        format: what it can hold.
+        format: the types that it can hold.
         decode: payloads → columns.
-        encode: a frame with the layout's columns → a payload for each row. It gives None only where the format has no other way to write a
-            single null; whether a row is a tombstone is the caller's to know.
+        encode: a frame with the layout's columns → a payload for each row. A payload is None only if the format has no other way to write a
+            single null; the caller decides whether a row is a tombstone.
     """
 
     format: RecordFormat

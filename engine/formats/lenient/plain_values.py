@@ -1,6 +1,6 @@
-"""Columns as plain values, such as records show them: of JSON, without its text.
+"""Columns as plain values for display in records: JSON values, without the text.
 
-Booleans, integers, doubles, texts and decimals are themselves (NaN and infinity are texts, because JSON has no such numbers), bytes are
+Booleans, integers, doubles, texts and decimals are unchanged (NaN and infinity are texts, because JSON has no such numbers), bytes are
 base64, a date counts days, a time the milliseconds of its day, a timestamp milliseconds since 1970; arrays are lists, maps and structs dicts.
 """
 
@@ -46,7 +46,7 @@ def plain_column(column: pl.Series, declared: ColumnType) -> list[Any]:
 
 
 def plain_value(declared: ColumnType) -> Plain:
-    """Return what makes a plain value of one as Polars gives it."""
+    """Return a function that makes plain values of Polars' values."""
     match declared:
         case ColumnType(kind="array", element=ColumnType() as element):
             item = plain_value(element)

@@ -1,7 +1,7 @@
 """Objects of scalars read by Arrow's strict reader, under the names that leniency finds: all of some records, or none.
 
-For records without a common layout: their texts have escapes, their fields vary, or they hold nested values that nobody asks for. Where
-anything is unusual there is no answer, and they are read one by one.
+For records without a common layout: their texts have escapes, their fields vary, or they hold undeclared nested values. If
+anything is unusual there is no result, and the records are read one by one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ESCAPED_NAME: Final = re.compile(rb'\\u[0-9A-Fa-f]{4}[^"]*"[ \t]*:')
 _MOST_DIGITS: Final = 300
 _FEW_DIGITS: Final = 16
 _GREAT_EXPONENT: Final = re.compile(rb"[eE][+-]?[0-9]{16}")
-"""Python refuses numbers of very many digits or with greater exponents, also where nobody asks for them."""
+"""Python refuses numbers of very many digits or with greater exponents, even in undeclared fields."""
 
 _MOST_OPENINGS: Final = 100
-"""Brackets and braces in a record: nested deeper, Python refuses it some day."""
+"""The most brackets and braces in a record: at some greater depth Python refuses it."""
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(), "int": pa.int64(), "bigint": pa.int64(), "double": pa.float64(), "string": pa.string(), "bytes": pa.string(),
@@ -37,7 +37,7 @@ def read_objects(chunk: bytes, starts: I64, columns: Schema) -> pl.DataFrame | N
     """Read records.
 
     Args:
-        chunk: records below each other, each of which begins and ends with a brace and has no line break inside.
+        chunk: newline-separated records, each of which begins and ends with a brace and has no line break inside.
         starts: where they begin.
         columns: scalars.
 
@@ -81,9 +81,9 @@ def _has_great_number(chunk: bytes) -> bool:
 
 
 def _spellings(text: str, columns: Schema) -> dict[str, str] | None:
-    """Return how each column is spelled; None where one is spelled in several ways (as the value of a text counts too).
+    """Return the spelling of each column; None if one has several spellings (even as the value of a text).
 
-    Of one spelling that is the name in upper case, or the name itself, ``field_of`` finds what stands under it.
+    If the only spelling is the name, or the name in upper case, ``field_of`` finds its value.
     """
     in_upper_case = text.upper()
     spelled: dict[str, str] = {}
@@ -96,7 +96,7 @@ def _spellings(text: str, columns: Schema) -> dict[str, str] | None:
 
 
 def _schema(spelled: dict[str, str], columns: Schema) -> pa.Schema | None:
-    """Return what Arrow is told; None where one field is read as two types."""
+    """Return the schema for Arrow; None if one field is read as two types."""
     kinds: dict[str, pa.DataType] = {}
     for name, declared in columns.items():
         kind = _arrow_type(declared)
@@ -110,7 +110,7 @@ def _arrow_type(declared: ColumnType) -> pa.DataType:
 
 
 def _are_doubles_plain(frame: pl.DataFrame) -> bool:
-    """Whether all are finite and none is -0, which as a whole number has no sign."""
+    """Whether all are finite and none is -0, which has no sign as a whole number."""
     for column in frame.get_columns():
         if column.dtype == pl.Float64:
             values = column.drop_nulls().to_numpy()

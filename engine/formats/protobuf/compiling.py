@@ -1,7 +1,7 @@
-"""``.proto`` files compiled by protoc: in a process of its own (``protoc_process``), within bounds of time and size.
+"""``.proto`` files compiled by protoc: in a separate process (``protoc_process``), within bounds of time and size.
 
-A file may also come as its descriptor in base64: so Confluent's client for Python registers it. Confluent's registry makes text of that,
-others (Apicurio's) keep what they were given.
+A file may also be its descriptor in base64: Confluent's client for Python registers this form. Confluent's registry converts it to text,
+others (Apicurio's) keep what they got.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECONDS: Final = 20
 _MAX_COMPILED_BYTES: Final = 4 << 20
 _MAX_ERROR_BYTES: Final = 64 << 10
 _INCLUDED: Final = Path(grpc_tools.__file__).parent / "_proto"
-"""Google's own files, which anybody may import."""
+"""Google's own files, which every file may import."""
 
 
 @lru_cache(maxsize=128)
@@ -37,10 +37,10 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> Fi
 
     Args:
         text: the file, or its descriptor in base64.
-        references: name and text of the files that it imports, and these; descriptors in base64 also of them.
+        references: name and text of all files that it imports, directly or not; descriptors in base64 also of them.
 
     Raises:
-        SchemaNotRead: protoc refuses it; the text is what protoc says.
+        SchemaNotRead: protoc refuses it; the text is protoc's message.
     """
     if len(text) + sum(len(each) for _, each in references) > MAX_PROTO_BYTES:
         raise SchemaNotRead(f"the schema and what it imports have more than {MAX_PROTO_BYTES:,} characters")
@@ -76,16 +76,16 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> Fi
 
 
 def _environment() -> dict[str, str]:
-    """What protoc is told: nothing of the service."""
+    """Return protoc's environment: nothing of the service."""
     return {name: value for name, value in import_environment().items() if not name.startswith("SLACKWATER_")}
 
 
 def _write_all(root: Path, files: tuple[tuple[str, str], ...]) -> list[str]:
-    """Write files where protoc finds them; returns what it is told of those that are descriptors."""
+    """Write files for protoc; return its arguments for those that are descriptors."""
     described = FileDescriptorSet()
     for name, content in files:
         path = _path(name)
-        if (_INCLUDED / path).exists():  # Google's own are taken from the compiler
+        if (_INCLUDED / path).exists():  # Google's own files come from the compiler
             continue
         descriptor = _descriptor(content)
         if descriptor is None:
@@ -101,7 +101,7 @@ def _write_all(root: Path, files: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def _descriptor(content: str) -> FileDescriptorProto | None:
-    """Return what base64 describes; None: it is text, whose braces base64 does not have."""
+    """Return the descriptor from base64; None: it is text, whose braces base64 does not have."""
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(content, validate=True))
     except (ValueError, DecodeError):

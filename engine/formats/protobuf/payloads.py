@@ -1,8 +1,8 @@
 """Messages read into Arrow by ``ptars``, a batch at a time.
 
-What it does not do is done here: of a choice (``oneof``) the last member that was written counts, required fields of proto2 must be there, and
-absent ones have their default. It follows groups of unknown fields into each other until the stack ends, so a message that is long enough for
-that goes through Google's own library first, which stops at a depth of a hundred.
+This module adds what ``ptars`` lacks: of a choice (``oneof``) the last written member counts, required fields of proto2 must exist, and
+absent ones have their default. ``ptars`` follows nested groups of unknown fields until the stack ends. So a message long enough for
+that first goes through Google's own library, which stops at a depth of a hundred.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.formats.protobuf.schema import Member, MessageSchema
 from engine.formats.shapes import MAX_AMPLIFIED_BYTES, arrow_type
 
 _LONG_BYTES: Final = 16 << 10
-"""Groups nested a hundred thousand deep end the process; in so many bytes there are sixteen thousand at most."""
+"""Groups nested a hundred thousand deep end the process; this many bytes hold at most sixteen thousand."""
 
 
 class MessageReader:
@@ -40,7 +40,7 @@ class MessageReader:
         """Read payloads.
 
         Raises:
-            Misread: one of them is no such message; whatever else the library raises at such ones.
+            UndecodablePayload: one of them is no such message; the library may raise other errors in this case.
         """
         growth = self._schema.shape.growth
         longest = max(map(len, payloads), default=0)
@@ -59,7 +59,7 @@ class MessageReader:
         return pa.RecordBatch.from_arrays(columns, names=self._names)
 
     def empty(self) -> pa.RecordBatch:
-        """Return what reading no payloads gives."""
+        """Return the result of reading no payloads."""
         return pa.RecordBatch.from_pylist(
             [], schema=pa.schema([pa.field(n, arrow_type(s)) for n, s in self._schema.shape.fields])
         )
@@ -68,7 +68,7 @@ class MessageReader:
         return self._handler.array_to_record_batch(pa.array(payloads, pa.binary()))
 
     def _rewritten(self, payload: bytes) -> bytes:
-        """Read and write a message by Google's own library: of a choice it keeps the last member."""
+        """Read and write a message by Google's own library, which keeps the last member of a choice."""
         try:
             return bytes(self._schema.message.FromString(payload).SerializeToString())
         except DecodeError as error:
@@ -81,7 +81,7 @@ class MessageReader:
 
 
 def _has_several_of_a_choice(columns: Sequence[pa.Array], members: Sequence[Member]) -> bool:
-    """Whether two members of one choice are there, at any depth."""
+    """Whether two members of one choice exist, at any depth."""
     chosen: dict[int, pa.Array] = {}
     for column, member in zip(columns, members, strict=True):
         if member.choice is not None:
@@ -103,7 +103,7 @@ def _is_ambiguous_inside(column: pa.Array, member: Member) -> bool:
 
 
 def _of_wire(array: pa.Array, member: Member, parent: pa.Array | None = None) -> pa.Array:
-    """Bring an array to its shape. ``parent``: where the message that holds it is there; None: everywhere."""
+    """Convert an array to its shape. ``parent``: where the enclosing message exists; None: everywhere."""
     if member.is_required and _is_missing(array, parent):
         raise UndecodablePayload("a required field is missing")
     if member.is_wrapped:

@@ -1,4 +1,4 @@
-"""``python -m`` this: protoc within bounds of processor time, memory and what it writes. What it compiles may be anybody's."""
+"""protoc within bounds of processor time, memory and output, started by ``python -m``. Its input may come from anybody."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grpc_tools import protoc
 CPU_SECONDS: Final = 10
 MEMORY_BYTES: Final = 1 << 30
 FILE_BYTES: Final = 8 << 20
-"""Of one file: the result, or the errors."""
+"""Bound of one file: the result, or the errors."""
 
 
 def main() -> int:
-    """Bound this process, and compile."""
+    """Set this process's bounds, and compile."""
     for kind, most in (
         (resource.RLIMIT_CPU, CPU_SECONDS),
         (resource.RLIMIT_AS, MEMORY_BYTES),

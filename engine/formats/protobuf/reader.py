@@ -1,4 +1,4 @@
-"""Reads Protocol Buffers: messages of one type that is given, or of the one that each payload names."""
+"""Reads Protocol Buffers: messages of one given type, or of the type that each payload names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ProtobufReader:
 
 
 class RegisteredProtobufReader:
-    """Reads payloads that name their schemas, and which of its messages they are."""
+    """Reads payloads that name their schema and one of its messages."""
 
     def __init__(self, columns: Schema, store: SchemaStore) -> None:
         self._columns = columns
@@ -58,7 +58,7 @@ class RegisteredProtobufReader:
         return self._by_path(group, registered)
 
     def _by_path(self, group: OfOneSchema, registered: RegisteredSchema) -> Read:
-        """Put messages of several types apart; the bytes that name the type are read once for each that there is."""
+        """Separate messages of several types; the bytes that name the type are decoded once for each type."""
         heads = group.values.bin.slice(0, _SHOWN_HEAD).to_list()
         known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         bad = []
@@ -76,7 +76,7 @@ class RegisteredProtobufReader:
             values = group.values.gather(places).to_frame("v").select(pl.col("v").bin.slice(sizes.cast(pl.Int64))).to_series()
             try:
                 part = self._of(registered, path).read(values)
-            except SchemaNotRead as error:  # there is no such message: that is the record's fault, not the schema's
+            except SchemaNotRead as error:  # there is no such message: this is the record's fault, not the schema's
                 bad += [(place, "schema_not_read", str(error), excerpt_of_bytes(group.values[place])) for place, _ in found]
                 continue
             parts.append(at_places(part, places))
@@ -87,7 +87,7 @@ class RegisteredProtobufReader:
 
 
 def protobuf_reader(config: SideConfig, store: SchemaStore) -> Reader:
-    """Return what reads a side.
+    """Return the reader of a side.
 
     Raises:
         FormatInvalid: there is no schema, or it cannot be read.
@@ -105,19 +105,19 @@ def protobuf_reader(config: SideConfig, store: SchemaStore) -> Reader:
 
 @lru_cache(maxsize=256)
 def schema_of(registered: RegisteredSchema, path: tuple[int, ...], wanted: frozenset[str] | None) -> MessageSchema:
-    """Return how a registered message is read.
+    """Return the schema of a registered message.
 
     Raises:
-        SchemaNotRead: the schema is of another language, or beyond what is read.
+        SchemaNotRead: the schema is of another language, or not supported.
     """
     return parse_message(message_of(compile_proto(text_of(registered, "PROTOBUF"), registered.references), path=path), wanted)
 
 
 def message_path(head: bytes) -> tuple[tuple[int, ...], int]:
-    """Read which message of its file a payload is, and how many bytes say so.
+    """Return the path of a payload's message in its file, and the size of the path's bytes.
 
     Raises:
-        Misread: they do not.
+        UndecodablePayload: there is no such path.
     """
     count, at = _number(head, 0)
     if count == 0:
@@ -134,7 +134,7 @@ def message_path(head: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def path_bytes(path: tuple[int, ...]) -> bytes:
-    """Write which message of its file a payload is."""
+    """Encode the path of a payload's message in its file."""
     return _FIRST if path == (0,) else b"".join(map(_zigzag, (len(path), *path)))
 
 

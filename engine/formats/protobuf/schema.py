@@ -1,8 +1,8 @@
-"""Messages of Protocol Buffers brought to a ``Shape``, and written out again for the library that reads payloads.
+"""Messages of Protocol Buffers converted to a ``Shape``, and written again for the library that reads payloads.
 
-``ptars`` reads a message into Arrow, quickly. The *wire* message that it is told has the same numbers and wire types, and only what is wanted:
-an enumeration is a number, a timestamp or a wrapper a plain message (of those the library makes values without looking at their range), and what
-may be absent says so.
+``ptars`` reads a message into Arrow, quickly. It gets a *wire* message with the same numbers and wire types, and only the needed fields.
+In it an enumeration is a number, and a timestamp or a wrapper a plain message (the library would convert these without a range check).
+Optional fields are marked.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Member:
 
     Attributes:
         shape: of its value.
-        is_wrapped: the value stands in a message of its own, which may be absent.
+        is_wrapped: the value is in a separate message, which may be absent.
         is_required: of proto2: a message without it is damaged.
-        default: of proto2, where it is absent.
-        choice: number of the ``oneof`` that it belongs to, None: of none.
+        default: of proto2, if the field is absent.
+        choice: number of its ``oneof``, None: of none.
         inner: of a message, its members; of an array or map, those of its elements.
     """
 
@@ -69,7 +69,7 @@ class MessageSchema:
     """A message that can be read.
 
     Attributes:
-        shape: a struct of the fields that are wanted.
+        shape: a struct of the needed fields.
         members: of these.
         file: the wire message's file; the message is its first.
     """
@@ -92,7 +92,7 @@ class MessageSchema:
 
 
 def message_of(files: FileDescriptorSet, name: str = "", path: tuple[int, ...] = (0,)) -> Descriptor:
-    """Return a message of the last file: by its full name, else by its place among its neighbours, from the outside in.
+    """Return a message of the last file: by its full name, else by its index at each level, from the outside in.
 
     Raises:
         SchemaNotRead: there is none.
@@ -113,14 +113,14 @@ def message_of(files: FileDescriptorSet, name: str = "", path: tuple[int, ...] =
 
 
 def parse_message(message: Descriptor, wanted: frozenset[str] | None = None) -> MessageSchema:
-    """Return how a message is read.
+    """Return the schema for reading a message.
 
     Args:
         message: see ``message_of``.
-        wanted: names of the fields that are read; None: all that can be.
+        wanted: names of the fields to read; None: all readable ones.
 
     Raises:
-        SchemaNotRead: a wanted field holds itself, is a group, or is too much.
+        SchemaNotRead: a needed field contains itself, is a group, or is too large.
     """
     file = FileDescriptorProto(name="wire.proto", package=_PACKAGE, syntax="proto3")
     members = _Writing(file).message(message, (), wanted)
@@ -130,21 +130,21 @@ def parse_message(message: Descriptor, wanted: frozenset[str] | None = None) -> 
 
 
 class _Writing:
-    """Writes wire messages, each use of a message by itself."""
+    """Writes wire messages, a separate one for each use of a message."""
 
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
         self._count = 0
 
     def message(self, message: Descriptor, path: tuple[str, ...], wanted: frozenset[str] | None = None) -> list[Member]:
-        """Write a message; returns its members."""
+        """Write a message; return its members."""
         if message.full_name in path:
             raise SchemaNotRead(f"the message {message.full_name} holds itself, which no column can")
         if len(path) > MAX_DEPTH or self._count > MAX_SHAPES:
             raise SchemaNotRead(f"the message is nested deeper than {MAX_DEPTH}, or has more than {MAX_SHAPES:,} values in one")
         wire = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
         members: list[Member] = []
-        for choice in message.oneofs:  # real ones stand before those that optional fields make
+        for choice in message.oneofs:  # real choices come before those of optional fields
             if len(choice.fields) > 1:
                 wire.oneof_decl.add(name=f"c{len(wire.oneof_decl)}")
         for field in message.fields:
@@ -174,7 +174,7 @@ class _Writing:
         )
 
     def _value(self, written: FieldDescriptorProto, field: FieldDescriptor, path: tuple[str, ...]) -> Member:
-        """Write a field's type; returns the member without what its field says."""
+        """Write a field's type; return the member without the field's own properties."""
         if field.type != FieldDescriptor.TYPE_MESSAGE:
             is_enum = field.type == FieldDescriptor.TYPE_ENUM
             written.type = FieldDescriptorProto.TYPE_INT32 if is_enum else field.type
@@ -213,7 +213,7 @@ def _scalar(field: FieldDescriptor) -> Shape:
 
 
 def _choice(field: FieldDescriptor) -> int | None:
-    """Return the place of a field's choice among those of several members; a choice of one is an optional field."""
+    """Return the index of a field's choice among those of several members; a choice of one is an optional field."""
     if field.containing_oneof is None or len(field.containing_oneof.fields) < 2:
         return None
     choices = [each for each in field.containing_type.oneofs if len(each.fields) > 1]

@@ -1,7 +1,7 @@
-"""Writes Protocol Buffers with a message that is derived from the columns.
+"""Writes Protocol Buffers with a message derived from the columns.
 
-Decimals, dates and times are texts as in JSON, timestamps ``google.protobuf.Timestamp``. A list or map that is null is an empty one, for
-messages cannot tell them apart; a null inside of one cannot be written.
+Decimals, dates and times are texts as in JSON, timestamps ``google.protobuf.Timestamp``. A list or map that is null becomes empty, because
+messages cannot distinguish the two; a null inside of one cannot be written.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class RegisteredProtobufWriter:
 
 
 def protobuf_writer(config: SideConfig, store: SchemaStore) -> Writer:
-    """Return what writes a side.
+    """Return the writer of a side.
 
     Raises:
-        FormatInvalid: a schema is given (results are written with one of their own), or a column's name is none in it.
+        FormatInvalid: a schema is given (results have their own), or a column's name is not allowed in it.
     """
     if config.schema is not None:
         raise FormatInvalid("schema: results are written as protobuf with a message derived from their columns; leave it out")

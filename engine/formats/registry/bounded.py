@@ -1,4 +1,4 @@
-"""A transport whose requests end in time, however slowly the other side sends: httpx's own timeout begins anew with each byte."""
+"""A transport whose requests end in time, even if the other side sends slowly: httpx's own timeout restarts with each byte."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _request = threading.local()
 
 @contextmanager
 def until(seconds: float) -> Iterator[None]:
-    """Let what this thread reads and writes inside of the block end after so many seconds; the addresses of names the system looks up itself.
+    """Limit the reads and writes of this thread in the block to this many seconds; name resolution by the system is not limited.
 
-    A block inside of another ends with it at the latest.
+    A nested block ends with the outer one at the latest.
     """
     before: float | None = getattr(_request, "end", None)
     end = time.monotonic() + seconds
@@ -30,7 +30,7 @@ def until(seconds: float) -> Iterator[None]:
 
 
 def left_seconds() -> float | None:
-    """Return how long this thread may still read and write, less than 0 when its time is over; None: for ever."""
+    """Return how long this thread may still read and write, less than 0 after its time; None: without limit."""
     end: float | None = getattr(_request, "end", None)
     return None if end is None else end - time.monotonic()
 
@@ -80,7 +80,7 @@ class _Backend(httpcore.SyncBackend):
 
 
 class BoundedTransport(httpx.HTTPTransport):
-    """A transport that minds ``until``.
+    """A transport that obeys ``until``.
 
     Args:
         context: how certificates are checked; None: as the system does.

@@ -1,4 +1,4 @@
-"""A registry that remembers: schemas never change under their number, so each is asked for once."""
+"""A registry with a cache: schemas never change under their number, so each is requested once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.formats.shapes import SchemaNotRead
 _MAX_UNKNOWN: Final = 10_000
 _MAX_SUBJECTS: Final = 1_000
 _ASKED_AGAIN: Final = 2
-"""Times that a number is asked for again before it counts as unknown: a node may lag behind the one where it was registered."""
+"""Repeated requests for a number before it counts as unknown: a node may lag behind the one that registered it."""
 
 _LAG_SECONDS: Final = 0.3
 _KINDS: Final[dict[str, SchemaKind]] = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON": "JSON"}
@@ -58,7 +58,7 @@ class Registry:
         return self._keep(self._fetched(number))
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest schema of a subject, None where it has none.
+        """Return the newest schema of a subject, None if it has none.
 
         Raises:
             RegistryUnavailable, RegistryRefused: see ``SchemaStore``.
@@ -91,7 +91,6 @@ class Registry:
         return number
 
     def close(self) -> None:
-        """Close connections."""
         self._http.close()
 
     def _fetched(self, number: int) -> RegisteredSchema:
@@ -118,7 +117,7 @@ class Registry:
         return RegisteredSchema(_number(body) if number is None else number, kind, text, tuple(found.items()))
 
     def _collect(self, body: dict[str, Any], found: dict[str, str], path: tuple[str, ...], asked: list[int]) -> None:
-        """Gather what a schema refers to, each behind what it uses itself."""
+        """Collect the schemas that a schema uses, each after those that it uses itself."""
         references = body.get("references") or []
         if not isinstance(references, list):
             raise SchemaNotRead("the references of a schema are no list")

@@ -1,4 +1,4 @@
-"""A registry's client of a stored connection: its secrets are read here, and taken out of what errors show."""
+"""A registry's client for a stored connection: its secrets are read here, and removed from errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.formats.registry.settings import RegistrySettings
 
 
 def settings_of(resolved: Resolved, timeout_seconds: float, deadline_seconds: float) -> RegistrySettings:
-    """Return how the registry of a connection is asked.
+    """Return the settings for the registry of a connection.
 
     Args:
         resolved: the connection, at the moment of its use.

@@ -1,4 +1,4 @@
-"""Requests to a registry's nodes, within bounds of time and size: asked again where that can help, told apart where it cannot."""
+"""Requests to a registry's nodes, within bounds of time and size: temporary failures are retried, others are reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_WAIT_SECONDS: Final = 0.1
 _MOST_WAIT_SECONDS: Final = 2.0
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers of a registry that starts, has no leader, or is asked too much."""
+"""Answers of a registry that starts, has no leader, or is overloaded."""
 
 _SHOWN_CHARS: Final = 300
 _MOST_CONNECTIONS: Final = 4
@@ -30,7 +30,7 @@ _HEADERS: Final = {"Accept": _MEDIA_TYPE, "Accept-Encoding": "identity"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a registry says.
+    """A registry's answer.
 
     Attributes:
         status: of HTTP.
@@ -64,14 +64,14 @@ class RegistryHttp:
         self._first = 0
 
     def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request until a node answers it; inside of ``until`` not longer than that lets it.
+        """Send a request until a node answers it; inside ``until`` at most for its time.
 
         Returns:
-            The answer, also one of 404, 409 or 422.
+            The answer, including one of 404, 409 or 422.
 
         Raises:
-            RegistryUnavailable: none did before the deadline.
-            RegistryRefused: the credentials are wrong, or the answer is larger than it may be.
+            RegistryUnavailable: no node answered before the deadline.
+            RegistryRefused: the credentials are wrong, or the answer is too large.
         """
         left = left_seconds()
         deadline = self._settings.deadline_seconds if left is None else min(self._settings.deadline_seconds, left)
@@ -98,7 +98,7 @@ class RegistryHttp:
             self._client = None
 
     def _once(self, method: str, url: str, body: Any) -> tuple[Answer | None, str]:
-        """Return the answer, or None and why there is none."""
+        """Return the answer, or None and the reason."""
         try:
             with (
                 until(self._settings.timeout_seconds),
@@ -119,13 +119,13 @@ class RegistryHttp:
             )
         if status in _AGAIN:
             return None, f"{httpx.URL(url).host} answers {status}: {answer.says}"
-        if 300 <= status < 400 or parsed is None:  # credentials go nowhere else
+        if 300 <= status < 400 or parsed is None:  # credentials go to no other host
             return None, f"{httpx.URL(url).host} answers {status} and no JSON: is that the url of a schema registry?"
         return answer, ""
 
     def _content(self, response: httpx.Response) -> bytes:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):  # what is compressed could be of any size
+        if encoding not in ("", "identity"):  # a compressed answer could expand to any size
             raise RegistryRefused(
                 f"the schema registry answers with Content-Encoding: {self._shown(encoding)[:20]}, which was not asked for; let it send "
                 "schemas as they are"
@@ -140,7 +140,7 @@ class RegistryHttp:
         return b"".join(found)
 
     def _shown(self, text: str) -> str:
-        """Return what others say as errors show it: a proxy or a registry may repeat what it was sent."""
+        """Return a foreign text for errors, without secrets: a proxy or a registry may repeat what it got."""
         return self._settings.shown(text)[:_SHOWN_CHARS]
 
     def _connected(self) -> httpx.Client:

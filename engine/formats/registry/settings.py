@@ -1,4 +1,4 @@
-"""What a registry's client is told: where it is, who asks, how long, and how much it takes in."""
+"""The settings of a registry's client: address, credentials, time limits and size limits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ STRATEGIES: Final = ("topic_name", "record_name", "topic_record_name")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the registry is known, and how it knows who asks.
+    """How the registry and its client authenticate by certificates.
 
     Attributes:
-        ca_file: certificates that are trusted, instead of the system's.
+        ca_file: trusted certificates, instead of the system's.
         certificate_file: the client's own, with its key in ``key_file``.
         key_password: of that key.
-        is_verified: false takes any certificate; for tests.
+        is_verified: false accepts any certificate; for tests.
     """
 
     ca_file: str | None = None
@@ -33,7 +33,7 @@ class Tls:
     is_verified: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Return what connections use.
+        """Return the context of connections.
 
         Raises:
             FormatInvalid: a file cannot be read.
@@ -55,22 +55,22 @@ class RegistrySettings:
     """A registry.
 
     Attributes:
-        urls: of its nodes; the next one is asked where one gives no answer. Without user and password in them.
+        urls: of its nodes; if one gives no answer, the next is asked. Without user and password in them.
         user: with ``password``, basic authentication.
         token: bearer authentication.
         headers: sent with each request (an identity pool's, for instance).
         tls: see there.
-        auth: what signs requests, instead of user and password.
+        auth: signs requests, instead of user and password.
         context: how the registry's certificate is checked, instead of ``tls``.
-        shown: takes secrets out of what others say, before errors show it.
+        shown: removes secrets from foreign texts before errors show them.
         timeout_seconds: of one request.
-        deadline_seconds: of one question, with all that is asked again.
+        deadline_seconds: of one question, with all retries.
         max_schema_bytes: of one answer.
         max_references: of one schema, at every depth.
         max_depth: of references.
-        max_cached_bytes: of the schemas that are remembered; the one that was not asked for longest goes first.
-        unknown_seconds: for so long a number that the registry does not know is not asked for again.
-        is_registering: a schema of results is registered where the subject lacks it; else it must be there.
+        max_cached_bytes: of cached schemas; the least recently used one is dropped first.
+        unknown_seconds: how long an unknown number is not requested again.
+        is_registering: the schema of results is registered if the subject lacks it; else it must exist.
     """
 
     urls: tuple[str, ...]
@@ -109,13 +109,13 @@ class RegistrySettings:
 
 
 def subject_of(strategy: str, topic: str, side: SideName, record: str) -> str:
-    """Return the subject under which a side's schema stands.
+    """Return the subject for a side's schema.
 
     Args:
         strategy: one of ``STRATEGIES``.
         topic: the topic's name.
         side: keys or values.
-        record: full name of the record or message; only the last two strategies want it.
+        record: full name of the record or message; only the last two strategies use it.
     """
     match strategy:
         case "topic_name":

@@ -1,4 +1,4 @@
-"""Rows that were read by different schemas, put beside each other: each column is of its declared type then, or its row a reject."""
+"""Joins rows that were read with different schemas: each column gets its declared type, or its row is a reject."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.records.excerpts import excerpts_of
 
 
 def unify_parts(parts: Sequence[Read], columns: Schema) -> list[Read]:
-    """Return the parts with the same type for each column, where several have it as different ones."""
+    """Return the parts with one type for each column, if parts have different types for it."""
     types: dict[str, set[pl.DataType]] = {}
     for part in parts:
         if part.raw.height:
@@ -25,7 +25,7 @@ def unify_parts(parts: Sequence[Read], columns: Schema) -> list[Read]:
 
 
 def cast_part(part: Read, columns: Schema) -> Read:
-    """Bring columns to their declared types; a row with a value that does not fit is a reject."""
+    """Convert columns to their declared types; a row with a value that does not fit is a reject."""
     raw, rejects = part
     good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True)
     rows: list[tuple[int, str, str, str]] = []

@@ -1,6 +1,6 @@
-"""Confluent's wire format: a zero byte and the schema's number before the value; before messages of Protocol Buffers also which message it is.
+"""Confluent's wire format: a zero byte and the schema's number before the value; for Protocol Buffers also the message's path.
 
-Payloads are told apart in whole columns: those of one schema are read together.
+Payloads are separated in whole columns: those of one schema are read together.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def text_of(registered: RegisteredSchema, kind: SchemaKind) -> str:
 
 
 def header_of(number: int) -> bytes:
-    """Return what stands before a value of a schema."""
+    """Return the bytes before a value of a schema."""
     return _MAGIC + number.to_bytes(4, "big")
 
 
@@ -63,7 +63,7 @@ def with_header(payloads: pl.Series, header: bytes) -> pl.Series:
 
 
 def apart(payloads: pl.Series) -> tuple[list[OfOneSchema], pl.DataFrame]:
-    """Put payloads apart by the schema that they name; those that name none are rejects (``no_schema_id``)."""
+    """Separate payloads by the schema that they name; those that name none are rejects (``no_schema_id``)."""
     heads = payloads.bin.slice(0, HEADER)
     is_framed = ((heads.bin.size() == HEADER) & heads.bin.starts_with(_MAGIC)).to_numpy()
     rejects = empty_rejects()
@@ -85,13 +85,13 @@ def apart(payloads: pl.Series) -> tuple[list[OfOneSchema], pl.DataFrame]:
 
 
 def read_apart(payloads: pl.Series, read: Callable[[OfOneSchema], Read], columns: Schema) -> Read:
-    """Read the payloads of each schema by themselves, and put what they hold into the order of the payloads again."""
+    """Read the payloads of each schema together, and return the rows in the order of the payloads."""
     groups, rejects = apart(payloads)
     return rejoined([_placed(group, read) for group in groups], rejects, columns)
 
 
 def rejoined(parts: list[Read], rejects: pl.DataFrame, columns: Schema) -> Read:
-    """Put parts together, in the order of places. Where their columns came as different types, all are brought to the declared ones first."""
+    """Join parts in the order of places. If their columns have different types, first convert all to the declared ones."""
     parts = unify_parts(parts, columns)
     raws = [part.raw for part in parts if part.raw.height]
     refused = pl.concat([rejects, *(part.rejects for part in parts)]).sort("offset")
@@ -103,7 +103,7 @@ def rejoined(parts: list[Read], rejects: pl.DataFrame, columns: Schema) -> Read:
 
 
 def at_places(part: Read, places: npt.NDArray[np.int64]) -> Read:
-    """Say of each row which payload of the whole it is."""
+    """Set each row's place to that of its payload in the whole."""
     raw, rejects = part
     if raw.height:
         raw = raw.with_columns(pl.Series("_offset", places[raw.get_column("_offset").to_numpy()], dtype=pl.Int64))

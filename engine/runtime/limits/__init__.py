@@ -1,1 +1,1 @@
-"""How much a query takes at once, how long it may take, and what its time goes into."""
+"""The size of a query's batches, the limits of their time, and the parts of this time."""

@@ -1,4 +1,4 @@
-"""How much of its input a query takes at once, by what came of it. Results do not depend on where batches end, so this changes none. Pure."""
+"""The size of a query's next batch, from the results of earlier ones. It changes no results, as these do not depend on batch ends. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 SHRINKS_TO: Final = 1 / 16
-"""Of the records of a batch that emitted too much. Four such steps lead from 20,000 records to one."""
+"""Factor on the records of a batch that emitted too much. Four such steps lead from 20,000 records to one."""
 
 
 class BatchSize:
-    """The bound of one query's next batch: that of its slot, or fewer records where they emit much."""
+    """The bound of a query's next batch: the bound of its slot, or fewer records if they emit much."""
 
     def __init__(self) -> None:
         self._rows: int | None = None
@@ -18,33 +18,29 @@ class BatchSize:
 
     @property
     def rows(self) -> int | None:
-        """At most so many records; None: as many as the slot takes."""
+        """The most records of a batch; None: as many as the slot allows."""
         return self._rows
 
     @property
     def is_least(self) -> bool:
-        """Whether it cannot be smaller. What one record emits passes, however much it is."""
+        """Whether it cannot shrink. One record passes, however much it emits."""
         return self._rows == 1
 
     def within(self, limit: BatchLimit) -> BatchLimit:
-        """Return the bound of the next batch.
-
-        Args:
-            limit: that of the slot.
-        """
+        """Return the bound of the next batch, from the slot's bound."""
         return limit if self._rows is None else BatchLimit(min(self._rows, limit.max_rows), limit.max_bytes)
 
     def after(self, rows: int, emitted_bytes: int, limit: BatchLimit, most_bytes: int) -> bool:
-        """Take note of a batch that was committed; returns whether the next one shall have another bound.
+        """Record a committed batch; return whether the next one gets another bound.
 
-        More than half of ``most_bytes`` makes the next batch smaller, in proportion; less than a quarter of it makes one that was cut short
-        twice as large.
+        If the batch emitted more than half of ``most_bytes``, the next one shrinks in proportion. If a reduced batch emitted less than a
+        quarter, the next one is twice as large.
 
         Args:
             rows: its records.
             emitted_bytes: what it emitted.
             limit: of the slot.
-            most_bytes: a batch may emit.
+            most_bytes: what a batch may emit.
         """
         before = self._rows
         if rows and emitted_bytes > most_bytes // 2:
@@ -56,11 +52,11 @@ class BatchSize:
         return self._rows != before
 
     def refused(self, limit: BatchLimit, *, is_for_good: bool = False) -> bool:
-        """Take note of a batch that was given up for its size; returns whether a smaller one can be tried.
+        """Record a batch that was abandoned for its size; return whether a smaller one can be tried.
 
         Args:
             limit: of the slot.
-            is_for_good: later ones shall not become as large again: that one has cost everybody a worker.
+            is_for_good: later batches never grow to this size again, because it cost all queries of the slot a worker.
         """
         if self.is_least:
             return False
@@ -73,7 +69,7 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """About how much one batch may hold; cutting at an event time may take a few chunks more."""
+    """Approximate bound of one batch; a cut at an event time may add a few chunks."""
 
     max_rows: int
     max_bytes: int

@@ -1,4 +1,4 @@
-"""Whether a query's work is so large that others should not wait for it. Pure."""
+"""Whether a query's work is so large that other queries should not wait for it. Pure."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections import deque
 from typing import Final, NamedTuple
 
 HEAVY_ROWS: Final = 10_000
-"""A batch of so many records, half of what a shared slot takes of a query at once, is work for a slot of its own."""
+"""A batch of this many records, half of a shared slot's bound, is work for a slot of its own."""
 
 WINDOW_S: Final = 10.0
 
 HEAVY_SHARE: Final = 0.15
-"""Of one core, over the last ``WINDOW_S``: above it a query is heavy."""
+"""Share of one core over the last ``WINDOW_S``: above it a query is heavy."""
 
 LIGHT_SHARE: Final = 0.05
-"""Below it, and without large batches, for ``LIGHT_AFTER_S`` it is light again."""
+"""Share of one core: below it for ``LIGHT_AFTER_S``, and without large batches, a query is light again."""
 
 LIGHT_AFTER_S: Final = 30.0
 
 HEAVY_WALL_SHARE: Final = 0.3
-"""Of the last ``WINDOW_S``: above it a query is heavy whatever CPU it takes, for the others of its stream wait a third of their time for it: a
-function in Python works, or waits, in a process of its own. Twice ``HEAVY_SHARE``: on a busy machine a batch takes longer than its CPU.
-One run, beside a function that sleeps 1 s a batch: a light query had its result after up to 1,133 ms until the other one was moved out, then
-after 112 ms in the median and up to 179 (106 and 150 beside a function that does not sleep).
-The shares at which moving begins to pay are not measured."""
+"""Share of the last ``WINDOW_S``: above it a query is heavy whatever CPU it takes, because the other queries of its slot wait a third of their
+time for it. A Python function works, or waits, in its own process. Twice ``HEAVY_SHARE``: on a busy machine a batch takes longer than its CPU.
+One run beside a function that sleeps 1 s a batch: a light query had its result after up to 1,133 ms until the other query was moved out. Then
+it took 112 ms in the median and up to 179 (106 and 150 beside a function that does not sleep).
+The shares at which a move begins to pay are not measured."""
 
 LIGHT_WALL_SHARE: Final = 0.1
-"""Below it, too, a query must be to be light again: in proportion to ``HEAVY_WALL_SHARE`` as the shares of CPU.."""
+"""To be light again, a query must also be below this share, which relates to ``HEAVY_WALL_SHARE`` as the shares of CPU do."""
 
 
 class _Batch(NamedTuple):
-    """A batch: when it was done (monotonic seconds), its records, what it cost of one core, how long its stream was at it."""
+    """A batch: its end (monotonic seconds), its records, its CPU time of one core, its time in the stream."""
 
     at_s: float
     rows: int
@@ -40,9 +40,9 @@ class _Batch(NamedTuple):
 
 
 class Weight:
-    """What a query has done lately. One that has become heavy is light again only after a while of little work.
+    """A query's recent work. A heavy query is light again only after some time of little work.
 
-    Commits and whoever looks after slots call it in threads of their own.
+    Commits and the slot manager call it in different threads.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Weight:
         self._light_since: float | None = None
 
     def after(self, rows: int, work_ms: int, now_s: float, *, wall_ms: int = 0, is_full: bool = False) -> bool:
-        """Take note of a batch; returns whether the query is heavy.
+        """Record a batch; return whether the query is heavy.
 
         Args:
             rows: its records.
-            work_ms: what it cost, of one core.
+            work_ms: its CPU time of one core.
             now_s: monotonic seconds.
-            wall_ms: how long its stream was at it.
-            is_full: its bound has left records unread. How many records such a batch has depends on how its feeds are cut: of files a megabyte
+            wall_ms: its time in the stream.
+            is_full: its bound left records unread. The records of such a batch depend on how its feeds are cut: a megabyte of a file
                 is read or not.
         """
         with self._lock:
@@ -77,11 +77,11 @@ class Weight:
 
     @property
     def is_heavy(self) -> bool:
-        """What the last batch has shown."""
+        """The result after the last batch."""
         return self._is_heavy
 
     def measured(self, now_s: float) -> tuple[float, int]:
-        """Return what decides: the share of a core over the last ``WINDOW_S``, and the records of the largest batch in them."""
+        """Return the share of a core over the last ``WINDOW_S``, and the records of the largest batch in that time."""
         with self._lock:
             return self._measured(now_s)
 

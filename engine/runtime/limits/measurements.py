@@ -1,4 +1,4 @@
-"""What is measured of a query's batches, and what follows: how large the next one may be, whether it is heavy, what its time goes into."""
+"""Measurements of a query's batches and their results: the next batch's size, whether the query is heavy, the parts of its time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Measured:
         self._effort = Effort(time.monotonic())
 
     def after(self, done: Committed, spent: Moment, together: int, phases_ms: Mapping[str, int]) -> bool:
-        """Take note of a batch that was committed, before ``resized`` is asked about it; returns whether the query is heavy.
+        """Record a committed batch; called before ``resized``. Return whether the query is heavy.
 
         Args:
-            done: what it was.
-            spent: on its commit, with those that it was committed with.
-            together: how many these were: each has a share.
+            done: the batch.
+            spent: on its commit, with the batches of the same transaction.
+            together: how many batches these were: each counts a share.
             phases_ms: see ``Effort.after``.
         """
         now_s = time.monotonic()
-        # What was cut for what it emits says nothing of a backlog.
+        # A batch that was reduced for what it emits shows no backlog.
         is_full = self.size.rows is None and bool((done.cursor or {}).get("is_full"))
         commit_ms = spent.wall_ns // together // 1_000_000
         self._effort.after(_effort_of(done, commit_ms), phases_ms, now_s)
@@ -43,20 +43,20 @@ class Measured:
         return self._weight.after(done.rows, work_ms, now_s, wall_ms=wall_ms, is_full=is_full)
 
     def resized(self, done: Committed, limit: BatchLimit, most_bytes: int) -> bool:
-        """Whether the next batch shall have another bound; see ``BatchSize.after``."""
+        """Whether the next batch gets another bound; see ``BatchSize.after``."""
         return self.size.after(done.rows, done.emitted_bytes, limit, most_bytes)
 
     @property
     def is_heavy(self) -> bool:
-        """What the last batch has shown."""
+        """The result after the last batch."""
         return self._weight.is_heavy
 
     def is_light(self) -> bool:
-        """Whether it has had little to do for a while."""
+        """Whether it has had little work for a while."""
         return not self._weight.after(0, 0, time.monotonic())
 
     def as_status(self, under_way: Committed) -> dict[str, Any]:
-        """Return what the status says of it, with the batch that is about to be committed."""
+        """Return these measurements for the status, with the batch that is about to be committed."""
         now_s = time.monotonic()
         share, heaviest = self._weight.measured(now_s)
         return {

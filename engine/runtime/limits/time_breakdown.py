@@ -1,8 +1,8 @@
-"""What a query's time goes into: the measured parts of its batches of the last seconds. Pure.
+"""The parts of a query's time: measurements of its batches in the last seconds. Pure.
 
-``reading``: its records are read, judged and shared out. ``tasks``: its tasks work. ``commit``: its results are written. ``other_queries``: what
-else its slot does before its next batch can begin, its neighbours' batches and what Spark does for each batch. What is left of the time it waits
-for input.
+``reading``: records are read, validated and distributed. ``tasks``: its tasks work. ``commit``: its results are written. ``other_queries``: the
+slot's other work before the query's next batch can begin: batches of its neighbours, and Spark's work for each batch. In the rest of the
+time the query waits for input.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class BatchEffort:
     """Milliseconds of one batch.
 
     Attributes:
-        part_ms: reading and the tasks' work one after the other, where one worker has done both; None: several have.
-        tasks_ms: the tasks' work, one after the other or side by side as it was done.
+        part_ms: reading plus the tasks' work, if one worker did both; None: several workers did.
+        tasks_ms: the tasks' work, in sequence or in parallel, as it ran.
         commit_ms: until its results were committed.
-        busiest: share of its busiest task in the work of all; None where fewer than two had work.
+        busiest: share of its busiest task in the work of all; None if fewer than two had work.
         function_ms: how long its tasks waited for each Python function; a part of ``tasks_ms``, or of reading.
     """
 
@@ -36,10 +36,10 @@ class BatchEffort:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A batch that is done.
+    """A finished batch.
 
     Attributes:
-        ended_s: when, in monotonic seconds.
+        ended_s: its end, in monotonic seconds.
         parts: milliseconds of each of ``PARTS``.
     """
 
@@ -48,14 +48,14 @@ class _Done:
     batch: BatchEffort
 
     def within(self, since_s: float) -> float:
-        """Return the share of its time that lies after a moment."""
+        """Return the share of its time after a moment."""
         took_s = sum(self.parts.values()) / 1_000
         after_s = max(self.ended_s - since_s, 0.0)
         return 1.0 if took_s <= after_s else after_s / took_s
 
 
 class Effort:
-    """The batches of the last ``WINDOW_S`` of one launch.
+    """The batches of one launch in the last ``WINDOW_S``.
 
     Args:
         now_s: monotonic seconds.
@@ -67,11 +67,11 @@ class Effort:
         self._newest: tuple[float, BatchEffort] | None = None
 
     def after(self, batch: BatchEffort, phases_ms: Mapping[str, int], now_s: float) -> None:
-        """Take note of a batch.
+        """Record a batch.
 
         Args:
-            batch: what it took.
-            phases_ms: what Spark tells of the round that its batch before was in (``engine.spark.streams.reports``); empty without one.
+            batch: its times.
+            phases_ms: Spark's report on the cycle of the batch before it (``engine.spark.streams.reports``); empty if there is none.
             now_s: monotonic seconds.
         """
         if self._newest is not None:
@@ -82,11 +82,11 @@ class Effort:
     def measured(self, now_s: float, batch: BatchEffort | None = None) -> dict[str, Any]:
         """Return each part's share of the time.
 
-        Besides ``busiest_task``, its share in all tasks' work, and ``functions``, the share of the time of each: absent where nothing is known.
+        ``busiest_task`` is that task's share in all tasks' work, ``functions`` the share of time of each function. Unknown values are absent.
 
         Args:
             now_s: monotonic seconds.
-            batch: what is about to be committed: without it a query whose batches take seconds would seem to wait for input.
+            batch: the batch about to be committed: without it a query with batches of seconds would seem to wait for input.
         """
         while self._done and self._done[0].ended_s < now_s - WINDOW_S:
             self._done.popleft()

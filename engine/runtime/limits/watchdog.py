@@ -1,13 +1,13 @@
-"""Ends the process in which a query stands still, or takes more memory than it may. Others ride in the same process, and wait for it.
+"""Ends the process in which a query stalls, or takes more memory than it may. Other queries share the process, and wait for this query.
 
-A worker, or the process that plans, does one thing for one query at a time: that is what is *at work*. Whoever works says so (``at_work``),
-again with each packet that comes of it: that is *progress*. A thread looks at it, and ends the process where there was no progress for too long
-or where its memory has grown beyond the bound. Before that it writes down, in the scratch directory of the query's launch, what was at work
-and why it ended: so the driver knows whom to try alone (``engine.spark.streams.slot_manager``).
+A worker, or the planning process, works for one query at a time: this query is *at work*. The working code reports this (``at_work``),
+and again with each packet that it makes: this is *progress*. A thread checks it. The thread ends the process if there was no progress for too
+long, or if its memory has grown beyond the bound. Before that it records the query and the reason in the scratch directory of the query's
+launch, so the driver knows which query to try alone (``engine.spark.streams.slot_manager``).
 
-Time counts as long as the thread can look: a process that was stopped, or whose machine stood still, has lost none of it. What never lets
-another thread of Python look, a loop inside one call of C for example, is ended by the kernel, by the CPU time of the process; that leaves no
-note.
+Time counts only while the thread can run: a stopped process, or one on a stopped machine, loses none of its time. Work can also block every
+other Python thread, for example a loop inside one call of C. The kernel then ends the process by its CPU time; this leaves no
+record.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Reason = Literal["stalled", "memory"]
 T = TypeVar("T")
 
 STALL_S: Final = 120.0
-"""A member's batch of a shared slot (20,000 records, 8 MiB) takes milliseconds; the heaviest seen, a join of large rows, ten seconds."""
+"""A query's batch in a shared slot (20,000 records, 8 MiB) takes milliseconds; the slowest seen, a join of large rows, ten seconds."""
 
 ALONE: Final = 10
-"""A query in a slot of its own has this many times as long: its batch is up to thirty times as large, and nobody waits for it."""
+"""Factor for a query in its own slot: its batch is up to thirty times as large, and nobody waits for it."""
 
 LOOK_S: Final = 0.1
-"""How often memory is looked at; Polars fills 100 to 200 MB meanwhile."""
+"""Interval between checks of memory; Polars fills 100 to 200 MB in this time."""
 
 REST_S: Final = 5.0
-"""After so long with nothing at work the thread ends; the next work begins another."""
+"""The thread ends after this time without work; the next work starts another one."""
 
 LEAST_MEMORY: Final = 1 << 30
-"""Of a worker, however small the machine: what it imports, and the tasks that it keeps (``KEPT_BYTES``)."""
+"""Least bound of a worker's memory on any machine: its imports, and the tasks that it caches (``KEPT_BYTES``)."""
 
 _ENDED: Final = "ended"
 _CGROUP: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -55,10 +55,10 @@ class WorkBounds:
     """What a query may take of a process that it shares.
 
     Attributes:
-        stall_s: how long it may be at work without progress.
-        memory_bytes: of its own memory, not that of mapped files, that the process may have while it is at work; None: the machine's
-            memory decides (``memory_share``).
-        emitted_bytes: how much one batch may emit, about (``engine.operators.emission``); None: whatever it emits.
+        stall_s: longest time at work without progress.
+        memory_bytes: the process's most private memory, without mapped files, while the query is at work; None: from the machine's
+            memory (``memory_share``).
+        emitted_bytes: the approximate most that one batch may emit (``engine.operators.emission``); None: no bound.
     """
 
     stall_s: float = STALL_S
@@ -67,21 +67,21 @@ class WorkBounds:
 
     @property
     def alone(self) -> WorkBounds:
-        """Those of a query that nobody waits for."""
+        """The bounds of a query for which no other query waits."""
         return replace(self, stall_s=self.stall_s * ALONE)
 
 
 USUAL: Final = WorkBounds()
-"""Where nobody says anything else."""
+"""The bounds where no other bounds are given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """What is at work. Each progress makes another one.
+    """Work of a query. Each progress makes a new object.
 
     Attributes:
-        run: scratch directory of the query's launch; None: nothing is noted.
-        batch_id: of which batch; None: it is being planned.
+        run: scratch directory of the query's launch; None: nothing is recorded.
+        batch_id: None: the batch is being planned.
     """
 
     bounds: WorkBounds
@@ -94,7 +94,7 @@ class Ended:
     """Why a process was ended.
 
     Attributes:
-        batch_id: what was at work; None: planning.
+        batch_id: the batch at work; None: planning.
         amount: seconds without progress, or bytes of memory.
         most: the bound.
     """
@@ -106,13 +106,13 @@ class Ended:
 
 
 class Watch:
-    """Looks after this process. For one working thread; another that works beside it goes unwatched.
+    """Watches this process, for one working thread; other threads are not watched.
 
     Args:
         end: ends the process.
-        memory_bytes: how much memory it has.
-        look_s: how often to look.
-        give_back: gives the system what it keeps of freed memory (``python_processes.ALLOCATOR``).
+        memory_bytes: returns the size of its memory.
+        look_s: interval between checks.
+        give_back: returns freed memory to the system (``python_processes.ALLOCATOR``).
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Watch:
 
     @contextmanager
     def at_work(self, bounds: WorkBounds, run: Path | None, batch_id: int | None) -> Iterator[None]:
-        """Say what is at work in the block. Inside of another such block it is progress of that one, which the kernel does not hear of."""
+        """Record what is at work in the block. Inside another such block it counts as that block's progress, which the kernel does not see."""
         if self.progress():
             yield
             return
@@ -144,7 +144,7 @@ class Watch:
             _let_cpu_run(0)
 
     def progress(self) -> bool:
-        """Say that what is at work has come further; returns whether anything is."""
+        """Record progress of the work; return whether there is any work."""
         if (work := self._work) is None:
             return False
         self._work = _Work(work.bounds, work.run, work.batch_id)
@@ -165,7 +165,7 @@ class Watch:
         while True:
             time.sleep(self._look_s)
             now = time.monotonic()
-            # A longer step is one in which nothing could run.
+            # In a longer step nothing could run.
             passed_s, last = min(now - last, 2 * self._look_s), now
             work = self._work
             if work is None:
@@ -190,7 +190,7 @@ class Watch:
         return Ended("memory", work.batch_id, found, most) if found > most else None
 
     def _has_ended(self) -> bool:
-        """End the thread, unless there is work again."""
+        """End the thread, unless there is new work."""
         with self._lock:
             if self._work is not None:
                 return False
@@ -199,7 +199,7 @@ class Watch:
 
 
 def each_at_work(packets: Iterator[T], bounds: WorkBounds, run: Path | None, batch_id: int | None) -> Iterator[T]:
-    """Yield what comes, at work while it is made: not while whoever wants it does something else."""
+    """Yield each packet; the query is at work while a packet is made, and not while the caller handles one."""
     own = watch()
     while True:
         if own.progress():
@@ -213,7 +213,7 @@ def each_at_work(packets: Iterator[T], bounds: WorkBounds, run: Path | None, bat
 
 
 def note_end(run: Path | None, ended: Ended) -> None:
-    """Write down why this process ends. That it cannot be written changes nothing: the process must end."""
+    """Record why this process ends. If the record cannot be written, the process still ends."""
     if run is not None:
         with suppress(OSError):
             said = {"reason": ended.reason, "batch_id": ended.batch_id, "amount": ended.amount, "most": ended.most}
@@ -223,7 +223,7 @@ def note_end(run: Path | None, ended: Ended) -> None:
 
 
 def take_note(run: Path) -> Ended | None:
-    """Return why a process ended in which a launch was at work, once; None: nothing is noted."""
+    """Return, once, why a launch's process was ended; None: there is no record."""
     note = run / _ENDED
     try:
         said = json.loads(note.read_text())
@@ -234,13 +234,13 @@ def take_note(run: Path) -> Ended | None:
 
 
 def memory_share(total: int, cores: int) -> int:
-    """Return how much memory a worker may have where no setting says: half of the machine's ``total`` for all cores together."""
+    """Return a worker's default memory bound: half of the machine's ``total`` for all cores together."""
     return max(LEAST_MEMORY, total // 2 // cores)
 
 
 @cache
 def own_share() -> int:
-    """Return what that is on this machine, or in this container."""
+    """Return ``memory_share`` of this machine, or of this container."""
     return memory_share(machine_memory(), os.cpu_count() or 1)
 
 
@@ -254,22 +254,22 @@ def machine_memory() -> int:
 
 
 def give_freed_back() -> None:
-    """Give the system the memory that the allocator keeps though it was freed."""
+    """Return freed memory from the allocator to the system."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc has it
         trim(0)
 
 
 def own_memory() -> int:
-    """Return the bytes of memory that this process has for itself: what it maps of files is the system's to take back."""
+    """Return the bytes of private memory of this process: the system can reclaim mapped files by itself."""
     try:
         resident, mapped = Path("/proc/self/statm").read_text().split()[1:3]
-    except FileNotFoundError:  # no Linux
+    except FileNotFoundError:  # not Linux
         return int(psutil.Process().memory_info().rss)
     return (int(resident) - int(mapped)) * resource.getpagesize()
 
 
 def _let_cpu_run(seconds: float) -> None:
-    """Let the kernel end this process once it has used so much CPU; 0: never."""
+    """Let the kernel end this process after this much CPU time; 0: never."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
@@ -278,11 +278,11 @@ def _kill_this_process() -> None:
 
 
 _watches: dict[int, Watch] = {}
-"""By process id: a forked worker has no thread of its parent's."""
+"""Watches by process id: a forked worker has no threads of its parent."""
 
 
 def watch() -> Watch:
-    """Return this process's."""
+    """Return this process's watch."""
     process = os.getpid()
     if (found := _watches.get(process)) is None:
         found = _watches.setdefault(process, Watch())

@@ -1,8 +1,8 @@
 """Admission (P2): how far each feed partition may advance in the next micro-batch. Pure.
 
-Catching up with a backlog must give what living through it would have given, so a backlog is cut at one event time: of each partition the
-longest prefix whose head (the running maximum of event time) lies before the cut. Then the batches, one behind the other, are the k-way
-merge of the whole backlog (T2), whatever their size. Chunks say roughly where the cut lies; ``first_at`` finds the record.
+A query that catches up must give the results that it would have given in time. So a backlog is cut at one event time. Of each partition the
+batch takes the longest prefix whose head (the running maximum of event time) is before the cut. The sequence of batches is then the k-way
+merge of the whole backlog (T2), whatever their size. Chunks show roughly where the cut is; ``first_at`` finds the record.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from engine.runtime.limits.batch_size import BatchLimit
 from engine.sources.chunks import NO_TS, UNKNOWN_TS, Chunk
 
 TOO_MANY: Final = 2
-"""Where whole chunks make a batch so many times as long as it may be, it is cut inside of them: each such cut looks at times of records."""
+"""If whole chunks make a batch this many times its bound, the cut is inside of them: each such cut reads times of records."""
 
 FeedPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What one feed partition has to offer.
+    """The unread records of one feed partition.
 
     Attributes:
         feed: name of the feed.
@@ -31,7 +31,7 @@ class Backlog:
         chunks: the next ones in offset order.
         is_table: some table of the query reads this feed and no stream does.
         is_whole: nothing comes after ``chunks``.
-        head: the head at ``start`` where the batch before was cut inside one event time; None: that of the next record counts.
+        head: the head at ``start`` if the batch before was cut inside one event time; None: the head of the next record counts.
     """
 
     feed: str
@@ -45,12 +45,12 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What the next batch reads.
+    """The records of the next batch.
 
     Attributes:
         ends: (feed, partition) → offset to read up to; partitions that do not advance are absent.
-        heads: of partitions that were cut inside one event time (``cut_inside_time``), the head to go on with.
-        unknown: a partition with records of the last head behind what its backlog shows; the rest of the group waits for it (P8).
+        heads: the head at the end of each partition that was cut inside one event time (``cut_inside_time``).
+        unknown: a partition with more records of the last head than its backlog shows; the rest of the group waits for it (P8).
     """
 
     ends: dict[FeedPartition, int] = field(default_factory=dict)
@@ -68,8 +68,8 @@ def admit(backlogs: Sequence[Backlog], limit: BatchLimit, first_at: FirstAt | No
     Args:
         backlogs: one per feed partition, in the order of ties (T2); those without chunks do not count.
         limit: bound of the batch.
-        first_at: finds records; None where one partition is all that the query reads: then its own order is the order, and any cut is right.
-        horizon_ms: nothing whose head is this or later is read, for a feed that will have earlier records is behind; None: none is.
+        first_at: finds records; None if the query reads only one partition: its own order is the order, and any cut is right.
+        horizon_ms: records with this head or later are not read, because a feed that is behind will have earlier ones; None: no such feed.
     """
     lanes = [_Lane.of(backlog) for backlog in backlogs if backlog.chunks]
     if first_at is None:
@@ -97,7 +97,7 @@ class _Lane:
         heads = []
         head = NO_TS if backlog.head is None else backlog.head
         for chunk in backlog.chunks:
-            # Of records without a known time those of tables come first. A chunk without records (a CSV's header) waits for nobody.
+            # Of records without a known time those of tables come first. A chunk without records (a CSV's header) waits for none.
             unknown = head if chunk.rows == 0 or backlog.is_table else UNKNOWN_TS
             head = max(head, unknown if chunk.max_ts is None else chunk.max_ts)
             heads.append(head)
@@ -109,12 +109,12 @@ class _Lane:
 
     @property
     def counts_records(self) -> bool:
-        """Whether its offsets count records, as those of a log do; those of files leap from one to the next."""
+        """Whether its offsets count records, as those of a log do; offsets of files leap from record to record."""
         chunks = self.backlog.chunks
         return sum(chunk.rows for chunk in chunks) == chunks[-1].end_offset - self.backlog.start
 
     def within(self, limit: BatchLimit) -> int:
-        """Return the end of as many chunks as fit, at least one; of a first one that is too long, where offsets count its records, a part."""
+        """Return the end of the chunks that fit, at least of one; an end inside the first if it is too long and offsets count records."""
         rows = size_bytes = 0
         end = self.backlog.start
         first = self.backlog.chunks[0]
@@ -128,7 +128,7 @@ class _Lane:
         return end
 
     def before(self, cut: int | None, first_at: FirstAt) -> int:
-        """Return the end of the longest prefix whose heads lie before the cut."""
+        """Return the end of the longest prefix whose heads are before the cut."""
         start = self.backlog.start
         if self.backlog.head is not None and cut is not None and self.backlog.head >= cut:
             return start
@@ -163,14 +163,14 @@ def _ends_before(lanes: Sequence[_Lane], cut: int | None, first_at: FirstAt) -> 
 
 
 def _rows(lanes: Sequence[_Lane], ends: Mapping[FeedPartition, int]) -> int:
-    """Return how many records there are up to these ends, where offsets count them."""
+    """Return the number of records up to these ends, if offsets count them."""
     return sum(ends[lane.name] - lane.backlog.start for lane in lanes if lane.name in ends)
 
 
 def _fewer(lanes: Sequence[_Lane], limit: BatchLimit, cut: int | None, first_at: FirstAt) -> Admitted:
-    """Look for an earlier cut, inside of chunks, with at most the limit's records and about half of them at least.
+    """Search an earlier cut inside chunks, with at most the limit's records and at least about half of them.
 
-    From the cut backwards in steps twice as long each, then by halves.
+    The search goes backwards from the cut in steps that double, then bisects.
     """
     high = max(lane.heads[-1] for lane in lanes) + 1 if cut is None else cut
     step, low, ends = 1, high, _ends_before(lanes, high, first_at)
@@ -188,7 +188,7 @@ def _fewer(lanes: Sequence[_Lane], limit: BatchLimit, cut: int | None, first_at:
 
 
 def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: FirstAt) -> Admitted:
-    """Take records whose head is the cut itself: nothing lies before it. Ties go to the lanes in their order (T2)."""
+    """Take records whose head is the cut itself: no records are before it. Ties go to the lanes in their order (T2)."""
     ends: dict[FeedPartition, int] = {}
     room = limit
     for lane in lanes:

@@ -1,7 +1,7 @@
-"""Records of one event time are admitted together where they fit into a batch (P8).
+"""Records of one event time are admitted together if they fit into a batch (P8).
 
-Chunks may show less of a partition than a batch holds: those of an earlier look end where the partition ended then, and one look at a log
-has a bound of blocks. Before a batch ends inside one event time, the partition that shows too little is looked at further.
+Chunks may show less of a partition than a batch holds. Chunks of an earlier look end where the partition ended then, and one look at a log
+has a bound of blocks. Before a batch ends inside one event time, the planner looks further at the partition that shows too little.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.sources.chunks import Chunk
 from engine.sources.feeds import Limit
 
 Further = Callable[[Backlog, int, Limit], tuple[list[Chunk], bool]]
-"""Backlog, offset behind what it shows, room → what lies there now, until the room is passed; and whether that is all."""
+"""Backlog, offset after its chunks, limit → the chunks from there until the limit is passed; and whether these are all."""
 
 
 def admit_groups(
@@ -24,7 +24,7 @@ def admit_groups(
     """Choose where a batch of several partitions ends.
 
     Args:
-        backlogs: what each partition shows; gets the chunks that are found here.
+        backlogs: of each partition; gets the chunks found here.
         limit: see ``admit``.
         first_at: see ``admit``.
         horizon_ms: see ``admit``.
@@ -37,7 +37,7 @@ def admit_groups(
 
 
 def _extend(backlogs: list[Backlog], unknown: FeedPartition, limit: BatchLimit, further: Further) -> bool:
-    """Look further in a partition if it shows less than a batch holds; return whether there was more."""
+    """Look further at a partition that shows less than a batch holds; return whether there was more."""
     index, backlog = next((index, each) for index, each in enumerate(backlogs) if (each.feed, each.partition) == unknown)
     rows = sum(chunk.rows for chunk in backlog.chunks)
     size_bytes = sum(chunk.size_bytes for chunk in backlog.chunks)

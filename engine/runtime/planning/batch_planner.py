@@ -1,10 +1,10 @@
 """Where a query's batches end.
 
 One planner per query sees the positions of every input, so it can let them advance together in event time
-(``engine.runtime.planning.admission``). What ``next_cursor`` returns, positions and the wall clock of the batch (T5) among it, is the query's
-*cursor*: it travels with the batch, the sink commits it, and the next launch begins there. ``is_full`` in it says that the bound of the batch
-left records unread, which makes a query heavy (``engine.runtime.limits.load``). Who calls this is ``engine.spark.streams.scheduling``; what a
-batch holds is read by ``engine.runtime.source``.
+(``engine.runtime.planning.admission``). ``next_cursor`` returns the query's *cursor*: positions, the wall clock of the batch (T5) and more.
+The cursor travels with the batch, the sink commits it, and the next launch begins there. Its field ``is_full`` says that the batch's bound
+left records unread, which makes a query heavy (``engine.runtime.limits.load``). ``engine.spark.streams.scheduling`` calls the planner;
+``engine.runtime.source`` reads a batch's records.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from engine.runtime.planning.wall_clock import WallClock
 from engine.sources.feeds import Limit
 
 LOOK_GAP_MS = 2_000
-"""Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
+"""Records found after a longer time without a look may have come at any moment in it: the feed was not silent (T10)."""
 
 FIRST_ROWS = 125_000
-"""Bound of a launch's first batch: where event times lie in records, all of them are read before a worker begins."""
+"""Bound of a launch's first batch: if records hold their event times, all records are read before a worker begins."""
 
 RAMP = 10
-"""Each of so many batches may be twice as large as the one before."""
+"""How many batches may each be twice as large as the one before."""
 
 Upstream = Callable[[Sequence[str]], Mapping[str, Reached]]
-"""Names of derived log feeds → how far what stands behind each has come."""
+"""Names of derived log feeds → the progress of their producers."""
 
 
 class BatchPlanner:
@@ -52,7 +52,7 @@ class BatchPlanner:
         spec: what is read, and how much at once.
         feeds: a reader for each feed, with the inputs that read it.
         clock: of the batches.
-        upstream: says how far what stands behind derived feeds has come; None: the database does.
+        upstream: returns the progress of derived feeds' producers; None: read from the database.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BatchPlanner:
 
     @classmethod
     def of(cls, spec: SourceSpec) -> BatchPlanner:
-        """Return the planner of what a query reads, its replays included."""
+        """Return the planner of a query's inputs, its replays included."""
         return cls(spec, feeds_of(spec))
 
     @property
@@ -82,13 +82,13 @@ class BatchPlanner:
 
     @property
     def watched(self) -> frozenset[str] | None:
-        """The feeds in ``log.feed`` whose ends there tell whether a look would find something; None: only a look tells, or time decides."""
+        """The feeds in ``log.feed`` whose ends show whether a look would find data; None: only a look shows it, or time decides."""
         if self._spec.clock is not None or not all(reader.is_announced for reader, _ in self._feeds):
             return None
         return frozenset(reader.feed.log_feed for reader, _ in self._feeds)
 
     def has_read(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> bool:
-        """Whether a cursor is at the ends of all feeds. That of replays, which no input reads, need not exist.
+        """Whether a cursor is at the ends of all feeds. The feed of replays, which no input reads, need not exist.
 
         Args:
             cursor: of the query.
@@ -104,11 +104,11 @@ class BatchPlanner:
         return True
 
     def prepare(self) -> None:
-        """Read no further than what is there now."""
+        """Limit reading to the records that exist now."""
         self._targets = self._ends_now(None)
 
     def unread(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> list[LogPlace]:
-        """Say what a look from a cursor on will ask of logs. Nothing where it asks for more than that: what stands behind derived feeds, files.
+        """Return what a look from a cursor on will ask of logs; nothing if it also needs files, or the progress of derived feeds' producers.
 
         Args:
             cursor: of the query.
@@ -126,11 +126,11 @@ class BatchPlanner:
         ]
 
     def next_cursor(self, start: Cursor, looked: Looked | None = None) -> Cursor:
-        """Return where the next batch ends; ``start`` itself when nothing is new.
+        """Return where the next batch ends; ``start`` itself if there is no new data.
 
         Args:
             start: where it begins.
-            looked: what was found for the places of ``unread``, by one look at all feeds; None: nothing was asked.
+            looked: the answers for ``unread``, from one look at all feeds; None: nothing was asked.
         """
         found = self._look(start, looked)
         self._planned += found is not start
@@ -159,7 +159,7 @@ class BatchPlanner:
             return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *told) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
-        # What is left behind a horizon waits for somebody else; what is left without one, the batch's bound has left.
+        # With a horizon, the records left wait for another feed; without one, the batch's bound has left them.
         read = {reader.feed.name for reader, inputs in self._feeds if inputs}
         is_full = horizon_ms is None and not all(_is_read(backlog, admitted) for backlog in backlogs if backlog.feed in read)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
@@ -173,7 +173,7 @@ class BatchPlanner:
         return {**found, "is_full": True} if is_full else found
 
     def _bound(self, planned: int) -> BatchLimit:
-        """Return the bound of the batch that comes after so many: workers wait while the first one is planned, so the first ones are smaller."""
+        """Return the bound of the batch with this number: the first ones are smaller, because workers wait while the first is planned."""
         limit = self._spec.limit
         return replace(limit, max_rows=min(FIRST_ROWS << min(planned, RAMP), limit.max_rows))
 
@@ -201,7 +201,7 @@ class BatchPlanner:
         return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **told}
 
     def _check_epochs(self, start: Cursor) -> None:
-        """Make sure that the feeds still hold what was read of them."""
+        """Check that the feeds still hold the records that were read."""
         for reader, _ in self._feeds:
             name = reader.feed.name
             if name in start.get("epochs", {}):
@@ -209,14 +209,14 @@ class BatchPlanner:
                 reader.check_epochs(*({int(partition): each for partition, each in part.items()} for part in parts))
 
     def _has_new_requests(self, start: Cursor) -> bool:
-        """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.
+        """Whether no batch has brought the tasks the newest release request (J11), or a first tick after a change of their number.
 
-        The batch that does is told from its cursors.
+        The batch that brings it is known by its cursors.
         """
         return bool(start.get("release", 0) != self._spec.release or start.get("generation", 0) != self._spec.generation)
 
     def groups(self, start: Cursor, end: Cursor) -> list[SplitGroup]:
-        """Cut what a batch reads into groups of splits, about equally heavy; one of everything beside other queries."""
+        """Cut a batch's input into groups of splits, about equally heavy; into one group if the query shares its slot."""
         weighed: list[Weighed] = []
         is_merged = lanes(self._feeds, end["feeds"]) > 1
         gaps = gaps_between(start, end)
@@ -262,15 +262,15 @@ class BatchPlanner:
         )
 
     def _lost(self, gaps: Sequence[Gap]) -> tuple[tuple[Input, Gap], ...]:
-        """Return what is gone, with an input that would have read it."""
+        """Return the removed records, with an input that would have read them."""
         inputs = {reader.feed.name: found[0] for reader, found in self._feeds if found}
         return tuple((inputs[gap.feed], gap) for gap in gaps if gap.feed in inputs)
 
     def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
-        """Follow since when nothing that came has been left unread."""
+        """Record since when no look has left new records unread."""
         is_late_look = self._looked_ms is None or now_ms - self._looked_ms > LOOK_GAP_MS
         is_read = all(_is_read(backlog, admitted) for backlog in backlogs)
-        # A derived feed is silent when the sources behind it are (P5): while records are on their way, or were, it is not.
+        # A derived feed is silent when the sources behind it are (P5), and not while records are on their way.
         sources = tuple(source for each in self._behind.values() for source in each.sources)
         is_on_its_way = any(not each.is_at_end for each in self._behind.values()) or sources != self._sources
         if self._looked_ms is None or is_on_its_way or (backlogs and (is_late_look or not is_read)):
@@ -278,21 +278,21 @@ class BatchPlanner:
         self._looked_ms, self._sources = now_ms, sources
 
     def _horizon_ms(self, behind: Mapping[str, Reached]) -> int | None:
-        """Return how far feeds may be read together: not beyond what is on its way to one of them (P4).
+        """Return how far feeds may be read together: not beyond records that are on their way to one of them (P4).
 
-        A join that holds for a table waits for it by itself, and no longer than it was told to (J9).
+        A join that holds for a table waits for it by itself, no longer than its definition says (J9).
         """
         held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         late = [each.merged_to_ms for name, each in behind.items() if not each.is_at_end and name not in held]
         return min((-1 if ms is None else ms for ms in late), default=None)
 
     def _reach_of_pending(self, behind: Mapping[str, Reached]) -> Reach:
-        """Return how far what stands behind the derived feeds that are held for has been read, and whether that is all."""
+        """Return how far the sources behind held derived feeds have been read, and whether that is all."""
         held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         return {name: [each.read_to_ms, each.is_at_end] for name, each in behind.items() if name in held}
 
     def _hold_progress(self, end: Cursor) -> dict[tuple[int, int], HoldProgress]:
-        """Say of each partition that is held for how far the batch reads it."""
+        """Return, for each held partition, how far the batch reads it."""
         names = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         held = {}
         for index, (reader, _) in enumerate(self._feeds):
@@ -305,9 +305,9 @@ class BatchPlanner:
         return held
 
     def _is_due(self, start: Cursor, now_ms: int, reach: Reach) -> bool:
-        """Whether some task asked to be woken by now, or holds for a table of which more is known.
+        """Whether a task asked to be woken by now, or holds for a table with more progress.
 
-        A launch wakes all: the definition may have been edited in place.
+        A launch wakes all tasks: the definition may have been edited in place.
         """
         last_ms = start["now_ms"]
         if self._spec.clock is None or now_ms <= last_ms:
@@ -319,15 +319,15 @@ class BatchPlanner:
         return wakes_at_ms is not None and (wakes_at_ms <= now_ms or reach != start.get("reach", {}))
 
     def _ends_now(self, looked: Looked | None) -> dict[str, Mapping[int, int]]:
-        """Return how far each feed reaches.
+        """Return the end of each feed.
 
-        Tables are asked last: what was there before a record of a stream is read with it, also where this process stands still in between.
-        What stands behind derived feeds is asked before them, and behind the sources: what is at its end then has written all that comes of
-        what the sources had.
+        Tables are asked last: records that a table had before a stream's record are then read with it, even if this process pauses in between.
+        Producers of derived feeds are asked before the feeds and after the sources. A producer that has read to the end has then written
+        all results of the sources' records.
         """
         ends: dict[str, Mapping[int, int]] = {}
         self._behind = {}
-        if looked is not None:  # at one moment, so tables are not behind streams
+        if looked is not None:  # one moment for all feeds, so tables are not behind streams
             names = {reader.feed.name: reader.feed.log_feed for reader, _ in self._feeds}
             return {
                 name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items()}
@@ -350,5 +350,5 @@ def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:
 
 
 def _is_read(backlog: Backlog, admitted: Admitted) -> bool:
-    """Whether a batch reads all that a partition has to offer."""
+    """Whether a batch reads all unread records of a partition."""
     return backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset

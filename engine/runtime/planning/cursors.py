@@ -1,8 +1,8 @@
-"""Where a query stands: the *cursor* that travels with a batch and is committed with it, and the positions in it.
+"""A query's position: the *cursor* that travels with a batch and is committed with it, and the positions in it.
 
-A cursor holds, of every feed, the next offset of each partition; heads of what was cut inside one event time; the wall clock of its batch
-(T5); which requests the batch has brought to the tasks; and, of feeds whose records can be replaced, the epochs under which its positions
-were read.
+A cursor holds the next offset of each partition of every feed, the heads of partitions cut inside one event time, the wall clock of its batch
+(T5), and the requests that the batch has brought to the tasks. For feeds whose records can be replaced, it holds the epochs under which
+its positions were read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from engine.sources.connector_kinds import open_feed
 from engine.sources.feeds import FeedReader
 
 CURSOR_FORMAT = 1
-"""Raised when a cursor's meaning changes."""
+"""Increased when a cursor's meaning changes."""
 
 Positions = Mapping[str, Mapping[str, int]]
 """Feed → partition (text, as JSON has it) → next offset."""
 
 Reach = dict[str, list[int | bool | None]]
-"""Of derived feeds that are held for: how far their producers' sources have been read, and whether that is all (P5)."""
+"""Held derived feeds → how far their producers' sources have been read, and whether that is all (P5)."""
 
 FeedInputs = tuple[FeedReader, tuple[Input, ...]]
 
@@ -40,15 +40,15 @@ def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:
 
 
 def feeds_of(spec: SourceSpec) -> list[FeedInputs]:
-    """Open what a query reads, its replays included, which no input reads."""
+    """Open a query's feeds, with that of its replays, which no input reads."""
     feeds = open_feeds(spec.dsn, spec.inputs)
     return feeds if spec.replays is None else [*feeds, (spec.replays, ())]
 
 
 def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
-    """Return where reading begins: of inputs that share a feed the earliest counts.
+    """Return the start positions; of inputs that share a feed the earliest counts.
 
-    A partition that comes while this is asked has nothing that is older: it is read from its beginning.
+    A partition that appears during this call has no older records: it is read from its beginning.
     """
     positions: dict[str, dict[str, int]] = {}
     for reader, found in open_feeds(dsn, inputs):
@@ -75,12 +75,12 @@ def require_readable(cursor: Cursor) -> None:
 
 
 def lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:
-    """Return how many lanes a query merges (``engine.operators.tasks.order``). Late records that are replayed have no place in the merge."""
+    """Return how many lanes a query merges (``engine.operators.tasks.order``). Replayed late records have no place in the merge."""
     return sum(len(partitions.get(reader.feed.name, {})) for reader, inputs in feeds if inputs)
 
 
 def heads_behind(start: Cursor, admitted: Admitted) -> Positions:
-    """Return the heads to go on with behind a batch: of what it cuts inside one event time, and of what it leaves where it was."""
+    """Return the heads after a batch: of partitions that it cuts inside one event time, and of those that it does not advance."""
     heads = {(feed, int(part)): head for feed, parts in start.get("heads", {}).items() for part, head in parts.items()}
     kept = {place: head for place, head in heads.items() if place not in admitted.ends} | admitted.heads
     behind: dict[str, dict[str, int]] = {}

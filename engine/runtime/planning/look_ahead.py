@@ -1,7 +1,7 @@
-"""Looking at a backlog while the batch before it is worked on.
+"""Looking at a backlog while workers do the batch before.
 
-Dating the chunks of files costs the planning process 0.2 s per million records, during which no worker works. A backlog that did
-not fit into a batch is therefore looked at as soon as the batch is planned, in a thread of its own.
+To date the chunks of files takes the planning process 0.2 s per million records, during which no worker works. So a backlog that did
+not fit into a batch is looked at in a separate thread as soon as the batch is planned.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _Place = tuple[str, int, int]
 
 
 class LookAhead:
-    """Chunks by feed, partition and start, asked for early. For one caller's thread."""
+    """Prefetched chunks by feed, partition and start. For one caller's thread."""
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
         self._asked: dict[_Place, Future[list[Chunk]]] = {}
 
     def ask(self, reader: FeedReader, partition: int, start: int, limit: Limit, *, is_dated: bool) -> None:
-        """Begin to look at what lies behind ``start``."""
+        """Begin to look at the records from ``start`` on."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "look-ahead")
         place = (reader.feed.name, partition, start)
@@ -30,16 +30,16 @@ class LookAhead:
             self._asked[place] = self._thread.submit(reader.chunks, partition, start, limit, is_dated=is_dated)
 
     def chunks(self, reader: FeedReader, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
-        """Return what ``reader.chunks`` returns, at once where it was asked for.
+        """Return what ``reader.chunks`` returns, at once if ``ask`` was called for it.
 
         Raises:
-            EngineError: as ``reader.chunks``, also where that failed in the background.
+            EngineError: as ``reader.chunks``, also for a failure in the background.
         """
         asked = self._asked.pop((reader.feed.name, partition, start), None)
         return reader.chunks(partition, start, limit, is_dated=is_dated) if asked is None else asked.result()
 
     def forget(self) -> None:
-        """Drop what was asked for and not taken."""
+        """Drop prefetched chunks that nobody read."""
         for future in self._asked.values():
             future.cancel()
         self._asked.clear()

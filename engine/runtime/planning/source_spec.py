@@ -1,4 +1,4 @@
-"""What a query's source is told with a launch, and what it tells the tasks that read its batches. All of it pickles."""
+"""The messages between a launch, its source and the tasks that read its batches. All of them pickle."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from engine.sources.log.replay_reader import ReplayReader
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """For plans that wait on the wall clock: every batch brings every task a tick, and one is made when a task is due.
+    """For plans that wait on the wall clock: every batch brings every task a tick, and a due task causes a batch.
 
     Attributes:
-        query_id: whose commits say when a task is due.
-        held_feeds: the feeds whose progress the ticks tell (J9).
+        query_id: the query whose commits say when a task is due.
+        held_feeds: the feeds whose progress is in the ticks (J9).
     """
 
     query_id: UUID
@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """What the source must know; stands in a file of the slot's folder (``engine.spark.streams.scheduling``).
+    """The settings of a query's source, in a file of the slot's folder (``engine.spark.streams.scheduling``).
 
     Attributes:
         dsn: database of the log.
@@ -43,20 +43,20 @@ class SourceSpec:
         tasks: number of the query's tasks.
         start: where the first batch of this launch begins.
         limit: bound of one batch.
-        cores: how many splits are read at once; 0: it is read as a whole, beside other queries.
-        clock: what the tasks are told beside records.
-        release: the newest request to let go at once what is due (J11). Where the cursor has another number, the next batch brings
-            it to every task.
-        replays: reads late records that are asked for again; None where the plan takes none.
+        cores: how many splits are read at once; 0: the batch is read as a whole, because the query shares its slot.
+        clock: see ``Clock``.
+        release: the newest request to release at once what is due (J11). If the cursor has another number, the next batch brings
+            the request to every task.
+        replays: reads late records that a user replays; None if the plan takes none.
         surroundings: what a worker on a cluster compares itself with before it reads.
-        generation: of the tasks (``Layout.generation``). Where the cursor has another one, the next batch brings every task a tick: each
-            then tells of what it has taken over.
-        aside: where large blobs go; None: through Spark.
-        stages: what is done with the packets of a batch that is read as a whole, right where it is read.
+        generation: of the tasks (``Layout.generation``). If the cursor has another one, the next batch brings every task a tick, and each
+            reports the state that it got.
+        aside: folder for large blobs; None: they pass through Spark.
+        stages: the work on the packets of a batch that is read as a whole, in the process that reads it.
         next_batch: number of the first batch of this launch, counted per checkpoint.
-        run: the launch's scratch directory (``engine.runtime.checkpoint``); None: nothing is noted there.
-        bounds: what it may take of the processes that it shares.
-        is_put_off: its first batch is one that a round has put off, so it is among the first of the next one.
+        run: the launch's scratch directory (``engine.runtime.checkpoint``); None: nothing is recorded there.
+        bounds: of its work in shared processes.
+        is_put_off: a cycle has postponed its first batch, so this batch is among the first of the next cycle.
     """
 
     dsn: str
@@ -89,11 +89,11 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class HoldProgress:
-    """How far a partition is read that some operator holds for (J9).
+    """How far a batch reads a partition for which an operator holds (J9).
 
     Attributes:
-        is_at_end: the batch reads it to its end, and nothing is on its way to it.
-        read_to_ms: of a derived feed: how far its producer's sources have been read (P5); None: as far as the batch's records tell.
+        is_at_end: the batch reads it to its end, and no records are on their way to it.
+        read_to_ms: for a derived feed, how far its producer's sources have been read (P5); None: as far as the batch's records show.
     """
 
     is_at_end: bool
@@ -102,18 +102,18 @@ class HoldProgress:
 
 @dataclass(frozen=True, slots=True)
 class SplitGroup:
-    """What one Spark task reads of a query, at the batch's wall clock.
+    """The part of a query's batch that one Spark task reads, at the batch's wall clock.
 
     Attributes:
         splits: with the index of their feed.
-        held: of the feeds that are held for: (index of the feed, partition) → what the tasks are told of it.
+        held: (index of a held feed, partition) → its progress, for the tasks.
         has_tick: it also makes the batch's ticks.
-        is_release: which let go what is due.
+        is_release: the ticks release what is due.
         awake_ms: see ``Task.process``.
-        cuts: inputs of whose partitions one ends inside one event time, to be counted.
-        end: where the batch ends, told by one of its groups; None for the others.
+        cuts: inputs whose partition ends inside one event time, for the counter.
+        end: where the batch ends, in one of its groups; None in the others.
         is_whole: it is all of the batch.
-        lost: what the batch leaves out, since it is gone, with an input that would have read it.
+        lost: removed records that the batch leaves out, with an input that would have read them.
     """
 
     splits: tuple[tuple[int, Split], ...]

@@ -1,4 +1,4 @@
-"""Shares what a batch reads among Spark's tasks."""
+"""Distributes a batch's splits among Spark's tasks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from math import ceil
 from engine.sources.feeds import Split
 
 GROUP_WEIGHT = 4 << 20
-"""One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40. A large batch is read by as many tasks as
-can work at once: they read split after split, and further ones would only add their fixed costs."""
+"""One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40 ms. A large batch gets as many tasks
+as can work at once, which read split after split; further tasks would only add their fixed costs."""
 
 Weighed = tuple[int, int, Split]
 """A split with its weight in bytes and the index of its feed."""

@@ -1,4 +1,4 @@
-"""What lies unread in the partitions of a query's feeds, as far as a look shows it: what admission chooses from."""
+"""The unread records in the partitions of a query's feeds, as far as a look shows them. Admission chooses from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.sources.chunks import Chunk
 from engine.sources.feeds import FeedReader, Limit
 
 Targets = Mapping[str, Mapping[int, int]]
-"""Feed → partition → the end as of a look."""
+"""Feed → partition → its end at the time of a look."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -41,14 +41,14 @@ class UnreadRecords:
     def look(
         self, start: Cursor, targets: Targets, looked: Looked | None, ahead: Limit, *, is_merged: bool
     ) -> tuple[list[Backlog], list[Gap]]:
-        """Return what each partition has to offer behind a cursor, and what is gone of partitions of which nothing was read.
+        """Return the backlog of each partition after a cursor, and the removed records of partitions of which nothing was read.
 
         Args:
             start: the cursor.
-            targets: nothing behind these ends is shown.
-            looked: what one look at all logs has found; None: there was none.
+            targets: records after these ends are not shown.
+            looked: the answers of one look at all logs; None: there was none.
             ahead: how far to look.
-            is_merged: event times are asked for.
+            is_merged: event times are needed.
 
         Raises:
             EngineError: as the readers' methods.
@@ -59,7 +59,7 @@ class UnreadRecords:
             for partition, end in sorted(targets[name].items()):
                 first = start["feeds"].get(name, {}).get(str(partition), 0)
                 if first > end:
-                    # Where this launch has read it, the next one begins at what is committed now.
+                    # If this launch has read it, the next launch begins at the position committed now.
                     is_committed = self._begun["feeds"].get(name, {}).get(str(partition), 0) > end
                     raise reader.receded(partition, first, end, is_committed=is_committed)
                 if first == end:
@@ -82,7 +82,7 @@ class UnreadRecords:
         return backlogs, gaps
 
     def further(self, targets: Targets, backlog: Backlog, known: int, limit: Limit) -> tuple[list[Chunk], bool]:
-        """Look at what a partition has behind ``known``, no further than its end as of this look, and say whether that is all."""
+        """Look at a partition from ``known`` on, up to its end at this look; return the chunks, and whether they are all."""
         with removed_since_the_look():
             found = self._readers[backlog.feed].chunks(backlog.partition, known, limit, is_dated=True)
         return _until(found, targets[backlog.feed][backlog.partition])
@@ -93,7 +93,7 @@ class UnreadRecords:
             return self._readers[backlog.feed].first_at(backlog.partition, start, end, bound_ms)
 
     def ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, ahead: Limit, *, is_merged: bool) -> None:
-        """Begin to look at what the next batch will read, where this one left something."""
+        """Begin to look at the next batch's records, if this one left some."""
         self._look_ahead.forget()
         for backlog in backlogs:
             end = admitted.ends.get((backlog.feed, backlog.partition), backlog.start)
@@ -114,7 +114,7 @@ def is_table(inputs: Sequence[Input]) -> bool:
 
 
 def _until(chunks: Sequence[Chunk], end: int) -> tuple[list[Chunk], bool]:
-    """Leave out what lies behind ``end``, for it arrived after the ends were asked for; say whether what is left reaches it."""
+    """Leave out records after ``end``, which arrived after the ends were asked for; return also whether the chunks reach it."""
     kept: list[Chunk] = []
     for chunk in chunks:
         kept.append(replace(chunk, end_offset=min(chunk.end_offset, end)))

@@ -1,8 +1,8 @@
-"""What stands behind a derived feed: how far its producer, and the producers before that, have read their sources (P3, P4, P5).
+"""How far the producers behind a derived feed have read their sources (P3, P4, P5).
 
-A reader of a derived feed asks three things. Will rows come that belong before what it could read now? Then its other feeds wait at one
+A reader of a derived feed asks three questions. Will rows come that belong before what it could read now? Then its other feeds wait at one
 event time. How far has the feed been read, in event time? As far as its producer's sources. Is it silent? When the sources are. A producer
-that is paused or stopped with records unread is behind, not silent: what it has still to write is waited for.
+that is paused or stopped with records unread is behind, not silent: readers wait for its rows.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _REPLAYS = "replay:"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far what stands behind a derived feed has come.
+    """The progress of the producers behind a derived feed.
 
     Attributes:
-        is_at_end: every producer behind it has read all that there was: nothing is on its way.
+        is_at_end: every producer behind it has read all existing records: no rows are on their way.
         merged_to_ms: no row will come whose head is smaller; None before the producer's first record.
-        read_to_ms: smallest, over the partitions of all sources, of the greatest event time read; None where a partition has none.
-        sources: where the logs of the sources end; another value says that there is something new.
+        read_to_ms: smallest, over the partitions of all sources, of the greatest event time read; None if a partition has none.
+        sources: the ends of the sources' logs; another value shows that there is new data.
     """
 
     is_at_end: bool
@@ -47,10 +47,10 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A feed, and what its producer has committed.
+    """A feed, and its producer's commits.
 
     Attributes:
-        producer: the query that writes it; None for a source, and for a result that was left behind.
+        producer: the query that writes it; None for a source, and for the result of a query that is gone.
         next_sequence: of a derived feed; None for a source's.
         reached_ms: how far the merge of the producer's inputs has come.
         position: of the producer: feed → partition → next offset.
@@ -67,9 +67,9 @@ class Fact:
 
 
 def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
-    """Return how far what stands behind derived feeds has come.
+    """Return the progress of the producers behind derived feeds.
 
-    Facts of producers are read before the ends of what they read, so that "at its end" is never said too early.
+    Facts of producers are read before the ends of their inputs, so that ``is_at_end`` is never true too early.
 
     Args:
         connection: in no transaction; every statement sees what is committed.
@@ -101,17 +101,17 @@ def _ends(next_sequence: int | None, ends: Mapping[str, int] | None) -> Mapping[
 
 
 def log_feed_of(feed: str) -> str:
-    """Return the name in ``log.feed`` of a feed that a position names."""
+    """Return the name in ``log.feed`` of a feed in a position."""
     return feed.removeprefix(LOG_PREFIX)
 
 
 def walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached] | None = None) -> Reached:
-    """Return how far what stands behind a derived feed has come.
+    """Return the progress of the producers behind one derived feed.
 
     Args:
         name: of the log feed.
-        facts: of it and of everything behind it, by the names of log feeds.
-        known: what was found of feeds already, and is found of further ones: one that several queries read is looked at once.
+        facts: of this feed and every feed behind it, by the names of log feeds.
+        known: results by feed, extended here: a feed that several queries read is examined once.
     """
     known = {} if known is None else known
     if name not in known:
@@ -124,7 +124,7 @@ def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Re
     if fact.producer is None:
         ends = tuple((f"{name}/{partition}", end) for partition, end in sorted(fact.ends.items()))
         return Reached(is_at_end=True, merged_to_ms=fact.reached_ms, read_to_ms=fact.reached_ms, sources=ends)
-    # Late records that are replayed are no part of a source's time.
+    # Replayed late records are no part of a source's time.
     parts = [_read(feed, fact, facts, known) for feed in sorted(fact.position) if not feed.startswith(_REPLAYS)]
     times = [part.read_to_ms for part in parts]
     return Reached(
@@ -136,10 +136,10 @@ def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Re
 
 
 def _read(feed: str, fact: Fact, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
-    """Return how far a producer has come with one of its feeds."""
+    """Return how far a producer has read one of its feeds."""
     position, own = fact.position[feed], fact.read_to.get(feed, {})
     read = facts.get(log_feed_of(feed))
-    if read is None:  # the feed was dropped: nothing comes of it any more
+    if read is None:  # the feed was dropped: it gets no more records
         return Reached(is_at_end=True, merged_to_ms=None, read_to_ms=None, sources=())
     is_read = all(position.get(partition, 0) >= end for partition, end in read.ends.items())
     if read.next_sequence is None:

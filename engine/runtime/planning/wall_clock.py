@@ -1,7 +1,7 @@
-"""The wall clock as a query sees it (T5): it never goes back, and it never stands still.
+"""The wall clock as a query sees it (T5): it never goes back, and it never stops.
 
-The clock of a host may be set back, by an hour as well as by a millisecond. Waiting until it is where it was before would hold up whatever
-waits for the clock (idle, hold, ``until_wall_clock_time_limit``) for that hour. So time goes on from where it was, at half its pace,
+The clock of a host may be set back, by a millisecond or by an hour. A query that waited for the old time would delay everything that
+waits for the clock (idle, hold, ``until_wall_clock_time_limit``) for that hour. So its time continues from the last value at half speed,
 until the host's clock has caught up.
 """
 
@@ -33,7 +33,7 @@ class WallClock:
         """Return the time now.
 
         Args:
-            at_least: what was recorded last, perhaps by another process.
+            at_least: the last recorded time, perhaps from another process.
         """
         wall_ms, elapsed_ms = self._wall_ms(), self._monotonic_ms()
         now_ms = max(at_least, self._last_ms)

@@ -1,4 +1,4 @@
-"""Directories as a connector of sources: the database holds which files were found, nothing of what is in them."""
+"""Directories as a connector of sources. The database holds the names of their files, but no content."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class FilesControl:
     """A ``Control`` of directories."""
 
     def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:  # noqa: ARG002 - the port's
-        """See ``Control``. What was below the root may be a link by now, or the root another."""
+        """See ``Control``. Since registration, a directory below the root may have become a link, or the root may have changed."""
         check_directory(place_of(feed).path, site.files_root)
 
     def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:
-        """See ``Control``: the newest file is looked at."""
+        """See ``Control``: by the newest files."""
         place = place_of(feed)
         check_directory(place.path, site.files_root)
         return infer(place, key)
@@ -38,14 +38,14 @@ class FilesControl:
         return None
 
     def change(self, connection: Connection, feed: Feed, model: FilesConnector) -> None:
-        """See ``Control``: nothing of it is noted."""
+        """See ``Control``: nothing has to be recorded."""
 
     def is_empty(self, connection: Connection, feed: Feed) -> bool:  # noqa: ARG002 - the port's
         """See ``Control``: only a driver looks into the directory."""
         return False
 
     def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:  # noqa: ARG002 - the port's
-        """See ``Control``: positions in files are no numbers of records."""
+        """See ``Control``: positions in files do not count records."""
         return {}
 
     def delete(self, connection: Connection, feed: Feed) -> None:

@@ -1,7 +1,7 @@
-"""The event times that the records of files have, as far as they can be read: what moves a partition's head (``engine.operators.tasks.order``).
+"""The readable event times in records of files. They move a partition's head (``engine.operators.tasks.order``).
 
-They are those of every record whose event time is good, whatever else is wrong with it, so that the planner, which reads nothing but event
-times, and the workers, which judge whole records, see the same heads. A record that several relations date has the latest time.
+Every record with a good event time counts, even if other fields are bad. So the planner, which reads only event times, and the workers,
+which validate whole records, see the same heads. A record that several relations date has the latest time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def date_text(
         base: offset of the first byte.
         relations: whose records they may be.
         now_ms: the wall clock: records too far ahead of it have no time (T7).
-        bounds: where its records are, if that is known.
+        bounds: the places of the records, if they are known.
     """
     found = []
     for relation in dating_relations(relations):

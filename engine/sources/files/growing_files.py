@@ -1,11 +1,11 @@
-"""Text files that are being written to: how far they can be read.
+"""Text files that a writer still extends: how far they can be read.
 
-What a file has counts up to the end of its last whole record (``engine.formats.delimited.record_ends``): an ndjson line that has ended, a CSV
-record that ends outside of quotes. A CSV record whose quotes do not close waits for what follows, at most for ``MAX_RECORD_BYTES``. Where a file
-has not changed for ``engine.sources.files.registry.SETTLED_S``, its last record counts though nothing ends it. A line that gets longer than
-that counts as it is, so that its reject is seen; what follows of it, up to its line break, belongs to no stretch.
+A file counts up to the end of its last whole record (``engine.formats.delimited.record_ends``): an ndjson line that has ended, or a CSV
+record that ends outside of quotes. A CSV record with open quotes waits for more, up to ``MAX_RECORD_BYTES``. If a file
+has not changed for ``engine.sources.files.registry.SETTLED_S``, its last record counts without an end. A line that becomes longer than
+the bound counts at once, so that users see its reject. The rest of the line, up to its line break, belongs to no range.
 
-What was looked at is remembered, so that a record that is written in many small steps is read once. It can be forgotten at any time.
+Examined bytes are remembered, so that a record written in many small steps is read once. This memory can be dropped at any time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from engine.formats.delimited.record_ends import BLOCK_BYTES, CsvScan, Read, cer
 from engine.records.canonical import MAX_RECORD_BYTES
 
 LOOK_BYTES = 64 << 20
-"""How much is looked at under one lock of the registry: of a CSV file a quarter second, for quotes are counted from the known end on."""
+"""Bytes examined under one lock of the registry: a quarter second for a CSV file, because quotes are counted from the known end on."""
 
 
 class Growth(NamedTuple):
-    """What can be read of what a file grew by.
+    """The readable part of a file's growth.
 
     Attributes:
-        start: its first byte: the known end, or behind the line break of a line that was too long.
-        end: ``start`` where no record is whole.
-        seen: how far the file was looked at.
+        start: its first byte: the known end, or after the line break of a line that was too long.
+        end: ``start`` if no record is whole.
+        seen: how far the file was examined.
     """
 
     start: int
@@ -36,7 +36,7 @@ class Growth(NamedTuple):
 
 @dataclass(slots=True)
 class GrowingFiles:
-    """Looks at the files of one feed.
+    """Examines the files of one feed.
 
     Attributes:
         is_csv: else they are ndjson.
@@ -50,7 +50,7 @@ class GrowingFiles:
     _tails: dict[str, _Tail] = field(default_factory=dict)
 
     def first(self, name: str, read: Read, size: int) -> Growth:
-        """Look at a new file. A last ndjson line that is too long counts as it is."""
+        """Examine a new file. A last ndjson line that is too long counts at once."""
         if self.is_csv:
             return self.growth(name, read, 0, size)
         least = max(0, size - self.bound - 1)
@@ -64,7 +64,7 @@ class GrowingFiles:
         return Growth(0, size if least else 0, size)
 
     def growth(self, name: str, read: Read, known: int, size: int) -> Growth:
-        """Look at what lies between a file's known end and its size, or the next part of it."""
+        """Examine the bytes between a file's known end and its size, or the next part of them."""
         tail = self._tails.pop(name, None)
         if tail is None or tail.known != known:
             is_ended = known <= self.bound or read(known - 1, known) == b"\n"
@@ -77,7 +77,7 @@ class GrowingFiles:
         return found
 
     def rest(self, name: str, read: Read, known: int, size: int) -> Growth:
-        """Take what lies between a file's known end and its size, also a last record that nothing ends.
+        """Return all bytes between a file's known end and its size, with a last record that has no end.
 
         Only the rest of a line that was too long is left out.
         """
@@ -91,12 +91,12 @@ class GrowingFiles:
 
 @dataclass(slots=True)
 class _Tail:
-    """What lies behind a file's known end.
+    """The bytes after a file's known end.
 
     Attributes:
-        known: the end, as it is once what was found last is registered.
-        start: where the first record behind it begins.
-        at: looked at up to here.
+        known: the end once the last growth is registered.
+        start: where the first record after it begins.
+        at: examined up to here.
         is_cut: ``at`` is inside a line of which nothing more counts.
         scan: of CSV.
     """

@@ -1,4 +1,4 @@
-"""Which columns a directory's files have: by the newest files, their schemas (Parquet) or records at places all over them."""
+"""The columns of a directory's files: from the newest files' schemas (Parquet), or from records at places all over the files."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ T = TypeVar("T")
 FILES: Final = 16
 PLACES: Final = 16
 PIECE_BYTES: Final = 65_536
-"""Of the newest files, places in each, and bytes at each: 16 MiB in all. A file that is not longer than its places is read whole."""
+"""Bytes at each place of each newest file: 16 MiB in all. A file not longer than its places is read whole."""
 
 Files = Sequence[tuple[Path, int]]
 """Paths and sizes in bytes, the newest first."""
 
 _NUMBERS: Final = (INT, BIGINT, DOUBLE)
-"""Each holds those before it."""
+"""Each type holds the values of those before it."""
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
-"""Without zeros before it, which a number would lose: 007 is a text."""
+"""Whole numbers without leading zeros, which a number would lose: 007 is a text."""
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?")
 _ARROW: Final[tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...]] = (
@@ -63,7 +63,7 @@ def infer(place: FilesPlace, key: Sequence[str]) -> Inferred:
     """Propose columns.
 
     Args:
-        place: a directory that may be read, and how its files are written.
+        place: a directory that may be read, and the format of its files.
         key: as the definition has it.
 
     Raises:
@@ -84,7 +84,7 @@ def infer(place: FilesPlace, key: Sequence[str]) -> Inferred:
 
 
 def _sample_note(files: Files, there: int, form: str) -> str | None:
-    """Say how much was looked at; None: all of it."""
+    """Return a sentence on how much was examined; None: everything."""
     is_cut = form != "parquet" and any(size > PLACES * PIECE_BYTES for _, size in files)
     if len(files) == there and not is_cut:
         return None
@@ -93,7 +93,7 @@ def _sample_note(files: Files, there: int, form: str) -> str | None:
 
 
 def arrow_column(kind: pa.DataType) -> ColumnType | None:
-    """Return the column type that holds an Arrow type's values; None: none does."""
+    """Return the column type that holds an Arrow type's values; None: no type does."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if pa.types.is_dictionary(kind):
@@ -127,7 +127,7 @@ def _parquet_fields(path: Path) -> Fields:
 
 
 def _wider(newer: ColumnType | None, older: ColumnType | None) -> ColumnType | None:
-    """Return the type that holds numbers of both files; of other types the newer file's counts."""
+    """Return the type that holds numbers of both files; for other types the newer file's counts."""
     if newer is None or older is None:
         return newer or older
     types = [newer, older]
@@ -137,7 +137,7 @@ def _wider(newer: ColumnType | None, older: ColumnType | None) -> ColumnType | N
 
 
 def _readable(files: Files, read: Callable[[Path, int], T]) -> Iterator[T]:
-    """Read files, the newest first; an older one that cannot be read says nothing.
+    """Read files, the newest first; older files that cannot be read are skipped.
 
     Raises:
         FileUnfit, DefinitionInvalid, SourceUnavailable: the newest cannot be read.
@@ -151,7 +151,7 @@ def _readable(files: Files, read: Callable[[Path, int], T]) -> Iterator[T]:
 
 
 def _pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """Yield whole lines of all of ``[start, end)``, or of places in it that stand equally far from each other, the last at its end."""
+    """Yield whole lines of all of ``[start, end)``, or of evenly spaced places in it, the last at its end."""
     if end - start <= PLACES * PIECE_BYTES:
         yield read_range(path, start, end)
         return
@@ -195,7 +195,7 @@ def _csv(files: Files) -> Fields:
 
 
 def _csv_values(path: Path, size: int) -> dict[str, list[str]]:
-    """Return what a CSV file's columns hold. Behind the first place only texts without quotes are looked at: a record may go over lines."""
+    """Return the values of a CSV file's columns. After the first place only texts without quotes count, because a record may span lines."""
     header, behind = read_header(path, size)
     texts = [sample(path, behind, size, is_csv=True), *(text for text in _pieces(path, behind, size) if b'"' not in text)]
     try:
@@ -206,7 +206,7 @@ def _csv_values(path: Path, size: int) -> dict[str, list[str]]:
 
 
 def _of_texts(values: list[str]) -> ColumnType:
-    """Return what texts are: numbers or booleans only where all of them are written as such."""
+    """Return the type of texts: numbers or booleans only if all texts are such."""
     if values and all(value in ("true", "false") for value in values):
         return BOOLEAN
     if values and all(map(_WHOLE.fullmatch, values)):

@@ -1,4 +1,4 @@
-"""Reading Parquet files: which rows are read together, and the rows themselves, in pieces that fit into memory."""
+"""Reading Parquet files: rows that are read together, and the rows themselves, in pieces that fit into memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNREAD: Final = (OSError, pa.ArrowException)
 
 
 class NotParquet(SourceUnavailable):
-    """A file's bytes are not those of a Parquet file: it is damaged, or its writer has not finished it."""
+    """A file's bytes are no Parquet file: it is damaged, or its writer has not finished it."""
 
 
 class _Damaged(Exception):
@@ -38,7 +38,7 @@ class _Damaged(Exception):
 
 
 def parts(path: Path, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
-    """Yield the rows ``[start, end)`` in parts of about ``step`` bytes that end where a row group does; a single one may be larger.
+    """Yield the rows ``[start, end)`` in parts of about ``step`` bytes that end where a row group ends; a single group may be larger.
 
     Raises:
         SourceUnavailable: the file cannot be read.
@@ -60,10 +60,10 @@ def pieces(
 
     Args:
         path: the file.
-        rows: first, and the one behind the last.
-        offset: that of row 0.
-        relations: what may be asked for.
-        dated_by: what dates them (``dating_relations``).
+        rows: the first, and the one after the last.
+        offset: of row 0.
+        relations: the relations whose columns may be needed.
+        dated_by: the relations that date the rows (``dating_relations``).
 
     Raises:
         SourceUnavailable: the file cannot be read.
@@ -94,17 +94,17 @@ def pieces(
                 if first >= group.end:
                     break
         except _Damaged as error:
-            # The split that holds the first damaged row refuses it, however the file is split.
+            # The split with the first damaged row refuses it, however the file is split.
             if group.begin <= first < group.end:
                 last = group.first + group.metadata.num_rows - 1
                 yield refused(path, first + offset, f"rows {first} to {last} are damaged: {error}")
 
 
 def _tables(path: Path, file: pq.ParquetFile, group: _Group, present: Sequence[str], most: int) -> Iterator[pa.Table]:
-    """Yield a row group in tables of at most ``most`` rows. Few rows are decoded at once where they may be large, and put together again.
+    """Yield a row group in tables of at most ``most`` rows. If rows may be large, few are decoded at once and then joined.
 
     Raises:
-        _Damaged: what follows cannot be decoded.
+        _Damaged: the rest cannot be decoded.
     """
     batches: list[pa.RecordBatch] = []
     rows = size = 0
@@ -128,13 +128,13 @@ def _tables(path: Path, file: pq.ParquetFile, group: _Group, present: Sequence[s
 
 
 def _first_row(path: Path, file: pq.ParquetFile, group: _Group, column: str) -> pa.RecordBatch:
-    """Read one row of a column of texts with the dictionary of all that is behind it, which is decoded once."""
+    """Read one row of a text column with the dictionary of all later rows, which is decoded once."""
     with open_parquet(path, file.metadata, column) as again:
         return next(again.iter_batches(1, row_groups=[group.number], columns=[column], use_threads=False))
 
 
 def _meaning(path: Path, error: Exception) -> Exception:
-    """Return what to raise where a file was not read: lack of memory as it is; a file that is gone or may not be read; else damage.
+    """Return what to raise if a file cannot be read: lack of memory unchanged; a missing or forbidden file; else damage.
 
     Arrow's own errors about bytes have no number of the operating system.
     """
@@ -149,12 +149,12 @@ def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_diction
 
     Args:
         path: the file.
-        metadata: its metadata, where it is known.
-        as_dictionary: a column of texts that is not decoded.
+        metadata: its metadata, if known.
+        as_dictionary: a text column to leave undecoded.
 
     Raises:
         SourceUnavailable: it cannot be read.
-        NotParquet: its bytes are not those of a Parquet file.
+        NotParquet: its bytes are no Parquet file.
     """
     try:
         texts = None if as_dictionary is None else [as_dictionary]
@@ -164,7 +164,7 @@ def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_diction
 
 
 class _Group(NamedTuple):
-    """A row group that begins with row ``first``, and the rows ``[begin, end)`` of it that are asked for."""
+    """A row group that begins with row ``first``, and its requested rows ``[begin, end)``."""
 
     number: int
     metadata: Any

@@ -1,7 +1,7 @@
-"""How many rows of a Parquet file are decoded at once, told from its metadata: before they are decoded.
+"""How many rows of a Parquet file are decoded at once; the file's metadata decides before decoding.
 
-A few bytes can stand for gigabytes: one long text of a dictionary that every row refers to, texts that repeat the one before, nulls. What
-a record becomes does not depend on how many are read with it.
+A few bytes can stand for gigabytes: one long dictionary text to which every row refers, texts that repeat the one before, nulls.
+Results of a record do not depend on how many are read with it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from engine.plan.model import RelationSchema
 from engine.records.arrow_bounds import MAX_DECODED_BYTES
 
 PIECE_BYTES: Final = 32 << 20
-"""What is decoded at once: a row group may be as large as its file."""
+"""Bytes decoded at once: a row group may be as large as its file."""
 
 PIECE_ROWS: Final = 65_536
-"""The same where bytes say little: a column of nulls, or of one value, is a few bytes however many rows it has."""
+"""Rows decoded at once, if their bytes say little: a column of nulls, or of one value, is a few bytes for any number of rows."""
 
 _VALUE_BYTES = 8
-"""Of a number, and of a null that has its type."""
+"""Size of a number, and of a null of a number's type."""
 
 _LEAST_ROWS_OF_PREFIXES = 64
-"""Texts that are stored as what they have in common with the one before say nothing of their length; ordinary ones are short."""
+"""Rows of texts stored by common prefixes: these texts do not show their length; ordinary ones are short."""
 
 
 def piece_rows(relations: Sequence[RelationSchema]) -> int:
-    """Return how many rows a piece may have: each has all columns of its relation, also those that the file does not have."""
+    """Return how many rows a piece may have: each row has all columns of its relation, even those missing in the file."""
     widest = max((relation.columns.places for relation in relations), default=1)
     return max(1, min(PIECE_ROWS, PIECE_BYTES // _VALUE_BYTES // widest))
 
@@ -41,7 +41,7 @@ def step_rows(metadata: pq.FileMetaData, number: int, columns: Sequence[str], fi
     Args:
         metadata: the file's.
         number: which row group.
-        columns: those that are read.
+        columns: those to read.
         first_row: reads one row of the column with this path, texts as dictionaries.
     """
     group = metadata.row_group(number)
@@ -61,7 +61,7 @@ def step_rows(metadata: pq.FileMetaData, number: int, columns: Sequence[str], fi
 
 
 def _longest(chunk: Any, width: int, first_row: Callable[[str], pa.RecordBatch]) -> int:
-    """Return the bytes of the longest value that is stored once and may be there many times; 1 where there is none."""
+    """Return the size of the longest value that is stored once and may repeat many times; 1 if there is none."""
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         return max(1, width)
     if "DELTA_BYTE_ARRAY" in chunk.encodings:

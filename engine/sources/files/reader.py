@@ -37,19 +37,19 @@ from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
 
 CHUNK_BYTES = 1 << 20
-"""The grain in which admission lets event times advance together."""
+"""The size of chunks: admission lets event times advance together in these steps."""
 
 SPLIT_BYTES = 8 << 20
-"""What one task reads at once, about 100,000 records."""
+"""Bytes that one task reads at once, about 100,000 records."""
 
 PARQUET_ROWS = 65_536
-"""The same grain where rows are counted."""
+"""The size of chunks where rows are counted."""
 
 KEPT_DATES = 100_000
-"""Chunks whose greatest event time is remembered: 100 GB of files that wait."""
+"""Chunks whose greatest event time is cached: 100 GB of waiting files."""
 
 PARQUET_ROW_BYTES = 100
-"""What admission takes for the size of a row; row groups know only their own."""
+"""Size of a row for admission, because only row groups have a known size."""
 
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
@@ -57,12 +57,12 @@ PARTITION = 0
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How finely files are cut. What becomes of a record depends on ``record_bytes`` alone.
+    """How finely files are cut. Only ``record_bytes`` affects results.
 
     Attributes:
-        chunk_bytes: in what steps admission lets event times advance together.
+        chunk_bytes: the steps in which admission lets event times advance together.
         split_bytes: what one task reads at once.
-        record_bytes: what is longer is no record.
+        record_bytes: longer texts are no records.
     """
 
     chunk_bytes: int = CHUNK_BYTES
@@ -77,7 +77,7 @@ class FileSplit(Split):
     Attributes:
         file: its name.
         file_start: first byte (ndjson, csv) or row (parquet) inside the file.
-        file_end: the one behind the last.
+        file_end: the one after the last.
     """
 
     file: str = ""
@@ -91,7 +91,7 @@ class FileSplit(Split):
 
 
 _Part = tuple[int, str, int, int]
-"""Where the numbers of a file begin, its name, and the bytes or rows of a part of it."""
+"""The offset where a file begins, its name, and the bytes or rows of a part of it."""
 
 
 @dataclass(slots=True)
@@ -99,9 +99,9 @@ class FileReader(UsualAnswers):
     """A ``FeedReader`` over a directory; it has one partition.
 
     Attributes:
-        relations: what dates the chunks.
+        relations: the relations that date the chunks.
         grain: how files are cut.
-        clock: gives seconds since 1970.
+        clock: returns seconds since 1970.
     """
 
     dsn: str
@@ -117,11 +117,11 @@ class FileReader(UsualAnswers):
         self._watch = DirectoryWatch(place_of(self.feed), GrowingFiles(self._is_csv, self.grain.record_bytes), self.clock)
 
     def starts(self, start: Start) -> Mapping[int, int]:
-        """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
+        """See ``FeedReader``. For a time it is the beginning: earlier records are read and left out."""
         return self.ends() if start == "latest" else {PARTITION: 0}
 
     def ends(self) -> Mapping[int, int]:
-        """See ``FeedReader``. Lists the directory and registers what is new."""
+        """See ``FeedReader``. Lists the directory and registers new files."""
         listing = self._watch.listing()
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
@@ -129,7 +129,7 @@ class FileReader(UsualAnswers):
             return {PARTITION: end_position(connection, feed.id)}
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
-        """See ``FeedReader``. Rows of text files are estimated from samples; where they are dated, every event time is read."""
+        """See ``FeedReader``. Rows of text files are estimated from samples; for dated chunks, every event time is read."""
         found: list[Chunk] = []
         rows = size = 0
         try:
@@ -139,13 +139,13 @@ class FileReader(UsualAnswers):
                 if rows > limit.max_rows or size > limit.max_bytes:
                     break
         except SourceUnavailable:
-            # What is before the file that is gone may be all that is asked for.
+            # The records before the missing file may be enough.
             if not found:
                 raise
         return found
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
-        """See ``FeedReader``. Records without an event time of their own are of the time at which they are read: later than any bound."""
+        """See ``FeedReader``. Records without their own event time have the time of reading, which is later than any bound."""
         if not dating_relations(self.relations):
             return start
         for part in self._chunk_parts(start, end):
@@ -166,7 +166,7 @@ class FileReader(UsualAnswers):
         return splits
 
     def _dated_splits(self, start: int, end: int, head: int) -> list[FileSplit]:
-        """Cut where chunks end, whose greatest event times tell the head of what is behind them."""
+        """Cut where chunks end: their greatest event times give the head of the next split."""
         splits: list[FileSplit] = []
         for base, name, first, last in self._chunk_parts(start, end):
             known = splits[-1] if splits else None
@@ -175,7 +175,7 @@ class FileReader(UsualAnswers):
                 splits[-1] = replace(known, end=base + last, file_end=last)
             else:
                 splits.append(FileSplit(PARTITION, base + first, base + last, head, name, first, last))
-            # The head behind the last split is nobody's.
+            # No split uses the head after the last one.
             if base + last < end and dating_relations(self.relations):
                 head = max(head, NO_TS if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
         return splits
@@ -217,7 +217,7 @@ class FileReader(UsualAnswers):
         return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
 
     def _ranges(self, start: int, end: int | None = None) -> Iterator[FileRange]:
-        """Yield what lies in ``[start, end)``; the first and the last are cut to it."""
+        """Yield the file ranges in ``[start, end)``; the first and the last are cut to it."""
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
             found = file_ranges(connection, feed.id, start, LOOK_AHEAD_STRETCHES)
@@ -251,7 +251,7 @@ class FileReader(UsualAnswers):
             yield stretch.start if first == begin else first, last
 
     def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
-        """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
+        """Cut ``[start, end)`` where chunks end, independent of ``start``."""
         for stretch in self._ranges(start, end):
             base = stretch.seq << PLACE_BITS
             if self._refusal(stretch.name, stretch.start) is not None:
@@ -270,13 +270,13 @@ class FileReader(UsualAnswers):
                 first = last
 
     def _chunk_end(self, stretch: FileRange, start: int, near: int) -> int:
-        """Return where the first record ends that reaches ``near``, the stretch's end where there is none."""
+        """Return the end of the first record that reaches ``near``, or the range's end."""
         path, step = self._directory / stretch.name, max(1, near - start)
         parts = cut(path, start, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
         return next((last for _, last in parts), stretch.end)
 
     def _begin(self, stretch: FileRange) -> int:
-        """Return where the first record begins: behind a CSV file's header."""
+        """Return where the first record begins: after a CSV file's header."""
         if not self._is_csv or stretch.start > 0:
             return stretch.start
         return min(self._header(stretch.name, stretch.end)[1], stretch.end)
@@ -290,13 +290,13 @@ class FileReader(UsualAnswers):
         return Chunk(base + last, rows, size, greatest)
 
     def _max_ts(self, part: _Part) -> int | None:
-        """Return the greatest event time of a chunk; None where no relation has one. Where its beginning was read before: see ``LogReader``."""
+        """Return the greatest event time of a chunk, None if no relation has one. For chunks with an earlier read part see ``LogReader``."""
         end = part[0] + part[3]
         if end not in self._greatest:
             if len(self._greatest) >= KEPT_DATES:
                 self._greatest.clear()
             greatest = self._dated(part).max_ts
-            # Where relations have event times and none of these records has a good one, they wait for nobody.
+            # If relations have event times and no record here has a good one, the chunk waits for none.
             self._greatest[end] = NO_TS if greatest is None and dating_relations(self.relations) else greatest
         return self._greatest[end]
 
@@ -311,7 +311,7 @@ class FileReader(UsualAnswers):
         return Dated.joined([Dated(*piece.times()) for piece in pieces])
 
     def _estimated_rows(self, part: _Part) -> int:
-        """Return about how many records a part of a text file holds."""
+        """Estimate the number of records in a part of a text file."""
         base, name, first, last = part
         if self._refusal(name, first) is not None:
             return 1
@@ -323,7 +323,7 @@ class FileReader(UsualAnswers):
         return max(1, round((last - begin) * count / max(1, len(head))))
 
     def _header(self, name: str, end: int) -> tuple[Header, int]:
-        """Return the column names of a CSV file, and the byte behind them."""
+        """Return the column names of a CSV file, and the byte after them."""
         if name not in self._headers:
             self._headers[name] = read_header(self._directory / name, end)
         return self._headers[name]

@@ -1,4 +1,4 @@
-"""Files, and parts of files, of which no record is read: each is one reject."""
+"""Files, and parts of files, whose records are not read: each is one reject."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from engine.sources.dating import Dated
 from engine.sources.shaping import Piece
 
 UNREADABLE: Final = "file_unreadable"
-"""Reason of the reject for a file, or a part of one, that is damaged."""
+"""Reason of the reject for a damaged file, or a damaged part of one."""
 
 
 class Refusal(NamedTuple):
-    """Why a whole file is refused: the reason of its reject, and what is wrong."""
+    """Why a whole file is refused: the reason of its reject, and the fault."""
 
     reason: str
     detail: str
 
     def piece(self, path: Path, offset: int) -> Piece:
-        """Return the piece of the reject, which stands at an offset of the feed."""
+        """Return the piece with the reject at an offset of the feed."""
         return refused(path, offset, self.detail, self.reason)
 
 
@@ -35,13 +35,13 @@ def refused(path: Path, offset: int, detail: str, reason: str = UNREADABLE) -> P
 
     Args:
         path: the file.
-        offset: where the reject stands.
-        detail: what is wrong.
+        offset: of the reject.
+        detail: the fault.
         reason: the reject's.
     """
     return only_rejects(reject_rows([(offset, reason, f"file {path}: {detail}", "")]))
 
 
 def only_rejects(rejects: pl.DataFrame) -> Piece:
-    """Return a piece of one record, which is refused by its syntax: whoever reads it, and without an event time."""
+    """Return a piece of one record with a syntax fault: every relation refuses it, and it has no event time."""
     return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]))

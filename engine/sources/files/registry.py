@@ -1,9 +1,9 @@
-"""Which files a directory holds and in which order their records come: the registry behind every files feed.
+"""The files of a directory and the order of their records: the registry behind every files feed.
 
-A *stretch* is a part of a file: the whole of it when it appeared, later what it grew by. Stretches are numbered in the order of
-their discovery, so a file that sorts before others but comes later is never missed, and an offset, once given, keeps its meaning:
-``offset = (seq << 40) + place``, place being a byte (ndjson, csv) or a row (parquet). Queries that read the same feed share the
-registry. How far a file that grows can be read is said in ``engine.sources.files.growing_files``.
+A range is a part of a file: first the whole file, later its growth. Ranges are numbered in the order of
+their discovery, so a file that sorts before others but comes later is never missed, and an offset keeps its meaning:
+``offset = (seq << 40) + place``. The place is a byte (ndjson, csv) or a row (parquet). Queries that read the same feed share the
+registry. ``engine.sources.files.growing_files`` decides how far a growing file can be read.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from engine.sources.files.parquet_files import open_parquet
 from engine.sources.files.text_files import FileBytes
 
 PLACE_BITS = 40
-"""A file may have 2^40 bytes (1 TiB); 2^23 stretches fit beside that into 63 bits."""
+"""A file may have 2^40 bytes (1 TiB); the numbers of 2^23 ranges fit beside that into 63 bits."""
 
 PLACE_MASK = (1 << PLACE_BITS) - 1
 MAX_STRETCHES = 1 << (63 - PLACE_BITS)
 
 REFUSED_AT: Final = PLACE_MASK - 1
-"""Where the one place of a Parquet file stands that is refused as a whole: no file has so many rows."""
+"""The one place of a Parquet file that is refused as a whole: no file has so many rows."""
 
 IGNORED_PREFIXES = (".", "_")
 IGNORED_SUFFIX = ".tmp"
 
 COMPRESSED: Final = (".gz", ".bgz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
-"""Endings of compressed files. They are not read: places of records are bytes of the file."""
+"""Endings of compressed files. They are not read, because places of records are bytes of the file."""
 
 SETTLED_S: Final = 10.0
-"""A file that has not changed for so long is taken for complete: its last record counts although nothing ends it, and a Parquet file that
+"""A file that has not changed for this time counts as complete: its last record counts without an end, and a Parquet file that
 cannot be opened is refused. Writers flush several times in that time."""
 
 _KNOWN_SQL = (
@@ -69,19 +69,19 @@ class FileRange:
 
     @property
     def end_offset(self) -> int:
-        """The feed's position behind this stretch."""
+        """The feed's position after this range."""
         return (self.seq << PLACE_BITS) + self.end
 
 
 class ListedFile(NamedTuple):
-    """A file as its directory lists it: its size in bytes, and when it was changed (seconds since 1970, by the file system's clock)."""
+    """A file as its directory lists it: its size in bytes, and its time of change (seconds since 1970, by the file system's clock)."""
 
     size: int
     changed_at: float
 
 
 class ChangedFile(NamedTuple):
-    """A file to be looked at.
+    """A file to examine.
 
     Attributes:
         size: in bytes.
@@ -98,7 +98,7 @@ def is_compressed(name: str) -> bool:
 
 
 def list_files(directory: Path) -> dict[str, ListedFile]:
-    """Return what the directory lists of the files that count, sorted by name: not hidden, not ``_…``, not ``….tmp``.
+    """Return a directory's files by name, sorted, without hidden ones, ``_…`` and ``….tmp``.
 
     Raises:
         SourceUnavailable: the directory cannot be read.
@@ -127,11 +127,11 @@ def _counts(name: str) -> bool:
 
 
 class Registered(NamedTuple):
-    """What came of registering files.
+    """The result of registering files.
 
     Attributes:
-        is_whole: all was looked at; False: call again.
-        waiting: names of files with something that may still be completed by their writer. They are to be given again at the next look.
+        is_whole: everything was examined; False: call again.
+        waiting: names of files that their writer may still complete. The next call gets them again.
     """
 
     is_whole: bool
@@ -141,18 +141,18 @@ class Registered(NamedTuple):
 def register(
     connection: Connection, feed_id: int, place: FilesPlace, files: Mapping[str, ChangedFile], growing: GrowingFiles
 ) -> Registered:
-    """Record new files and growth. One process at a time per feed; the others find it done.
+    """Record new files and growth. One process at a time per feed; the others find the work done.
 
     Args:
         connection: to the registry's database.
         feed_id: of the log feed.
         place: which directory, and in which format.
-        files: those that are new, have another size than before, or wait.
-        growing: looks at what grew; kept between calls.
+        files: files that are new, have another size than before, or wait.
+        growing: examines growth; kept between calls.
 
     Raises:
         FileChanged: a file that was read is shorter than it was, or a Parquet file changed.
-        FileUnfit: a file is too large to be numbered.
+        FileUnfit: a file is too large for the numbers of places.
         SourceUnavailable: a text file cannot be read.
     """
     is_whole, waiting = True, set[str]()
@@ -186,7 +186,7 @@ def register(
 
 
 class _Known(NamedTuple):
-    """What the registry has of a file: its last stretch, and how far it was looked at."""
+    """The registry's data of a file: its last range, and how far it was examined."""
 
     seq: int
     end: int
@@ -194,12 +194,12 @@ class _Known(NamedTuple):
 
 
 def _is_incomplete(place: FilesPlace, found: Growth, size: int) -> bool:
-    """Whether a writer may still complete what the file has: its last record, or a Parquet file whose end is missing."""
+    """Whether a writer may still complete the file: its last record, or a Parquet file without its end."""
     return found.end == 0 if place.format == "parquet" else found.end < size
 
 
 def _look(place: FilesPlace, name: str, changed: ChangedFile, old: _Known | None, growing: GrowingFiles) -> Growth | None:
-    """Return what can be read of a file beyond what is known; None: there is nothing to look at."""
+    """Return the readable part of a file beyond the known one; None: there is nothing to examine."""
     size, is_settled = changed
     if place.format == "parquet":
         return _look_at_parquet(place, name, size, old, is_settled=is_settled)
@@ -218,9 +218,9 @@ def _look(place: FilesPlace, name: str, changed: ChangedFile, old: _Known | None
 
 
 def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None, *, is_settled: bool) -> Growth | None:
-    """Return the rows of a new file; one place for the reject of a settled one that cannot be opened, and none of one that is not settled.
+    """Return the rows of a new file. A settled file that cannot be opened gets one place for its reject, an unsettled one none.
 
-    A file that was refused is a new one once it can be opened.
+    A refused file counts as new once it can be opened.
     """
     path = Path(place.path) / name
     is_refused = old is not None and old.end == PLACE_MASK
@@ -241,7 +241,7 @@ def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None
 
 
 def file_ranges(connection: Connection, feed_id: int, start: int, limit: int) -> list[FileRange]:
-    """Return up to ``limit`` file_ranges from the one that holds offset ``start`` on, the first cut to begin there."""
+    """Return up to ``limit`` ranges from the one that holds offset ``start`` on, the first cut to begin there."""
     seq, place = start >> PLACE_BITS, start & PLACE_MASK
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(_FROM_SQL, (feed_id, seq, limit)).fetchall()
@@ -249,7 +249,7 @@ def file_ranges(connection: Connection, feed_id: int, start: int, limit: int) ->
 
 
 def end_position(connection: Connection, feed_id: int) -> int:
-    """Return the position behind the last stretch, 0 without any."""
+    """Return the position after the last range, 0 without any."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         row = cursor.execute(_LAST_SQL, (feed_id,)).fetchone()
     return 0 if row is None else (int(row[0]) << PLACE_BITS) + int(row[1])

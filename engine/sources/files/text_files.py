@@ -1,4 +1,4 @@
-"""Cutting text files (ndjson, csv) into chunks on record boundaries, and looking at samples of them."""
+"""Cutting text files (ndjson, csv) into chunks on record boundaries, and sampling them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_range(path: Path, start: int, end: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FileBytes(Holed):
-    """The bytes of a file; a sparse one is not read where nothing was ever written."""
+    """The bytes of a file; parts of a sparse file that were never written are not read."""
 
     path: Path
 
@@ -55,7 +55,7 @@ class FileBytes(Holed):
         return read_range(self.path, start, end)
 
     def behind_hole(self, at: int, end: int) -> int:
-        """See ``Holed``. Where the file system does not know its holes there is none.
+        """See ``Holed``. If the file system does not know its holes, there is none.
 
         Raises:
             SourceUnavailable: the file is gone.
@@ -75,10 +75,10 @@ class FileBytes(Holed):
 
 
 def read_header(path: Path, end: int) -> tuple[Header, int]:
-    """Return the column names of a CSV file, and the byte behind the header line.
+    """Return the column names of a CSV file, and the byte after the header line.
 
     A first line that is no header (longer than a record may be, or in lines that end with carriage returns alone) names no
-    columns and ends at 0: it is refused like a record, and so are those behind it.
+    columns and ends at 0. It is refused like a record, and so are all records after it.
     """
     bound = min(end, MAX_RECORD_BYTES)
     behind = line_end(FileBytes(path), 0, bound) or (end if end == bound else 0)
@@ -108,7 +108,7 @@ def cut(path: Path, start: int, end: int, step: int, *, is_csv: bool, bound: int
 
 
 class Run(NamedTuple):
-    """Whole records that stand together, or one that is too long to be read."""
+    """Whole consecutive records, or one that is too long to read."""
 
     start: int
     end: int
@@ -116,12 +116,12 @@ class Run(NamedTuple):
 
 
 def runs(path: Path, start: int, end: int, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Iterator[Run]:
-    """Cut whole records into runs of at most twice ``bound`` bytes; each record that is longer than ``bound`` is one by itself."""
+    """Cut whole records into runs of at most twice ``bound`` bytes; each record longer than ``bound`` is a run by itself."""
     if end - start <= bound:
         if start < end:
             yield Run(start, end, is_too_long=False)
         return
-    last = start  # of the records behind start
+    last = start  # of the records after start
     for ends in record_ends(FileBytes(path), start, end, is_csv=is_csv, bound=bound):
         if not len(ends):
             continue
@@ -147,7 +147,7 @@ def refuse_too_long(path: Path, run: Run, offset: int, bound: int = MAX_RECORD_B
 
 
 def sample(path: Path, start: int, end: int, *, is_csv: bool) -> bytes:
-    """Return some whole records from the beginning of ``[start, end)``; none where the first is too long."""
+    """Return some whole records from the beginning of ``[start, end)``; none if the first is too long."""
     near, last = start + SAMPLE_BYTES, start
     for ends in record_ends(FileBytes(path), start, min(end, near + MAX_RECORD_BYTES), is_csv=is_csv):
         if len(ends) and ends[-1] >= near:

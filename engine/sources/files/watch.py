@@ -1,4 +1,4 @@
-"""Finds what is new in a directory, or waits for its writer, and registers it."""
+"""Finds new files in a directory, or files that wait for their writer, and registers them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.sources.files.registry import SETTLED_S, ChangedFile, ListedFile, li
 
 
 class DirectoryListing(NamedTuple):
-    """A directory as it was at a moment (seconds since 1970)."""
+    """A directory's files at a moment (seconds since 1970)."""
 
     now_s: float
     files: Mapping[str, ListedFile]
@@ -23,12 +23,12 @@ class DirectoryListing(NamedTuple):
 
 @dataclass(slots=True)
 class DirectoryWatch:
-    """What one reader has seen of a directory. It can be forgotten at any time: then every file is looked at again.
+    """One reader's memory of a directory. It can be dropped at any time: then every file is examined again.
 
     Attributes:
         place: which directory, and in which format.
-        growing: looks at what grew.
-        clock: gives seconds since 1970.
+        growing: examines growth.
+        clock: returns seconds since 1970.
     """
 
     place: FilesPlace
@@ -44,11 +44,11 @@ class DirectoryWatch:
         Raises:
             SourceUnavailable: it cannot be read.
         """
-        now_s = self.clock()  # before the listing: it and what follows may last
+        now_s = self.clock()  # before the listing, because the listing and the work after it may take long
         return DirectoryListing(now_s, list_files(Path(self.place.path)))
 
     def register(self, connection: Connection, feed_id: int, listing: DirectoryListing) -> None:
-        """Register what is new.
+        """Register new files and growth.
 
         Raises:
             FileChanged, FileUnfit, SourceUnavailable: see ``registry.register``.
@@ -64,7 +64,7 @@ class DirectoryWatch:
     def _changed(self, listing: DirectoryListing) -> dict[str, ChangedFile]:
         """Return the files with a new size, and those that waited for their writer.
 
-        A file is settled by the file system's clock, or by ours where that one is ahead.
+        The file system's clock decides whether a file is settled, or ours if that one is ahead.
         """
         found: dict[str, ChangedFile] = {}
         for name, listed in listing.files.items():

@@ -1,4 +1,4 @@
-"""Chunks of a partition, and their event times: the grain in which admission lets event times advance together."""
+"""Chunks of a partition, and their event times: the steps in which admission lets event times advance together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.sources.kafka.brokers.fetching.port import Fetched
 from engine.sources.kafka.ranges import RangePart
 
 CHUNK_RECORDS: Final = 8_192
-"""Of a chunk: chunks end at multiples of it, wherever reading begins."""
+"""Records of a chunk: chunks end at multiples of it, independent of where reading begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class DatedChunk:
     """A chunk whose event times are known.
 
     Attributes:
-        end: the offset behind it.
+        end: the offset after it.
         dated: its event times.
         rows: how many records are inside.
         size_bytes: of their keys, values and headers.
@@ -35,12 +35,12 @@ class DatedChunk:
 
 
 def chunk_end(start: int, end: int) -> int:
-    """Return where the chunk ends that a position lies in, or ``end`` before that."""
+    """Return the end of the chunk that contains a position, at most ``end``."""
     return min((start // CHUNK_RECORDS + 1) * CHUNK_RECORDS, end)
 
 
 def chunk_of(parts: Sequence[tuple[RangePart, Dated]], start: int, end: int) -> DatedChunk:
-    """Cut a chunk out of what was read and dated."""
+    """Cut a chunk out of dated records."""
     records = [part.records.within(start, end) for part, _ in parts if part.start < end and part.stop > start]
     times = []
     for part, dated in parts:

@@ -17,4 +17,4 @@ def _open(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> FeedRead
 
 
 KAFKA: Final = Connector(_open, KafkaControl())
-"""Topics as a connector of sources: the database holds how far they were found to reach, nothing of what is in them."""
+"""Topics as a connector of sources. The database holds the known ends of their partitions, but no content."""

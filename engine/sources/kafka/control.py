@@ -1,4 +1,4 @@
-"""Topics as a connector of sources: looked at before they are registered, and known by name and id from then on."""
+"""Topics as a connector of sources: checked before registration, and then known by name and id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from engine.sources.kafka.sides import topic_reader
 from engine.sources.kafka.topic_state import register
 
 TRIED: Final = 20
-"""Newest records that are tried. A format is wrong where none of them can be read: single bad records are rejects."""
+"""Newest records that are tried. A format is wrong if none of them can be read: single bad records are rejects."""
 
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp", "bigint"),
@@ -48,7 +48,7 @@ class KafkaControl:
     """A ``Control`` of topics."""
 
     def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:
-        """See ``Control``. The broker is asked, and what it has newest is read."""
+        """See ``Control``. Asks the broker, and reads its newest records."""
         place = cast("KafkaPlace", feed.place)
         if relation is not None:
             _check_record_columns(place, relation)
@@ -60,7 +60,7 @@ class KafkaControl:
                 _check_format(dsn, place, relation, found)
 
     def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:
-        """See ``Control``. The registry is asked where there is one, and what the broker has newest is looked at."""
+        """See ``Control``. Asks the registry if there is one, and reads the broker's newest records."""
         place, dsn = cast("KafkaPlace", feed.place), _dsn_of(site)
         _check_connections(dsn, place)
         with _explained(place):
@@ -72,14 +72,14 @@ class KafkaControl:
         return None
 
     def change(self, connection: Connection, feed: Feed, model: KafkaConnector) -> None:
-        """See ``Control``: nothing of it is noted."""
+        """See ``Control``: nothing has to be recorded."""
 
     def is_empty(self, connection: Connection, feed: Feed) -> bool:  # noqa: ARG002 - the port's
         """See ``Control``: the broker is not asked."""
         return False
 
     def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:
-        """See ``Control``: as the last look of a query found them."""
+        """See ``Control``: as of a query's last look."""
         return feed_heads(connection, [feed.log_feed for feed in feeds])
 
     def delete(self, connection: Connection, feed: Feed) -> None:
@@ -95,7 +95,7 @@ def _dsn_of(site: ServiceContext) -> str:
 
 @contextmanager
 def _explained(place: KafkaPlace) -> Iterator[None]:
-    """Say with field and cure what a look at the broker finds."""
+    """Add the field and the remedy to errors of a look at the broker."""
     try:
         yield
     except TopicMissing as error:
@@ -124,7 +124,7 @@ _Kind: TypeAlias = type[KafkaConnection] | type[RegistryConnection]
 
 
 def _check_connections(dsn: str, place: KafkaPlace) -> None:
-    """Refuse what names a connection that is not there, or one of another type."""
+    """Refuse a connection that does not exist, or one of another type."""
     named: list[tuple[str, str | None, _Kind]] = [("/connector/connection", place.connection, KafkaConnection)]
     named += [
         (f"/connector/{side}/registry", said.registry, RegistryConnection)
@@ -170,7 +170,7 @@ def _is_of_headers(kind: ColumnType) -> bool:
 
 
 def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: Fetched) -> None:
-    """Read the newest records, and refuse the definition where none of them can be read."""
+    """Read the newest records, and refuse the definition if none of them can be read."""
     reader = topic_reader(dsn, place, relation)
     if not len(found):
         return

@@ -1,8 +1,8 @@
-"""Records that the planning process has fetched to learn event times, kept for the workers of the same machine: they do not fetch them again.
+"""Records that the planning process has fetched for their event times, kept for workers of the same machine, which need not fetch them again.
 
-Records lie as an Arrow stream in memory that has a file descriptor and no name (``memfd_create``), which workers open through the process that
-keeps it and map. It is gone when that process frees it or ends, however it ends: nothing is left behind, and nothing is on disk. A few records
-travel with the split itself. Whoever does not find what was kept, on another machine or later, fetches it: nothing rests on it.
+Records are an Arrow stream in memory with a file descriptor and no name (``memfd_create``). Workers open and map it through the process that
+keeps it. The memory is gone when that process frees it or ends, in any way: nothing is left behind, and nothing is on disk. A few records
+travel with the split itself. A worker without access, on another machine or later, fetches the records again; no result depends on it.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ import pyarrow as pa
 from engine.sources.kafka.brokers.fetching.port import Fetched
 
 MOST_BYTES: Final = 256 << 20
-"""Of one process: about three batches of the usual size. What does not fit is not kept: the earliest is wanted first."""
+"""Bound of one process: about three batches of the usual size. More is not kept, because the earliest records are needed first."""
 
 MOST_PIECES: Final = 256
-"""Of one process, each a file descriptor; 1,024 is what processes usually may have."""
+"""Bound of one process, each a file descriptor; processes usually may have 1,024."""
 
 INLINE_BYTES: Final = 32 << 10
-"""Up to here a descriptor costs more than the copy."""
+"""Up to this size a descriptor costs more than the copy."""
 
 _NAME: Final = "slackwater-records-"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where kept records are. It pickles.
+    """The place of kept records. It pickles.
 
     Attributes:
-        start: they are all that lies in ``[start, stop)`` of their partition.
+        start: they are all records in ``[start, stop)`` of their partition.
         stop: see there.
         machine: which one, and which view of its processes.
         path: of the descriptor.
-        name: of the memory, unlike any other's.
-        content: the records themselves, where they are few.
+        name: of the memory, different from all others.
+        content: the records themselves, if they are few.
     """
 
     start: int
@@ -68,7 +68,7 @@ class _CacheTotals:
     """What all keepers of this process hold.
 
     Attributes:
-        lock: of both numbers, and of each keeper's pieces. The garbage collector may end a keeper in the thread that has it.
+        lock: of both numbers, and of each keeper's pieces. The garbage collector may end a keeper in the thread that holds the lock.
     """
 
     size_bytes: int = 0
@@ -86,7 +86,7 @@ class Keeper:
         self._pieces: dict[int, list[_CachedFetch]] = {}
 
     def keep(self, partition: int, start: int, stop: int, records: Fetched) -> None:
-        """Keep all that lies in ``[start, stop)``, where there is room."""
+        """Keep all records in ``[start, stop)``, if there is room."""
         if _machine() is None:
             return
         with _HELD.lock:
@@ -105,7 +105,7 @@ class Keeper:
         return tuple(sorted((each for each in found if each.start < end and each.stop > start), key=lambda each: each.start))
 
     def forget(self, partition: int, before: int) -> None:
-        """Free what lies before an offset."""
+        """Free records before an offset."""
         with _HELD.lock:
             pieces = self._pieces.get(partition, [])
             self._pieces[partition] = [kept for kept in pieces if kept.reference.stop > before]
@@ -122,7 +122,7 @@ class Keeper:
 
 
 def recalled(references: tuple[Reference, ...], start: int, end: int) -> Iterator[tuple[int, int, Fetched | None]]:
-    """Cut ``[start, end)`` into what is kept, with its records, and what is not, or is no longer: to be fetched."""
+    """Cut ``[start, end)`` into kept parts, with their records, and the other parts, which have to be fetched."""
     for each in references:
         if each.stop <= start or each.start >= end:
             continue
@@ -175,7 +175,7 @@ def _open_piece(reference: Reference) -> Fetched | None:
     if reference.machine != _machine():
         return None
     try:
-        # The name is looked at first: what another process has under this number is not to be opened.
+        # The name is checked first: another process may have other memory under this number.
         if not _is_named(reference.path, reference.name):
             return None
         descriptor = os.open(reference.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -201,7 +201,7 @@ def _read(content: pa.Buffer) -> Fetched:
 
 
 def _free(kept: _CachedFetch) -> None:
-    """Free a piece; the caller has the lock."""
+    """Free a piece; the caller holds the lock."""
     _HELD.size_bytes -= kept.size_bytes
     if kept.descriptor is not None:
         _HELD.pieces -= 1
@@ -210,7 +210,7 @@ def _free(kept: _CachedFetch) -> None:
 
 @cache
 def _machine() -> str | None:
-    """Say on which machine, and in which view of its processes, this process is; None: it has no such memory, or does not say."""
+    """Return this process's machine and view of its processes; None: it has no such memory, or cannot know."""
     if not hasattr(os, "memfd_create"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which columns a topic's records have: by the schema that a registry has or the definition gives, else by the newest records."""
+"""The columns of a topic's records: from a schema of the registry or the definition, else from the newest records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from engine.sources.kafka.newest import newest_records
 from engine.sources.kafka.sides import store_of
 
 SEEN: Final = 200
-"""Newest records that are looked at where no schema says what they hold."""
+"""Newest records that are read if no schema describes them."""
 
 _SHOWN_HEAD: Final = 64
 _FACTS: Final[Mapping[str, ColumnType]] = {
@@ -44,11 +44,11 @@ _FACTS: Final[Mapping[str, ColumnType]] = {
 
 @dataclass(frozen=True, slots=True)
 class _SideFields:
-    """What one side holds.
+    """The content of one side.
 
     Attributes:
-        fields: by name; None: one value alone, without a name.
-        single: the type of that.
+        fields: by name; None: one value without a name.
+        single: the type of that value.
     """
 
     fields: Fields | None
@@ -63,7 +63,7 @@ class _SideFields:
 
 @dataclass(frozen=True, slots=True)
 class _SideRequest:
-    """A side that is looked at.
+    """A side to examine.
 
     Attributes:
         payloads: of the newest records, without nulls.
@@ -81,13 +81,13 @@ def infer(dsn: str, place: KafkaPlace, key: Sequence[str]) -> Inferred:
 
     Args:
         dsn: of the database with the connections.
-        place: the topic, and how it is written.
-        key: names of the key's columns as the definition has them; empty: they may be proposed.
+        place: the topic and its formats.
+        key: names of the key's columns in the definition; empty: they may be proposed.
 
     Raises:
-        DefinitionInvalid: nothing says what records hold, or what a value without a name is called.
+        DefinitionInvalid: nothing shows the columns, or the name of a value without one.
         FormatInvalid: the settings do not fit together.
-        TopicMissing, TopicDenied, RegistryUnavailable, RegistryRefused, SourceUnavailable: nobody can be asked.
+        TopicMissing, TopicDenied, RegistryUnavailable, RegistryRefused, SourceUnavailable: no system can be asked.
     """
     newest = newest_records(dsn, place, SEEN)
     keys, values = (tuple(side.drop_nulls().to_list()) for side in (newest.keys, newest.values))
@@ -106,7 +106,7 @@ def infer(dsn: str, place: KafkaPlace, key: Sequence[str]) -> Inferred:
 
 
 def _of_key(found: _SideFields | None, key: Sequence[str]) -> tuple[list[tuple[str, ColumnType | None]], tuple[str, ...]]:
-    """Return the columns that keys hold, and the relation's key."""
+    """Return the columns in keys, and the relation's key."""
     if found is None:
         return [], tuple(key)
     if found.fields is not None:
@@ -159,7 +159,7 @@ def _json(asked: _SideRequest) -> _SideFields:
 
 
 def _json_schema(asked: _SideRequest) -> Fields | None:
-    """Return the properties that the registry's schema names; where it names no type, that of the newest records. None: it names none."""
+    """Return the properties in the registry's schema; one without a type gets the type of the newest records. None: the schema has none."""
     try:
         registered = _registered_schema(asked, "JSON")
     except SchemaUnknown:
@@ -176,7 +176,7 @@ def _json_schema(asked: _SideRequest) -> Fields | None:
 
 
 def _values(asked: _SideRequest) -> list[Any]:
-    """Return what the newest payloads hold as JSON; what is none is left out."""
+    """Return the newest payloads that are JSON."""
     if not asked.payloads:
         raise nothing_found(f"the topic holds no {asked.name} that could be looked at")
     skipped, found = HEADER if asked.side.registry is not None else 0, []
@@ -191,7 +191,7 @@ def _values(asked: _SideRequest) -> list[Any]:
 
 
 def _kafka(asked: _SideRequest) -> _SideFields:
-    """Say what a value without anything around it is: text if all are, else a number by its size, else bytes."""
+    """Return the type of a bare value: text if all are, else a number by its size, else bytes."""
     if not asked.payloads:
         raise nothing_found(f"the topic holds no {asked.name} that could be looked at")
     texts = texts_of(pl.Series(asked.payloads, dtype=pl.Binary))
@@ -218,7 +218,7 @@ _BY_FORMAT: Final[Mapping[str, Callable[[_SideRequest], _SideFields]]] = {
 
 
 def _changes(asked: _SideRequest, keys: Sequence[bytes], key: Sequence[str]) -> tuple[Fields, tuple[str, ...]]:
-    """Return the fields of the rows that change events are of, and the table's key: as it is given, else what the records' keys hold."""
+    """Return the fields of the rows in change events, and the table's key: from the definition, else from the records' keys."""
     if asked.side.encoding == "avro":
         registered = _registered(asked, "AVRO")
         row = _read(lambda: row_of_envelope(avro_schema_of(registered).shape))
@@ -250,7 +250,7 @@ def _registered_schema(asked: _SideRequest, kind: SchemaKind) -> RegisteredSchem
     """Return the newest schema of the topic's subject, as Confluent's clients name it, else that of the newest record; None: there is none.
 
     Raises:
-        SchemaUnknown: the registry does not have the one that the newest record names.
+        SchemaUnknown: the registry lacks the schema that the newest record names.
     """
     store = store_of(asked.dsn, asked.side.registry)
     latest = store.latest(f"{asked.topic}-{asked.name}") if isinstance(store, Registry) else None

@@ -1,4 +1,4 @@
-"""The newest records of a topic as they are: for trying a format, and for proposing columns."""
+"""A topic's newest records, unparsed: for trying a format, and for proposing columns."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from engine.sources.kafka.brokers.consumer_loop import ConsumerLoop
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 
 LOOKED_AT: Final = 100
-"""Offsets that are looked back per record that is wanted: compaction and transactions leave gaps."""
+"""Offsets to go back for each requested record: compaction and transactions leave gaps."""
 
 ALL: Final = RecordFields(has_headers=True)
 
 
 def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0) -> Fetched:
-    """Return up to so many of the newest records, of all partitions, those of each in their order.
+    """Return up to ``count`` of the newest records of all partitions, those of each in their order.
 
     Args:
         dsn: of the database with the connections.
         place: the topic (``KafkaConnector.location(…).place``).
         count: how many.
-        most_s: after this time what was found so far is returned.
+        most_s: after this time the records found so far are returned.
 
     Raises:
-        TopicMissing, TopicDenied: the broker has no such topic, or does not let it be read.
+        TopicMissing, TopicDenied: the broker has no such topic, or forbids reading it.
         SourceUnavailable: the broker cannot be asked now.
     """
     end_at = time.monotonic() + most_s
@@ -54,7 +54,7 @@ def _newest_of(taker: ConsumerLoop, partition: int, low: int, end: int, wanted: 
             try:
                 taken = taker.take(partition, position, end, end - position)
             except OffsetOutOfRange:
-                break  # retention was quicker
+                break  # retention was faster
             found.append(taken.records)
             position = taken.position
         records = Fetched.joined(found)

@@ -1,4 +1,4 @@
-"""All that lies between two offsets of a partition, in pieces; and what to do where the broker has it no more."""
+"""All records between two offsets of a partition, in pieces; and the handling of removed records."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from engine.sources.kafka.brokers.topic_client import TopicClient
 
 PIECE_RECORDS: Final = 65_536
 PIECE_BYTES: Final = 16 << 20
-"""A piece is what is decoded and judged at once."""
+"""A piece is decoded and validated at once."""
 
 
 class RangePart(NamedTuple):
-    """What a piece of a range holds.
+    """A piece of a range.
 
     Attributes:
-        start: it is all that lies in ``[start, stop)``.
+        start: it has all records in ``[start, stop)``.
         stop: see there.
         records: in the order of their offsets.
     """
@@ -40,8 +40,8 @@ class Topic:
     Attributes:
         dsn: of the database with the connections.
         place: which topic.
-        wanted: what of its records.
-        stopping: names of the relations for which records must not be left out that are gone.
+        wanted: the fields of its records.
+        stopping: names of the relations that do not allow removed records to be left out.
     """
 
     dsn: str
@@ -51,7 +51,7 @@ class Topic:
 
     @contextmanager
     def client(self) -> Iterator[TopicClient]:
-        """Lend what asks about it.
+        """Borrow the client for questions about it.
 
         Raises:
             SourceUnavailable: it cannot be read now.
@@ -60,10 +60,10 @@ class Topic:
             yield client
 
     def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[RangePart]:
-        """Yield what lies in ``[start, end)``; notes how many offsets are gone.
+        """Yield the records in ``[start, end)``; add the number of removed offsets to ``lost``.
 
         Raises:
-            RecordsRemoved: what is gone may not be left out.
+            RecordsRemoved: removed records may not be left out.
             SourceUnavailable: it cannot be read now.
         """
         while start < end:
@@ -86,10 +86,10 @@ class Topic:
                 start = self._overtaken(partition, position, end, lost)
 
     def _overtaken(self, partition: int, start: int, end: int, lost: list[int]) -> int:
-        """Return where reading goes on behind records that are gone.
+        """Return where reading continues after removed records.
 
         Raises:
-            RecordsRemoved: it does not.
+            RecordsRemoved: it may not continue.
             SourceUnavailable: the partition is shorter than it was.
         """
         with self.client() as client:
@@ -106,11 +106,11 @@ class Topic:
         return stop
 
     def require_available(self, partition: int, start: int, low: int) -> None:
-        """Refuse to go on behind records that are gone and may not be left out.
+        """Refuse to continue after removed records that may not be left out.
 
         Args:
             partition: which.
-            start: where reading goes on.
+            start: where reading continues.
             low: where the partition begins.
 
         Raises:
@@ -128,7 +128,7 @@ class Topic:
 
     @contextmanager
     def explained_errors(self) -> Iterator[None]:
-        """Say in an error what the broker's refusals mean to a query.
+        """Explain in an error what the broker's refusals mean for a query.
 
         Raises:
             SourceUnavailable: see there.

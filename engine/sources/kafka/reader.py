@@ -1,7 +1,7 @@
 """Reading a topic of Kafka for a query.
 
-Positions are the broker's offsets, up to the last stable one: records of open transactions are not there yet, those of aborted ones and the
-transactions' own markers never are, nor is what compaction took. So offsets have gaps, and a position may lie in one.
+Positions are the broker's offsets, up to the last stable one. Records of open transactions are not visible yet. Records of aborted
+transactions, transaction markers and compacted records never are. So offsets have gaps, and a position may be in one.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from engine.sources.packets import Packet, encode_json
 from engine.sources.shaping import Piece, shape
 
 AHEAD: Final = 1.5
-"""Partitions are looked at for so many batches together: all of each would be many batches where there are many partitions. Where one partition
-has most of the records, batches are smaller for it, but not smaller than ``LEAST_AHEAD``."""
+"""How many batches all partitions together are looked ahead for: with many partitions, a batch from each would be too much. If one partition
+has most of the records, batches are smaller, but not smaller than ``LEAST_AHEAD``."""
 
 LEAST_AHEAD: Final = 131_072
 
 DATED_AT_ONCE: Final = 8
-"""So many chunks are fetched and dated together."""
+"""How many chunks are fetched and dated together."""
 
 SPLIT_RECORDS: Final = 262_144
 
 RECORD_BYTES: Final = 200
-"""What admission takes for the size of a record that nobody has looked at."""
+"""Size of a record for admission before any record was read."""
 
 LOW_S: Final = 10.0
-"""So often it is asked where partitions begin, how far transactions have written, and which topic it is. Reading itself finds what is gone."""
+"""Interval of questions about the partitions' starts, the written ends of transactions, and the topic's id. Reading itself finds removals."""
 
 KEPT_CHUNKS: Final = 2_000
-"""Chunks whose event times are remembered, 130 KB each at most."""
+"""Chunks whose event times are cached, 130 KB each at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplit(Split):
-    """A part of a partition, with what the planning process has fetched of it.
+    """A part of a partition, with the records that the planning process has fetched of it.
 
     Attributes:
-        kept: in the order of offsets; what is missing is fetched.
+        kept: in the order of offsets; missing records are fetched.
     """
 
     kept: tuple[Reference, ...] = ()
@@ -67,15 +67,15 @@ class KafkaSplit(Split):
 
 @dataclass(slots=True)
 class _TopicState:
-    """What one process has found of a topic.
+    """One process's knowledge of a topic.
 
     Attributes:
-        asked_at: when it was asked where partitions begin, and what open transactions have written.
+        asked_at: time of the last question about the partitions' starts and the records of open transactions.
         dated: partition and start of a chunk → the chunk.
-        keeper: of what was fetched to date it.
+        keeper: of records that were fetched for their event times.
         split_from: by partition, where the batch before began.
         epochs: by partition, its leader's at the last look.
-        checked: by partition, under which epoch what was read so far is known to be there still.
+        checked: by partition, the epoch under which the records read so far still exist.
     """
 
     asked_at: float = 0.0
@@ -94,7 +94,7 @@ class KafkaReader(UsualAnswers):
     """A ``FeedReader`` over a topic.
 
     Attributes:
-        relations: what dates the chunks.
+        relations: the relations that date the chunks.
     """
 
     dsn: str
@@ -103,18 +103,18 @@ class KafkaReader(UsualAnswers):
     _seen: _TopicState = field(default_factory=_TopicState, compare=False)
 
     def __reduce__(self) -> tuple[type[KafkaReader], tuple[str, Feed, tuple[RelationSchema, ...]]]:
-        """Leave behind what this process has seen."""
+        """Pickle without this process's state."""
         return KafkaReader, (self.dsn, self.feed, self.relations)
 
     @property
     def place(self) -> KafkaPlace:
-        """Which topic, and how it is read."""
+        """The topic and its formats."""
         return cast("KafkaPlace", self.feed.place)
 
     def starts(self, start: Start) -> Mapping[int, int]:
-        """See ``FeedReader``. For a time: ``offsetsForTimes`` where it is a record's timestamp, else the beginning.
+        """See ``FeedReader``. For a time: ``offsetsForTimes`` if it is a record's timestamp, else the beginning.
 
-        An aborted record, or one that is refused, may be taken for the first: what is read of an earlier time the query leaves out.
+        The first record may be an aborted or refused one: the query leaves out records of earlier times.
         """
         if start == "latest":
             return self.ends()
@@ -127,7 +127,7 @@ class KafkaReader(UsualAnswers):
             return {each: ends[each] if (at := found[each]) is None else max(at, lows[each]) for each in partitions}
 
     def ends(self) -> Mapping[int, int]:
-        """See ``FeedReader``. Notes in the database what it finds.
+        """See ``FeedReader``. Records the result in the database.
 
         Raises:
             TopicReplaced: the topic was deleted and made again.
@@ -137,7 +137,7 @@ class KafkaReader(UsualAnswers):
             partitions = client.partitions()
             is_due = time.monotonic() - seen.asked_at > LOW_S or {*seen.lows} != {*partitions}
             if is_due:
-                # Before the ends: what commits between the two looks is not held back.
+                # Before the ends: records that are committed between the two questions do not count as open.
                 seen.lows, seen.written, found_id = client.lows(partitions), client.written(partitions), client.topic_id()
             ends, seen.epochs = client.ends_and_epochs(partitions)
         if not is_due and seen.noted == (seen.lows, ends):
@@ -154,10 +154,10 @@ class KafkaReader(UsualAnswers):
         return ends
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
-        """See ``FeedReader``. Where they are dated, the records are read, and kept for the workers; else only offsets are looked at."""
+        """See ``FeedReader``. For dated chunks the records are read, and kept for the workers; else only offsets are examined."""
         with self._topic.client() as client:
             end = client.ends([partition])[partition]
-        if not is_dated:  # else the records are read right here, which finds what is gone
+        if not is_dated:  # else the records are read here, which finds removals
             self._topic.require_available(partition, start, self._seen.lows.get(partition, 0))
         found: list[Chunk] = []
         rows = size = 0
@@ -177,7 +177,7 @@ class KafkaReader(UsualAnswers):
         return found
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``. The broker is not asked: it counts aborted records, and those that are refused as too far ahead."""
+        """See ``FeedReader``. Does not ask the broker, which counts aborted records and those refused as too far ahead."""
         while start < end:
             chunk = self._dated(partition, start, end)
             at = chunk.dated.first_at(bound_ms)
@@ -187,7 +187,7 @@ class KafkaReader(UsualAnswers):
         return end
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:
-        """See ``FeedReader``. Where heads are wanted one task reads all: they are known from the records only."""
+        """See ``FeedReader``. If heads are needed, one task reads all, because only the records show the heads."""
         seen = self._seen
         # The batch before may still be read.
         seen.keeper.forget(partition, seen.split_from.get(partition, 0))
@@ -205,7 +205,7 @@ class KafkaReader(UsualAnswers):
         """See ``FeedReader``.
 
         Raises:
-            RecordsRemoved: records were removed before they were read, and a relation says to stop then.
+            RecordsRemoved: records were removed before they were read, and a relation is set to stop then.
         """
         dating = self.relations if self.place.holds_changes else ()
         readers = {each: self._topic_reader(each) for each in {*(one.relation for one in request.inputs), *dating}}
@@ -230,7 +230,7 @@ class KafkaReader(UsualAnswers):
         return dict(self._seen.epochs)
 
     def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
-        """See ``FeedReader``. Where a partition has a new leader, the last record before the position is looked at."""
+        """See ``FeedReader``. If a partition has a new leader, the last record before the position is checked."""
         seen = self._seen
         for partition, known in epochs.items():
             position, epoch = positions.get(partition, 0), seen.epochs.get(partition, known)
@@ -248,7 +248,7 @@ class KafkaReader(UsualAnswers):
             seen.checked[partition] = epoch
 
     def _gone(self, text: str, *, is_committed: bool) -> EngineError:
-        """Return the error about records that were read and are gone."""
+        """Return the error for records that were read and are gone."""
         why = "a broker that lacked records became its leader (unclean election), or the topic was made again"
         text = f"topic {self.place.topic!r}, {text}: {why}"
         if is_committed:
@@ -264,12 +264,12 @@ class KafkaReader(UsualAnswers):
 
     @property
     def _stopping(self) -> tuple[str, ...]:
-        """Which relations stop where records are gone. All share one position, so each of them may: what it must not lose counts."""
+        """The relations that stop at removed records. All relations share one position, so one of them is enough to stop."""
         return tuple(sorted({relation.name for relation in self.relations if relation.lost_records != "skip"}))
 
     @property
     def _record_fields(self) -> RecordFields:
-        """What is read of records. Of streams with an event time of their own nobody looks at the records' timestamps."""
+        """The fields to read. Streams with their own event time do not need the records' timestamps."""
         facts = [what for _, what in self.place.record_columns]
         return RecordFields(
             has_keys=self.place.key is not None,
@@ -313,7 +313,7 @@ class KafkaReader(UsualAnswers):
         )
 
     def _times(self, records: Fetched, partition: int) -> Dated:
-        """Return the event times that move the partition's head: of the records, or what the relations' columns say."""
+        """Return the event times that move the partition's head: from the records' timestamps, or from the relations' columns."""
         if self.place.holds_changes:
             readers = {each: self._topic_reader(each) for each in self.relations}
             return _Changes(records, readers, self.place.record_columns, partition).times(self.relations)
@@ -327,14 +327,14 @@ class KafkaReader(UsualAnswers):
         return Dated.joined(found)
 
     def _dated(self, partition: int, start: int, end: int, wanted: int = DATED_AT_ONCE) -> DatedChunk:
-        """Return the chunk at ``start`` with its event times. With it the next ones are read, up to so many as are wanted."""
+        """Return the chunk at ``start`` with its event times. Up to ``wanted`` next chunks are read with it."""
         known = self._seen.dated.get((partition, start))
         return self._date(partition, start, end, wanted) if known is None or known.end < chunk_end(start, end) else known
 
     def _date(self, partition: int, start: int, end: int, wanted: int) -> DatedChunk:
-        """Read and date the chunks from ``start`` on, as many as are read at once, and at least one; keep what was read; returns the first.
+        """Read and date the chunks from ``start`` on, as many as are read at once, at least one; keep their records; return the first.
 
-        Where a batch was cut inside of a chunk, those behind it are known, and only its rest is dated again.
+        If a batch was cut inside a chunk, the later chunks are known, and only the rest of this chunk is dated again.
         """
         seen = self._seen
         stop, least = min((start // CHUNK_RECORDS + min(wanted, DATED_AT_ONCE)) * CHUNK_RECORDS, end), chunk_end(start, end)
@@ -366,7 +366,7 @@ class KafkaReader(UsualAnswers):
 
 
 class _Changes:
-    """What records say of a database's table, read once for each relation: for its rows and for their times."""
+    """Records of a database table's changes, read once for each relation, for rows and for times."""
 
     def __init__(
         self,
@@ -385,12 +385,12 @@ class _Changes:
         return self._read[relation]
 
     def of_whole_table(self, relation: RelationSchema, topic: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return what ``raw`` does; see ``require_whole_table``."""
+        """Return the result of ``raw``; see ``require_whole_table``."""
         read = self.raw(relation)
         require_whole_table(read[1], relation, topic, self._partition)
         return read
 
     def times(self, relations: Sequence[RelationSchema]) -> Dated:
-        """Return the event times that move the partition's head: of every change that could be read."""
+        """Return the event times that move the partition's head: of every readable change."""
         now_ms = time.time_ns() // 1_000_000
         return Dated.joined([date_changes(self.raw(each)[0], each, now_ms) for each in relations])

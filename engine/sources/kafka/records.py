@@ -1,4 +1,4 @@
-"""Records of a topic as a relation reads them: from fetched columns of bytes to the raw frame that is judged. Knows nothing of brokers."""
+"""Records of a topic as a relation reads them: from fetched columns of bytes to the raw frame for validation. Knows no brokers."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def read_records(
     """Read records for a relation.
 
     Args:
-        records: as they were fetched.
+        records: as fetched.
         reader: of their keys and values.
         relation: whose they are.
-        columns: column and what of the record it holds (``KafkaConnector.record_columns``).
-        partition: in which they are.
+        columns: column → the part of the record that it holds (``KafkaConnector.record_columns``).
+        partition: of the records.
 
     Returns:
-        ``(raw, rejects)``, as ``canonicalise`` takes them and gives them, with the topic's offsets.
+        ``(raw, rejects)``, as ``canonicalise`` takes and returns them, with the topic's offsets.
     """
     raw, rejects = reader.read(records.keys, records.values)
     places = raw.get_column("_offset").to_numpy()
     times = pl.Series("_ts", records.timestamps[places])
-    if "_ts" in raw.columns:  # the format says when
+    if "_ts" in raw.columns:  # the format has the time
         times = raw.get_column("_ts").zip_with(raw.get_column("_ts").is_not_null(), times)
     added = [pl.Series("_offset", records.offsets[places]), times]
     added += [_fact(records, name, what, places, partition) for name, what in columns if name in relation.columns]
@@ -57,16 +57,16 @@ def read_records(
 
 
 def require_whole_table(rejects: pl.DataFrame, relation: RelationSchema, topic: str, partition: int) -> None:
-    """Stop at a truncation, whatever ``on_bad_record`` says: the rows before it are gone in the database, and no record names them.
+    """Stop at a truncation, for any ``on_bad_record``: the earlier rows are gone in the database, and no record names them.
 
     Args:
         rejects: of changes of a database, with the topic's offsets.
         relation: whose they are.
-        topic: in which they are.
-        partition: of it.
+        topic: of the records.
+        partition: of the topic.
 
     Raises:
-        TableTruncated: with what makes the table right again.
+        TableTruncated: with the steps that correct the table.
     """
     last = rejects.filter(pl.col("reason") == TableTruncated.code).get_column("offset").max()
     if last is None:
@@ -88,13 +88,13 @@ def date_records(
     partition: int,
     now_ms: int,
 ) -> Dated:
-    """Return the event times that records have for a relation of ``dating_relations``; see ``read_records``."""
+    """Return the event times of records for a relation of ``dating_relations``; see ``read_records``."""
     raw, _ = read_records(records, reader, relation, columns, partition)
     return date_frame(raw, relation, now_ms, is_text=False)
 
 
 def date_changes(raw: pl.DataFrame, relation: RelationSchema, now_ms: int) -> Dated:
-    """Return the event times of changes of a database that were read for a relation (``read_records``), whatever their other columns hold."""
+    """Return the event times of a database's changes read for a relation (``read_records``), whatever their other columns hold."""
     columns = relation.columns.select([] if relation.event_time is None else [relation.event_time])
     return date_frame(raw, replace(relation, columns=columns, key=(), where=None), now_ms, is_text=False)
 
@@ -116,7 +116,7 @@ def _fact(records: Fetched, name: str, what: str, places: I64, partition: int) -
 
 
 def _as_text(raw: pl.DataFrame, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Make texts of a header's bytes; refuse records where they are none."""
+    """Decode a header's bytes as text; refuse records with other bytes."""
     payloads = raw.get_column(name)
     texts = texts_of(payloads)
     bad = texts.is_null() & payloads.is_not_null()

@@ -1,4 +1,4 @@
-"""How a topic is read for a relation: which columns its keys and values hold, by which formats, with whose schemas."""
+"""How a topic is read for a relation: the columns in its keys and values, their formats and schemas."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from engine.postgres.postgres import shared_connection
 ANSWER_S: Final = 5.0
 QUESTION_S: Final = 20.0
 KEPT_S: Final = 600.0
-"""A registry's client is made anew after this time, so that changed secrets are seen."""
+"""A registry's client is replaced after this time, so that changed secrets take effect."""
 
 _KEPT: Final[dict[tuple[str, str], tuple[float, Registry]]] = {}
 _LOCK: Final = threading.Lock()
 
 
 def topic_reader(dsn: str, place: KafkaPlace, relation: RelationSchema, among: RelationSchema | None = None) -> RecordReader:
-    """Return what reads a topic's records for a relation.
+    """Return the reader of a topic's records for a relation.
 
     Args:
         dsn: of the database with the connections.
         place: the topic's formats.
-        relation: whose columns are wanted.
-        among: the whole relation, where ``relation`` has some of its columns; its key says what keys hold.
+        relation: whose columns are needed.
+        among: the whole relation, if ``relation`` has some of its columns; its key decides the content of keys.
 
     Raises:
         FormatInvalid: the settings do not fit the columns.
@@ -82,7 +82,7 @@ def _unit(side: Side) -> EventTimeUnit:
 def _reader(dsn: str, side: Side | None, name: SideName, columns: Schema, own: list[str], wanted: Schema) -> Reader | None:
     if side is None:
         return None
-    # A format whose columns stand one behind the other is read whole; of the others what is not wanted is left out.
+    # A format with columns by position is read whole; other formats leave out unneeded columns.
     is_named = not side.is_unwrapped and side.format in ("json", "json_lenient", "avro", "protobuf")
     read = [each for each in own if not is_named or each in wanted]
     if is_named and not read and own:
@@ -92,9 +92,9 @@ def _reader(dsn: str, side: Side | None, name: SideName, columns: Schema, own: l
 
 @dataclass(frozen=True, slots=True)
 class PatientReader:
-    """Reads for a query: a registry that gives no answer, or does not let this service ask, is tried again, with secrets that are read anew.
+    """Reads for a query. If a registry gives no answer or refuses this service, the read is retried later with secrets that are read again.
 
-    Records are not to blame for either, so none of them is refused.
+    The records are correct in both cases, so none of them is refused.
     """
 
     inner: RecordReader
@@ -119,7 +119,7 @@ class PatientReader:
 
 
 def config_of(side: Side, name: SideName, columns: Schema) -> SideConfig:
-    """Return a side's settings as formats take them."""
+    """Return a side's settings for its format."""
     return SideConfig(
         side.format,
         columns,
@@ -134,7 +134,7 @@ def config_of(side: Side, name: SideName, columns: Schema) -> SideConfig:
 
 
 def forget(dsn: str, name: str) -> None:
-    """Let a registry's client be made anew."""
+    """Drop a registry's client, so that a new one is made."""
     with _LOCK:
         _, kept = _KEPT.pop((dsn, name), (0.0, None))
     if kept is not None:
@@ -145,7 +145,7 @@ def store_of(dsn: str, name: str | None) -> SchemaStore:
     """Return the registry of a stored connection, one for each process.
 
     Raises:
-        SourceUnavailable: the connection is not there, or is of another type, or a secret cannot be read here.
+        SourceUnavailable: the connection does not exist, has another type, or a secret cannot be read here.
     """
     if name is None:
         return NO_REGISTRY

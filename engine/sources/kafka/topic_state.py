@@ -1,4 +1,4 @@
-"""What the database knows of a topic: which one it is, which partitions it has, how far they were found to reach."""
+"""The database's data of a topic: its id, its partitions, their last known ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.postgres.postgres import Connection
 _KNOWN_SQL: Final = "SELECT outside_id FROM log.feed WHERE name = %s"
 _KNOW_SQL: Final = "UPDATE log.feed SET outside_id = %(id)s WHERE name = %(name)s AND outside_id IS NULL"
 _PARTITIONS_SQL: Final = "UPDATE log.feed SET partitions = %(partitions)s WHERE id = %(feed)s AND partitions < %(partitions)s"
-# A transaction holds the end back for as long as that stands still with records behind it: while others commit, they are others' turns.
+# An open transaction delays readers only if the end does not move while records are behind it: else each look finds another one.
 _HEADS_SQL: Final = """
 INSERT INTO log.head AS h (feed_id, partition, start_offset, next_offset, open_records, open_since)
 SELECT %(feed)s, n.partition, n.start_offset, n.next_offset, n.open_records, CASE WHEN n.open_records > 0 THEN clock_timestamp() END
@@ -26,21 +26,21 @@ WHERE (h.start_offset, h.next_offset, h.open_records) IS DISTINCT FROM (excluded
 
 
 def known_id(connection: Connection, name: str, found: str) -> str:
-    """Return the id of the topic that a feed is of: ``found`` where none is known so far, which is kept then."""
+    """Return the id of a feed's topic: ``found`` if no id was known, which is then stored."""
     connection.execute(_KNOW_SQL, {"id": found, "name": name})
     row = connection.execute(_KNOWN_SQL, (name,)).fetchone()
     return found if row is None or row[0] is None else str(row[0])
 
 
 def note(connection: Connection, name: str, lows: Mapping[int, int], ends: Mapping[int, int], written: Mapping[int, int]) -> None:
-    """Keep where partitions begin and end, for status, lineage and metrics. A feed that was dropped meanwhile stays so.
+    """Store where partitions begin and end, for status, lineage and metrics. A feed that was dropped meanwhile stays dropped.
 
     Args:
         connection: to the service's database.
         name: of the feed.
         lows: by partition, its first offset.
         ends: by partition, the last stable offset.
-        written: by partition, the offset behind all that is written there, by open transactions too.
+        written: by partition, the offset after all written records, including those of open transactions.
     """
     feed = find_feed(connection, name)
     if feed is None:
@@ -58,5 +58,5 @@ def note(connection: Connection, name: str, lows: Mapping[int, int], ends: Mappi
 
 
 def register(connection: Connection, name: str) -> None:
-    """Make a feed's row. It has no heads until the first look finds them: an end of 0 would say that nothing is unread."""
+    """Make a feed's row. It has no heads until the first look: an end of 0 would mean that nothing is unread."""
     name_feed(connection, name, 1)

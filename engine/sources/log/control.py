@@ -1,4 +1,4 @@
-"""The built-in log as a connector of sources: feeds are made with them, and hold what is appended over HTTP."""
+"""The built-in log as a connector of sources: it makes the feeds, and they hold the records appended over HTTP."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LogControl:
     """A ``Control`` of feeds in the log."""
 
     def check(self, feed: Feed, site: ServiceContext, relation: RelationSchema | None = None) -> None:
-        """See ``Control``: it is there."""
+        """See ``Control``: the log always exists."""
 
     def infer(self, feed: Feed, site: ServiceContext, key: Sequence[str]) -> Inferred:  # noqa: ARG002 - the port's
-        """See ``Control``: what is appended here is judged by the columns."""
+        """See ``Control``: appended records are validated by the columns, so these must exist first."""
         raise nothing_found("the built-in log takes what the columns say, so nothing else says it")
 
     def register(self, connection: Connection, feed: Feed, model: LogConnector) -> Clash | None:
-        """See ``Control``. Relations that share a feed say the same of it."""
+        """See ``Control``. Relations that share a feed define it in the same way."""
         made = ensure_feed(connection, feed.log_feed, model.partitions, model.retention)
         if made.partitions != model.partitions:
             return Clash(

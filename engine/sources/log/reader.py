@@ -28,15 +28,15 @@ from engine.sources.shaping import Piece, shape
 
 CHUNK_ROWS = 8_192
 CHUNK_BYTES = 1 << 20
-"""Batches are put together up to here: group commit leaves thousands of small ones, and admission needs no finer grain."""
+"""Batches are joined up to this size: group commit leaves thousands of small ones, and admission needs no smaller steps."""
 
 LOOK_AHEAD_BATCHES = 20_000
-"""Batches whose sizes are looked at in one call; a backlog of one-record batches is admitted over several batches."""
+"""Batches whose sizes are read in one call; a backlog of one-record batches is admitted over several batches."""
 
 SPLIT_ROWS = 131_072
 PIECE_ROWS = 131_072
 PIECE_BYTES = 32 << 20
-"""A piece is what is decoded and judged at once; bytes bound the memory of feeds with large values."""
+"""A piece is decoded and validated at once; bytes bound the memory of feeds with large values."""
 
 _BATCHES_SQL = """
 SELECT base_offset, rows, octet_length(payload), max_ts, marks FROM log.batch
@@ -62,7 +62,7 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
 ORDER BY base_offset
 """
 _UNSEEN: Final = {"_arrival"}
-"""What nobody minds: no relation has a column of that name."""
+"""Ignored columns: no relation has a column of that name."""
 
 _PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
 
@@ -94,7 +94,7 @@ class LogReader(UsualAnswers):
         """See ``FeedReader``. Sizes and event times are exact.
 
         Raises:
-            RecordsRemoved: retention removed records behind ``start`` before they were read.
+            RecordsRemoved: retention removed unread records from ``start`` on.
         """
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
@@ -115,7 +115,7 @@ class LogReader(UsualAnswers):
         return _coalesce([part for row in unread.batches for part in _marked(row)], start, limit)
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``. Opens the one batch in which the record is."""
+        """See ``FeedReader``. Opens the one batch that contains the record."""
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
             for base, rows, max_ts, _ in self._times(connection, feed.id, partition, start, end):
@@ -161,7 +161,7 @@ class LogReader(UsualAnswers):
             feed = self._find(connection)
             batches = log.read(connection, feed.id, split.partition, split.start, split.end)
             yield from shape(_pieces(batches), split, self.feed, request, LOGGED)
-            # The head moves in the transaction that removes records: looking at it afterwards finds every gap.
+            # The head moves in the transaction that removes records, so a check after reading finds every gap.
             self._check_bounds(connection, feed.id, split.partition, split.start, split.end)
 
     @property
@@ -182,7 +182,7 @@ class LogReader(UsualAnswers):
     def _times(
         self, connection: Connection, feed_id: int, partition: int, start: int, end: int
     ) -> list[tuple[int, int, int, list[int] | None]]:
-        """Return base offset, rows, greatest event time and marks of the batches that meet ``[start, end)``."""
+        """Return base offset, rows, greatest event time and marks of the batches that overlap ``[start, end)``."""
         params = {"feed_id": feed_id, "partition": partition, "start": start, "end": end}
         with connection.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(_TIMES_SQL, params).fetchall()
@@ -191,7 +191,7 @@ class LogReader(UsualAnswers):
         self._check_heads(log.heads(connection, feed_id), partition, start, end)
 
     def _check_heads(self, heads: Iterable[log.Head], partition: int, start: int, end: int | None = None) -> None:
-        """Refuse what retention has removed, and an end that the log has not reached: it was put back while the query ran."""
+        """Refuse removed records, and an end that the log has not reached: the database was restored while the query ran."""
         head = next((head for head in heads if head.partition == partition), log.Head(partition, 0, 0))
         if start < head.start_offset:
             raise RecordsRemoved(
@@ -210,10 +210,10 @@ def _first_at(connection: Connection, feed_id: int, head: log.Head, at_ms: int) 
 
 
 def _ends(base: int, rows: int, max_ts: int, marks: list[int] | None) -> Iterator[tuple[int, int]]:
-    """Give the offsets behind the marked parts of a batch, and the greatest event time of the batch up to each.
+    """Yield the offsets after the marked parts of a batch, and the batch's greatest event time up to each.
 
-    A batch of which the beginning was read before has a smaller one, by what was cut off: such a cut is where the head rises, and with it
-    what is behind has a greater event time than all before.
+    If the beginning of a batch was read before, its rest has a smaller greatest event time. Such a cut is where the head rises, so the records
+    after it have a greater event time than all before.
     """
     for number, mark in enumerate(marks or ()):
         yield base + (number + 1) * log.MARK_ROWS, mark
@@ -221,7 +221,7 @@ def _ends(base: int, rows: int, max_ts: int, marks: list[int] | None) -> Iterato
 
 
 def _marked(row: LogBatch) -> Iterator[tuple[int, int, int, int]]:
-    """Cut a large batch where it is marked: base offset, rows, size, and the greatest event time up to its end."""
+    """Cut a large batch at its marks: base offset, rows, size, and the greatest event time up to its end."""
     base, rows, size, high, marks = row
     if rows <= CHUNK_ROWS or not marks:
         yield base, rows, size, high
@@ -277,7 +277,7 @@ def _pieces(batches: Iterator[tuple[int, pl.DataFrame]], *, is_small: bool = Fal
 
 
 def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int, *, is_small: bool) -> Piece:
-    """Put neighbours with the same columns together; relations that share the feed may have posted different ones."""
+    """Join neighbours with the same columns; relations that share the feed may have posted different ones."""
     runs: list[list[tuple[int, pl.DataFrame]]] = []
     for base, frame in batches:
         if runs and runs[-1][-1][1].schema == frame.schema:
@@ -331,6 +331,6 @@ def _chosen(frame: pl.DataFrame, wanted: Sequence[str]) -> pl.DataFrame:
 
 
 def _has_declared_types(frame: pl.DataFrame, relation: RelationSchema) -> bool:
-    """Say whether the columns that are there have their declared types."""
+    """Whether the columns that exist have their declared types."""
     there = {*frame.columns}
     return all(frame.get_column(name).dtype == kind.polars for name, kind in relation.columns.items() if name in there)

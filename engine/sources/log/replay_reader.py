@@ -1,7 +1,7 @@
-"""Reading the late records that were asked to be replayed: one more feed of a query's source, in the built-in log.
+"""Reading late records that a user replays: one more feed of a query's source, in the built-in log.
 
-The request appends them in the transaction that marks them as replayed; the source's offsets say which batch brings them. So each goes
-through the query exactly once, whatever is killed.
+The request appends the records in the transaction that marks them as replayed; the source's offsets decide their batch. So each
+goes through the query exactly once, whatever process is killed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from engine.sources.packets import Packet, encode_json
 
 CHUNK_ROWS = 1_000
 RECORD_BYTES = 1_000
-"""What admission takes for the size of a record: few are ever replayed at once."""
+"""Size of a record for admission: few are ever replayed at once."""
 
 
 def replay_feed(query_id: UUID) -> str:
-    """Return the name of the log feed that holds a query's replays. It is made by the first one."""
+    """Return the name of the log feed with a query's replays. The first replay makes the feed."""
     return f"replay:{query_id}"
 
 
 def can_replay(plan: Plan) -> bool:
-    """Say whether the plan has an operator that takes late records in again."""
+    """Whether the plan has an operator that accepts replayed late records."""
     return any(operator.takes_replays for stage in plan.stages for operator in stage.operators)
 
 
@@ -45,7 +45,7 @@ class ReplayReader(UsualAnswers):
     """A ``FeedReader`` over a query's replays.
 
     Attributes:
-        plan: says what the records are, and which task takes them.
+        plan: describes the records, and decides which task gets them.
     """
 
     dsn: str
@@ -62,7 +62,7 @@ class ReplayReader(UsualAnswers):
         return {}
 
     def ends(self) -> Mapping[int, int]:
-        """See ``FeedReader``; nothing before the first replay."""
+        """See ``FeedReader``; empty before the first replay."""
         with shared_connection(self.dsn) as connection:
             feed = log.find_feed(connection, self.feed.log_feed)
             return {} if feed is None else {head.partition: head.next_offset for head in log.heads(connection, feed.id)}
@@ -75,7 +75,7 @@ class ReplayReader(UsualAnswers):
         *,
         is_dated: bool,  # noqa: ARG002 - they have no place in the merge
     ) -> list[Chunk]:
-        """See ``FeedReader``. Their event times count for nothing: they neither wait nor are waited for."""
+        """See ``FeedReader``. Their event times do not count: they neither wait nor delay others."""
         end = min(self.ends().get(partition, start), start + CHUNK_ROWS)
         return [Chunk(end, end - start, (end - start) * RECORD_BYTES, NO_TS)] if end > start else []
 

@@ -1,4 +1,4 @@
-"""Reading a derived feed for a query: by the numbers of its rows, as if they were the offsets of one partition (P1, P3, P6)."""
+"""Reading a derived feed for a query: the numbers of its rows serve as the offsets of one partition (P1, P3, P6)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SequenceReader(UsualAnswers):
         """See ``FeedReader``. Sizes are exact; a chunk's event time is the head at its end.
 
         Raises:
-            RecordsRemoved: retention removed records behind ``start`` before they were read.
+            RecordsRemoved: retention removed unread records from ``start`` on.
         """
         with shared_connection(self.dsn) as connection:
             feed_id, first, _ = self._find(connection)
@@ -111,7 +111,7 @@ class SequenceReader(UsualAnswers):
         return end
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - there is one partition
-        """See ``FeedReader``. Rows bring their heads."""
+        """See ``FeedReader``. Rows contain their heads."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             with connection.cursor(row_factory=tuple_row) as cursor:
@@ -131,14 +131,14 @@ class SequenceReader(UsualAnswers):
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)
             yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED)
-            # The start moves in the transaction that removes rows: looking at it afterwards finds every gap.
+            # The start moves in the transaction that removes rows, so a check after reading finds every gap.
             _, first, end = self._find(connection)
             self._check_start(first, split.start)
             if split.end > end:
                 raise SourceUnavailable(cut_off(self.feed.log_feed, str(split.partition), split.end, end))
 
     def _find(self, connection: Connection) -> tuple[int, int, int]:
-        """Return the feed's id, the first number that is kept, and the next one."""
+        """Return the feed's id, the number of its first row, and the next number."""
         feed = log.find_feed(connection, self.feed.log_feed)
         if feed is None or feed.start_sequence is None or feed.next_sequence is None:
             raise SourceUnavailable(f"there is no derived feed {self.feed.log_feed!r} in the log")
@@ -154,14 +154,14 @@ class SequenceReader(UsualAnswers):
 
 
 def _head_before(connection: Connection, feed_id: int, sequence: int) -> int:
-    """Return how far the merge had come with the block before; ``BEFORE_ALL_TIME`` where none is kept."""
+    """Return how far the merge had come with the block before; ``BEFORE_ALL_TIME`` if none is left."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         row = cursor.execute(_BEFORE_SQL, (feed_id, sequence)).fetchone()
     return BEFORE_ALL_TIME if row is None else int(row[0])
 
 
 def _gathered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Put small blocks with the same columns together: a commit of a few rows is a block, and judging costs a millisecond."""
+    """Join small blocks with the same columns: a commit of a few rows is a block, and validation costs a millisecond."""
     waiting: list[pl.DataFrame] = []
     rows = size = 0
     for frame in frames:

@@ -1,7 +1,7 @@
-"""Committing the batches of a round: light ones of several members share a transaction, each of the others has one of its own.
+"""Committing the batches of a cycle: light batches of several queries share a transaction, every other batch has its own.
 
-What shares a transaction is committed as a whole or not at all. Where it is not, since one of them is fenced, has a value that cannot be written
-or meets somebody's lock, each is committed alone: so a member that fails loses its own batch and no other.
+A shared transaction is committed as a whole or not at all. It fails if one query is fenced, has a value that cannot be written, or meets
+a foreign lock. Then each batch is committed alone, so a query that fails loses only its own batch.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from engine.postgres.sink_link import SinkLink
 from engine.sources.packets import Packet
 
 TOGETHER: Final = 32
-"""Members whose batches share a transaction: it waits once for the disk, and holds their rows for some ten milliseconds."""
+"""The most queries whose batches share a transaction: it waits once for the disk, and holds their rows for about ten milliseconds."""
 
 _HEAVY: Final = frozenset({"late", "reject", "replayed"})
-"""Kinds of packets that are written with statements whose answers are waited for, or that others write as well."""
+"""Kinds of packets whose statements wait for answers, or whose tables others write too."""
 
 
 class Committing(Protocol):
-    """A member, as far as its commits are concerned."""
+    """The commits of a query."""
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
-        """Commit a batch; returns why that failed, which the member remembers."""
+        """Commit a batch; return the error, which the query also keeps."""
 
     def drafting(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> AbstractContextManager[Draft | None]:
-        """Hold the member still and give the batch as it is to be committed; None where there is nothing to commit any more."""
+        """Lock the query and give the batch as it will be committed; None if there is nothing left to commit."""
 
     def note_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
-        """Take note of a batch that was committed with others; returns why the member ends with it, which it remembers.
+        """Record a batch that was committed with others; return the error if the query ends with it, which the query also keeps.
 
         Args:
             draft: the batch.
             phases_ms: of the batch before.
-            together: how many batches: each has a share of the time.
+            together: how many batches shared the transaction: each counts a share of the time.
         """
 
     def fail(self, error: BaseException) -> None:
-        """Take note of what ended it."""
+        """Record the error that ended the query."""
 
 
 M = TypeVar("M", bound=Committing)
@@ -51,7 +51,7 @@ M = TypeVar("M", bound=Committing)
 
 @dataclass(frozen=True, slots=True)
 class MemberBatch(Generic[M]):
-    """What a round brings of one member."""
+    """One query's part of a cycle."""
 
     member: M
     packets: Sequence[Packet]
@@ -59,14 +59,14 @@ class MemberBatch(Generic[M]):
 
     @property
     def is_light(self) -> bool:
-        """Whether it may share a transaction, as far as packets tell."""
+        """Whether it may share a transaction, judging by its packets."""
         made = [packet for packet in self.packets if packet.kind in ("data", "opened")]
         is_small = is_inline(sum(packet.rows for packet in made), sum(len(packet.blob) for packet in made))
         return is_small and all(packet.kind not in _HEAVY for packet in self.packets)
 
 
 def commit_round(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> Iterator[tuple[MemberBatch[M], BaseException | None]]:
-    """Commit the batches of a round; gives each with the reason why it was not committed, None where it was."""
+    """Commit the batches of a cycle; yield each with the error if it was not committed, else None."""
     unavailable: BaseException | None = None
     light = [batch for batch in batches if batch.is_light]
     alone = [batch for batch in batches if not batch.is_light]
@@ -90,23 +90,23 @@ def commit_round(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> Iterator[
 def _alone(batch: MemberBatch[M], unavailable: BaseException | None) -> BaseException | None:
     if unavailable is None:
         return batch.member.commit(batch.packets, batch.phases_ms)
-    batch.member.fail(unavailable)  # nobody else waits for the database in this round
+    batch.member.fail(unavailable)  # nobody else waits for the database in this cycle
     return unavailable
 
 
 def _unavailable(error: BaseException | None) -> BaseException | None:
-    """Return what every other commit of the round would meet, too."""
+    """Return an error that every other commit of the cycle would meet too."""
     return error if isinstance(error, SinkUnavailable) and not isinstance(error, CommitRefused) else None
 
 
 def _together(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> dict[int, BaseException | None]:
-    """Commit batches in one transaction; returns what became of them by their place; those that are absent are to be committed alone."""
+    """Commit batches in one transaction; return the results by place. Batches without a result have to be committed alone."""
     with ExitStack() as held:
         drafts: dict[int, Draft] = {}
         for place, batch in enumerate(batches):
             try:
                 draft = held.enter_context(batch.member.drafting(batch.packets, batch.phases_ms))
-            except Exception:  # noqa: BLE001, S112 - its own commit meets it again, and ends this member alone
+            except Exception:  # noqa: BLE001, S112 - its own commit meets the error again, and ends this query alone
                 continue
             if draft is not None and draft.is_light:
                 drafts[place] = draft

@@ -1,6 +1,6 @@
-"""What a worker does in a round: it reads and works for one member after the other, and what goes wrong with one becomes its ``failed`` packet.
+"""A worker's part of a cycle: it reads and works for one query after the other. An error of one query becomes its ``failed`` packet.
 
-Who has a part in a round says ``engine.spark.streams.scheduling``.
+``engine.spark.streams.scheduling`` decides which queries have a part in a cycle.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from engine.runtime.source import PacketReader
 from engine.sources.packets import Packet, encode_json, size_of
 
 ROUND_EMITTED: Final = 64 << 20
-"""When the batches of a round have emitted so much, those whose turn has not come are put off to the next round: as much as one member may emit
-alone (``SHARED_EMITTED``), so at most twice that is made. The driver holds what a whole round emits, several times over."""
+"""Once the batches of a cycle have emitted this much, the remaining batches are postponed to the next cycle. One query may emit as much
+(``SHARED_EMITTED``), so the total is at most twice this. The driver holds several copies of what a cycle emits."""
 
 KEPT_READERS: Final = 1_024
-"""Readers kept per worker process."""
+"""Readers kept in each worker process."""
 
 _readers: OrderedDict[bytes, PacketReader] = OrderedDict()
-"""By spec, as it was written."""
+"""Readers by encoded spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPart:
-    """A member's batch, or a part of it.
+    """A query's batch, or a part of it.
 
     Attributes:
-        member: its number.
-        spec: its ``SourceSpec``, as written.
+        member: the query's number.
+        spec: its encoded ``SourceSpec``.
         batch_id: number of the batch, counted per checkpoint.
-        group: what is read; None: planning failed.
+        group: the splits to read; None: planning failed.
         failure: why it did, as ``decoded`` reads it.
     """
 
@@ -54,11 +54,11 @@ class MemberPart:
 
 @dataclass(frozen=True, slots=True)
 class RoundPart(InputPartition):
-    """What one Spark task does in a round.
+    """One Spark task of a cycle.
 
     Attributes:
-        parts: one after the other.
-        is_alone: the slot has one member only, with which it ends.
+        parts: done one after the other.
+        is_alone: the slot has one query only, and ends with it.
     """
 
     parts: tuple[MemberPart, ...]
@@ -70,17 +70,17 @@ def carried(error: Exception) -> str:
     try:
         with marked():
             raise error
-    except Exception as found:  # noqa: BLE001 - what is raised here is the error, perhaps marked
+    except Exception as found:  # noqa: BLE001 - ``found`` is the error, perhaps marked
         return "".join(traceback.format_exception(found, chain=False))
 
 
 def failed(member: int, failure: str) -> Packet:
-    """Return the packet that stands for a batch that failed."""
+    """Return the packet of a batch that failed."""
     return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
 
 
 def round_packets(partition: RoundPart) -> Iterator[Packet]:
-    """Yield what comes of the parts of a round, one after the other; several members until they have emitted as much as a round may."""
+    """Yield the results of a cycle's parts, one part after the other. With several queries, stop once they emitted as much as a cycle may."""
     fetched = _fetched(partition.parts)
     emitted = 0
     for part in partition.parts:
@@ -93,13 +93,13 @@ def round_packets(partition: RoundPart) -> Iterator[Packet]:
 
 
 def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
-    """Ask at once for what small batches need of the database; nothing where that fails: each then finds out by itself."""
+    """Ask the database once for the data of all small batches; return None if that fails: each batch then meets the error itself."""
     readers = []
     for part in parts:
         if part.group is not None and part.group.is_whole:
             try:
                 readers.append((_reader(part.spec), part.group))
-            except Exception:  # noqa: BLE001, S112 - comes again in the member's turn, and is told to it
+            except Exception:  # noqa: BLE001, S112 - comes again in this query's part, and is reported to it
                 continue
     queries = {reader.query_id for reader, _ in readers if reader.query_id is not None}
     if not queries:
@@ -113,7 +113,7 @@ def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
 
 
 def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
-    """Yield what comes of a part. Beside others nothing comes of one that fails half-way; who is alone ends with its error."""
+    """Yield the results of a part. In a shared slot a part that fails half-way yields nothing; a query alone in its slot raises the error."""
     if part.group is None:
         yield failed(part.member, part.failure)
         return
@@ -122,9 +122,9 @@ def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> It
     if not is_alone:
         begun = perf_counter()
         try:
-            with reader.at_work(part.batch_id):  # once for all packets: most of them are made in less time than saying so takes
+            with reader.at_work(part.batch_id):  # once for all packets: most packets take less time than this call
                 packets = list(found)
-        except Exception as error:  # noqa: BLE001 - told to the member
+        except Exception as error:  # noqa: BLE001 - reported to the query
             yield failed(part.member, carried(error))
             return
         part_ms = round((perf_counter() - begun) * 1_000)

@@ -1,8 +1,8 @@
-"""A commit on its way while its slot's next round is read.
+"""A commit that runs while the slot reads its next cycle.
 
-A round of a heavy query's own slot is read, sorted and worked by some processes, and committed by others, Postgres among them. One commit
-may be under way while the next batch is planned and read; the stages of that batch wait until it is there
-(``engine.commit.task_states.await_batch``). One in a driver at a time: tasks that wait for it keep places of Spark's that others could use.
+Some processes read, sort and process a cycle of a heavy query's own slot; others commit it, Postgres among them. One commit may run while
+the next batch is planned and read. The stages of that batch wait for the commit (``engine.commit.task_states.await_batch``). A driver has
+one such commit at a time, because waiting tasks occupy Spark cores that others could use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _IN_THE_AIR = threading.Lock()
 
 
 class Flight:
-    """At most one commit that somebody else goes on behind. ``depart`` and ``land`` are called by one thread, ``wait`` by any."""
+    """At most one commit in the background. One thread calls ``depart`` and ``land``; any thread calls ``wait``."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -23,9 +23,9 @@ class Flight:
         self._is_over.set()
 
     def depart(self, commit: Callable[[], object]) -> bool:
-        """Commit in a thread of its own; returns whether it does: false where another slot's commit is on its way.
+        """Commit in a separate thread; return False if another slot's commit is running.
 
-        What it fails with is raised by ``land``, and told to ``on_failure`` after that can be called.
+        ``land`` raises the commit's error. The error also goes to ``on_failure``, once ``land`` can raise it.
         """
         if not _IN_THE_AIR.acquire(blocking=False):
             return False
@@ -45,15 +45,15 @@ class Flight:
             self._on_failure(self._failure)
 
     def land(self) -> None:
-        """Wait for the commit that is on its way.
+        """Wait for the commit that is running.
 
         Raises:
-            BaseException: what it, or one before it, failed with.
+            BaseException: the error of this commit, or of one before it.
         """
         self._is_over.wait()
         if self._failure is not None:
             raise self._failure
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until nothing is on its way; returns whether that is so."""
+        """Wait until no commit is running; return whether that is so."""
         return self._is_over.wait(timeout)

@@ -1,4 +1,4 @@
-"""The bell of a slot's folder: who joins rings, and the planning process, which waits for records, looks at once."""
+"""The notification of a slot's folder: a query that joins wakes the planning process, which waits for records, and it looks at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _READ_BYTES: Final = 4_096
 
 
 def hang(folder: Path) -> None:
-    """Make the bell: a named pipe."""
+    """Make the named pipe of the notification."""
     os.mkfifo(folder / _NAME, 0o600)
 
 
 def notify(folder: Path) -> None:
-    """Wake who waits. Where nobody does, there is nothing to do: whoever comes looks before waiting."""
+    """Wake the process that waits. If none waits, nothing is lost: each process looks before it waits."""
     with suppress(OSError):
         bell = os.open(folder / _NAME, os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -29,10 +29,10 @@ def notify(folder: Path) -> None:
 
 
 class Notification:
-    """The bell, as heard in the process that waits.
+    """The receiving end, in the process that waits.
 
     Args:
-        folder: of the members' files. Without a bell in it waiting takes its time.
+        folder: of the queries' files. If it has no pipe, a wait takes its full time.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,10 +40,10 @@ class Notification:
         self._bell: int | None = None
 
     def wait(self, seconds: float) -> None:
-        """Wait until it rings, so long at most. The first time not at all: who rang before there was anybody to hear it is to be looked for."""
+        """Wait for a notification, at most this long. The first call returns at once: a notification may have come before this process began."""
         if self._bell is None:
             try:
-                # Also for writing: where the last writer is gone, a pipe would have an end to tell again and again.
+                # Opened for writing too: without a writer, a pipe reports its end again and again.
                 self._bell = os.open(self._folder / _NAME, os.O_RDWR | os.O_NONBLOCK)
             except FileNotFoundError:
                 time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""A member as the planning process of its slot knows it."""
+"""A query as the planning process of its slot knows it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Ends = Mapping[str, Mapping[str, int]]
 
 @dataclass(slots=True)
 class Planned:
-    """A member in the planning process.
+    """A query in the planning process.
 
     Attributes:
         written: its spec, as read from its file.
-        spec: what that says; None: it cannot be read.
+        spec: the decoded spec; None: it cannot be read.
         planner: None: its feeds cannot be opened.
         start: where its next batch begins.
-        end: where that ends, until it is done in a round.
-        groups: what it reads; None: that is not found out.
+        end: where this batch ends, until a cycle takes it.
+        groups: the splits to read; None: not yet known.
         next_batch: its number.
         failure: why no further batch is planned.
         watched: see ``BatchPlanner.watched``.
@@ -47,26 +47,26 @@ class Planned:
 
     @property
     def is_put_off(self) -> bool:
-        """Whether its next batch was put off, for those before it had emitted as much as a round may."""
+        """Whether its next batch was postponed, because earlier batches had emitted as much as a cycle may."""
         return self.spec is not None and self.spec.is_put_off and self.next_batch == self.spec.next_batch
 
     @property
     def place(self) -> tuple[BatchPlanner, Cursor] | None:
-        """With what and from where it reads on; None: only a look of its own tells whether there is something new."""
+        """The planner and the position from which it reads on; None: only a separate look can find new data."""
         if not self.is_discovered or not self.watched or self.planner is None or self.start is None:
             return None
         return self.planner, self.start
 
     def cut(self) -> None:
-        """Find out what the batch reads that is planned."""
+        """Find the splits that the planned batch reads."""
         if self.groups is None and self.planner is not None and self.start is not None and self.end is not None:
             self.groups = self.planner.groups(self.start, self.end)
 
     def plan_again(self) -> None:
-        """Let the next look say where the batch ends that a round has left over: more may be there by now.
+        """Let the next look decide again where a left-over batch ends, because more data may exist by now.
 
-        What is cut stays, for that is large. So does what has no records: why a launch has a batch without any is told once
-        (``BatchPlanner``), while one with records says the same anyway.
+        A batch with known splits stays, because it is large. A batch without records stays too: ``BatchPlanner`` gives the reason for such a
+        batch once per launch, and a batch with records reports the same anyway.
         """
         has_records = self.start is not None and self.end is not None and self.end["feeds"] != self.start["feeds"]
         if self.groups is None and has_records:
@@ -74,11 +74,11 @@ class Planned:
 
     @property
     def weight_bytes(self) -> int:
-        """About how much that is; what failed reads nothing."""
+        """The approximate size of the splits; 0 for a batch that failed."""
         return sum(split.weight_bytes for group in self.groups or () for _, split in group.splits)
 
     def note(self) -> None:
-        """Write down which batch is planned, before anything of it is done."""
+        """Record in a file which batch is planned, before any work on it."""
         if self.spec is not None and self.spec.run is not None:
             note_planned(self.spec.run, self.next_batch)
 
@@ -88,14 +88,14 @@ class Planned:
             self.start, self.end, self.groups, self.next_batch = self.end, None, None, self.next_batch + 1
 
     def rests(self, ends: Ends) -> bool:
-        """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""
+        """Whether a look is needless: the query has read everything, and only records concern it."""
         if (place := self.place) is None:
             return False
         planner, start = place
         return planner.has_read(start, ends)
 
     def unread(self, ends: Ends) -> list[LogPlace]:
-        """Say what a look at it will ask of logs, where that can be asked beforehand."""
+        """Return what a look at it will ask of logs, if this can be asked in advance."""
         if (place := self.place) is None:
             return []
         planner, start = place
@@ -103,7 +103,7 @@ class Planned:
 
 
 def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:
-    """Ask at once for what several members will ask of logs; those that are left out find out by themselves."""
+    """Ask the logs once for several queries; queries without an answer ask by themselves."""
     places = {number: own for number, planned in awake.items() if (own := planned.unread(ends))}
     if not places:
         return {}

@@ -1,4 +1,4 @@
-"""What Spark's own report on a batch (``StreamingQueryProgress``) tells of where its time went. Pure."""
+"""The phases of a batch's time in Spark's own report (``StreamingQueryProgress``). Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SPARK_PHASES = {
     "commitOffsets": "spark_commit_offsets",
     "triggerExecution": "spark_trigger",
 }
-"""Spark's names of a batch's phases → ours: finding out what to read; making the physical plan; writing down what will be read; reading,
-the stages and the sink together; writing down that it is done; all of it."""
+"""Spark's names of a batch's phases → ours: finding what to read; making the physical plan; recording what will be read; reading,
+the stages and the sink together; recording that the batch is done; the total."""
 
 
 def spark_phases(report: Mapping[str, Any] | None, batch_id: int) -> dict[str, int]:
-    """Return our phase → milliseconds, as reported on the batch before ``batch_id``; nothing where the report is on another."""
+    """Return our phase → milliseconds of the batch before ``batch_id``; empty if the report is about another batch."""
     if report is None or int(report["batchId"]) != batch_id - 1:
         return {}
     durations = report["durationMs"]

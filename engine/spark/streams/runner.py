@@ -1,4 +1,4 @@
-"""One running query: where it stands, its life, its errors, its speed. It is a member of a slot (``engine.spark.streams.slot``)."""
+"""One running query: its position, its life, its errors, its speed. It is a query of a slot (``engine.spark.streams.slot``)."""
 
 from __future__ import annotations
 
@@ -45,32 +45,29 @@ from engine.spark.streams.slot import Slot
 from engine.spark.streams.slot_query import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, SlotMode
 
 REST_STALLS: Final = 3
-"""Who stands still in a round is ended after one such time, and the round with it. One that still goes on is at work for others, who make
-progress: then the wait ends, for nothing bounds that."""
+"""A query that stalls in a cycle is ended after one stall time, and the cycle with it. After this many stall times the wait ends: a cycle
+that still runs makes progress for others, and nothing bounds its time."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class RunningQuery:
-    """A launched query: what it is, where it stands, what has become of it. Methods may be called from any thread.
+    """A launched query: its plan, its position, its state of life. Methods may be called from any thread.
 
     Attributes:
-        slot: that has it now; None while it moves.
-        moving: held while it goes from one slot to another.
-        on_weight: told after a commit whether it is heavy.
-        on_settled: told after each commit.
-        on_failed: told what ended it, once.
-        is_settled: it has committed something since that was set to false.
+        slot: its current slot; None while it moves.
+        moving: lock held while it moves from one slot to another.
+        on_weight: called after a commit with whether it is heavy.
+        on_settled: called after each commit.
+        on_failed: called once with the error that ended it.
+        is_settled: it has committed something since this was set to false.
 
     Args:
-        plan: what it does.
-        launch: which launch.
-        state: what it goes on from.
+        state: the state that it resumes from.
         dsn: the database of feeds and results.
-        options: how it runs.
         run: the launch's scratch directory.
-        surroundings: what workers elsewhere must have; None where they are this process's own.
-        parallel: how many tasks of Spark do a stage of a large batch.
+        surroundings: requirements of workers on other hosts; None: workers are processes of this host.
+        parallel: how many Spark tasks do a stage of a large batch.
     """
 
     def __init__(
@@ -95,7 +92,7 @@ class RunningQuery:
         self._failure: BaseException | None = None
         self._is_over = False
         self._left: tuple[Slot, int] | None = None
-        """The shared slot that it has left in the midst of a round, and how many rounds that had done."""
+        """The shared slot that it left during a cycle, and how many cycles that slot had done."""
         self._aside: BlobFolder | None = None
         self._is_overlapped = False
         self._progress: BatchProgress | None = None
@@ -112,7 +109,7 @@ class RunningQuery:
         self._moves = -1
         self._is_resized = False
         self._is_put_off, self._times_put_off = False, 0
-        # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
+        # Spark calls back in threads of its own, so the context of the launch's thread is copied.
         bound = {"query": plan.query, "epoch": launch.epoch} | structlog.contextvars.get_contextvars()
         self._log = log.bind(**bound)
 
@@ -120,7 +117,7 @@ class RunningQuery:
     def prepare(
         cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None
     ) -> RunningQuery:
-        """Find out where a query goes on, for a slot to take it. Its fence is taken (``claim_epoch``) and its output exists.
+        """Find where a query resumes, for a slot to run it. Its launch holds the fence (``claim_epoch``), and its output exists.
 
         Args:
             spark: the driver's session.
@@ -135,7 +132,7 @@ class RunningQuery:
             StateNewer: a newer version wrote it.
             RepartitionPremature: the number of tasks was changed too early.
             ClusterBusy: the cluster gives no executor.
-            WorkersUnfit: the cluster's workers have not what the driver has.
+            WorkersUnfit: the cluster's workers differ from the driver.
         """
         options = options or RunOptions()
         with borrowed_connection(dsn, LAUNCHES) as connection:
@@ -154,7 +151,7 @@ class RunningQuery:
 
     @classmethod
     def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
-        """Start a query in a slot of its own; see ``opened``."""
+        """Start a query in its own slot; see ``prepare``."""
         query = cls.prepare(spark, plan, launch, dsn, options)
         query.use_own_slot(spark, lambda _slot, error: query.fail(error))
         return query
@@ -162,7 +159,7 @@ class RunningQuery:
     def use_own_slot(
         self, spark: SparkSession, on_end: Callable[[Slot, BaseException | None], None], *, is_trial: bool = False
     ) -> None:
-        """Go on in a slot of its own, and start that. See ``Slot``."""
+        """Resume in a new slot of its own, and start the slot. See ``Slot``."""
         slot = Slot(spark, self._dsn, self.name, pool=None, is_trial=is_trial, on_end=on_end)
         slot.join(self)
         self.slot = slot
@@ -172,12 +169,12 @@ class RunningQuery:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
         self._aside = aside
-        forget_planned(self._run)  # of where it was carried before: that is over
+        forget_planned(self._run)  # left from its earlier slot, which no longer works for it
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._ride, self._is_resized = ride, False
         is_put_off, self._is_put_off = self._is_put_off, False
-        # What waits on the clock is planned by what the last commit says (``earliest_wake``).
+        # The last commit says when work that waits on the clock is planned (``earliest_wake``).
         self._is_overlapped = ride is SlotMode.DEDICATED and not needs_ticks(plan)
         return SourceSpec(
             self._dsn,
@@ -201,7 +198,7 @@ class RunningQuery:
 
     @property
     def _limit(self) -> BatchLimit:
-        """Of a batch, where it emits little."""
+        """Bound of a batch that emits little."""
         return BatchLimit(self._options.max_rows, self._options.max_bytes) if self._ride is SlotMode.DEDICATED else SHARED_LIMIT
 
     @property
@@ -211,7 +208,7 @@ class RunningQuery:
 
     @property
     def _bounds(self) -> WorkBounds:
-        """What it may take where it is."""
+        """The bounds of its work in its current slot."""
         bounds = self._options.bounds.alone if self._ride is SlotMode.DEDICATED else self._options.bounds
         return replace(bounds, emitted_bytes=None if self._measured.size.is_least else self._most_emitted)
 
@@ -266,7 +263,7 @@ class RunningQuery:
         return None
 
     def _note(self, draft: Draft, done: Committed, phases_ms: Mapping[str, int], together: int) -> None:
-        """Take note of a batch that is committed; see ``Committing.note_committed``."""
+        """Record a committed batch; see ``Committing.note_committed``."""
         self._next_batch += 1
         self._cursor = done.cursor or self._cursor
         spent = draft.spent
@@ -292,7 +289,7 @@ class RunningQuery:
             told()
 
     def _execution(self, batch: Committed) -> dict[str, Any]:
-        """Return what is noted with the commit of a batch of how the query is carried, and why so."""
+        """Return how the query runs and why, for the batch's commit to record."""
         return {
             "is_shared": self._ride is SlotMode.SHARED,
             "is_trial": self._ride is SlotMode.ISOLATED,
@@ -318,7 +315,7 @@ class RunningQuery:
         return isinstance(error, EmissionTooLarge) and self._is_made_smaller(is_for_good=False)
 
     def goes_on_with_less(self, ended: Ended | None) -> bool:
-        """Whether the batch in which a process was ended is to be tried again with less input, since that had too much memory."""
+        """Whether to retry a batch with less input, because its process was ended for too much memory."""
         return ended is not None and ended.reason == "memory" and self._is_made_smaller(is_for_good=True)
 
     def _is_made_smaller(self, *, is_for_good: bool) -> bool:
@@ -328,7 +325,7 @@ class RunningQuery:
         return is_smaller
 
     def fail(self, error: BaseException | None) -> None:
-        """Take note of the end, and of what brought it about; what came first counts."""
+        """Record the end and its cause; the first cause counts."""
         with self._committing:
             self._end(error)
 
@@ -340,19 +337,19 @@ class RunningQuery:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a batch is planned that is not committed."""
+        """Whether a batch is planned and not committed."""
         planned = planned_batch(self._run)
         return planned is not None and planned >= self._next_batch
 
     def accusation(self) -> Ended | None:
-        """Return why a process ended in which it was at work, once; None: none has, or it was not told."""
+        """Return, once, why a process that worked for it was ended; None: none was, or the reason was not recorded."""
         found = take_note(self._run)
         return found if found is not None and found.batch_id in (None, self._next_batch) else None
 
     def overdue(self) -> Ended | None:
-        """Return for how long the batch at hand was under way, where that is longer than it may stand still.
+        """Return how long the current batch has run, if that is longer than the stall time.
 
-        The kernel, which ends what lets no other thread run, leaves no note.
+        The kernel can end a process that lets no other thread run; this leaves no note.
         """
         planned_s = time_since_planned(self._run)
         if planned_s is None or not self.is_under_way or planned_s < self._options.bounds.stall_s:
@@ -360,17 +357,17 @@ class RunningQuery:
         return Ended("stalled", self._next_batch, round(planned_s, 1), self._options.bounds.stall_s)
 
     def is_light(self) -> bool:
-        """Whether it has had little to do for a while."""
+        """Whether it has had little work for a while."""
         return self._measured.is_light()
 
     @property
     def query_id(self) -> UUID:
-        """Whose launch it is."""
+        """The query of this launch."""
         return self._launch.query_id
 
     @property
     def next_batch(self) -> int:
-        """Number of the batch that is to be committed next."""
+        """Number of the next batch to commit."""
         return self._next_batch
 
     @property
@@ -380,19 +377,19 @@ class RunningQuery:
 
     @property
     def phase(self) -> Literal["preparing", "first_batch"] | None:
-        """What it does before its first commit; None after that."""
+        """The phase before its first commit; None after it."""
         if self._has_committed or (self.slot is not None and self.slot.has_looked_at(self)):
             return None
         return "first_batch" if self.is_under_way else "preparing"
 
     def error(self) -> EngineError | None:
-        """Return why it ended; None while it runs, and after an orderly end."""
+        """Return the error that ended it; None while it runs, and after an orderly end."""
         return None if self._failure is None else decoded(self._failure)
 
     def stop(self, timeout: float) -> bool:
-        """Stop: the batch at hand, if it is not being committed, is abandoned. Returns whether it stopped within ``timeout`` seconds.
+        """Stop, and abandon the current batch unless its commit has begun. Return whether it stopped within ``timeout`` seconds.
 
-        Nothing of it is committed any more then. A round of a shared slot that it was in goes on: ``await_rest``.
+        After that nothing of the batch is committed. A shared slot still finishes the cycle that the query was in: see ``await_rest``.
         """
         if not self._committing.acquire(timeout=timeout):
             return False
@@ -400,7 +397,7 @@ class RunningQuery:
             self._end(None)
         finally:
             self._committing.release()
-        # From here on no slot takes it any more.
+        # From here on no slot can take it.
         if not self.moving.acquire(timeout=timeout):
             return False
         try:
@@ -415,10 +412,10 @@ class RunningQuery:
             self.moving.release()
 
     def await_rest(self) -> bool:
-        """Wait until no worker is at work for it: of one that was stopped, until the round that it was in has ended, or its slot.
+        """Wait until no worker works for it. For a stopped query this is the end of its last cycle, or of its slot.
 
         Returns:
-            False where that was not so within ``REST_STALLS`` times as long as anybody in that round may stand still.
+            False if this took more than ``REST_STALLS`` times the stall time of that cycle.
         """
         if self._left is None:
             return True
@@ -426,7 +423,7 @@ class RunningQuery:
         return slot.await_round(done, REST_STALLS * self._options.bounds.stall_s)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until a slot of its own ended; returns whether it did. Does not raise: see ``error``."""
+        """Wait until its own slot ended; return whether it did. Does not raise: see ``error``."""
         assert self.slot is not None  # noqa: S101 - it was started
         is_over = self.slot.await_end(timeout)
         if is_over:
@@ -434,7 +431,7 @@ class RunningQuery:
         return is_over
 
     def progress(self) -> BatchProgress | None:
-        """Return the newest batch that was committed, None before the first."""
+        """Return the newest committed batch, None before the first."""
         return self._progress
 
 

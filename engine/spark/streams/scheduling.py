@@ -1,17 +1,17 @@
-"""The source of a slot, as Spark knows it: in each round, which is one batch of Spark's, every member that has news has a batch.
+"""The source of a slot, as Spark knows it. Each Spark batch is one scheduling cycle: every query with new data has a batch in it.
 
-Who the members are stands in files of the slot's folder, which the driver writes and the planning process looks at before each round:
-``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs; who joins rings (``engine.spark.streams.notification``).
-``<number>.looked`` says that a first look found nothing.
+Files of the slot's folder list the queries. The driver writes them, and the planning process looks at them before each cycle. The file
+``<number>`` holds a ``SourceSpec``. So queries join and leave while the stream runs. A query that joins notifies the planning process
+(``engine.spark.streams.notification``). ``<number>.looked`` says that a first look found nothing.
 
-A round takes a bounded amount together (``ROUND_BYTES``), of so many members at most (``ROUND_MEMBERS``): who has waited longest, and beside it
-small batches before large ones, in the order of waiting. The others are for the rounds behind it, beside who has news by then. So who has little
-waits for little.
-What a round emits is bounded together, too. That is known only when it is made (``engine.spark.streams.cycle_work``): whose turn comes behind it
-is put off, boards anew from its last commit, and is among the first in the next round.
+A cycle takes at most ``ROUND_BYTES`` and ``ROUND_MEMBERS`` queries. It takes the query that has waited longest, then small batches before
+large ones, each in the order of waiting. The others wait for later cycles, together with queries that get new data by then. So a query
+with little input waits a short time.
+A cycle also bounds what it emits. This size is known only while a worker computes it (``engine.spark.streams.cycle_work``). Past the
+bound, a query's batch is postponed: the query resumes from its last commit and is among the first in the next cycle.
 
-What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
-offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.
+An error of one query becomes its ``failed`` packet, whether it happens in planning, reading or work; the other batches continue. Spark's
+offset log holds the number of a cycle, and nobody reads it. The planning process knows the positions of queries, and the sink commits them.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ FORMAT: Final = "slackwater"
 FOLDER_OPTION: Final = "members"
 
 ROUND_BYTES: Final = 16 << 20
-"""About so much is read in one round of several members, twice what one of them takes at most. That takes half a second to a second: each waits
-for the others, and the driver holds what comes of all."""
+"""Approximate bytes that one cycle of several queries reads: twice the most that one query takes. Such a cycle lasts 0.5 to 1 s. Each
+query waits for the others, and the driver holds the results of all."""
 
 ROUND_MEMBERS: Final = TOGETHER
-"""So many have a batch in one round at most: as many as share a transaction. Results are committed when all of a round
-is done, so of a hundred members each would wait for a hundred; in turns they wait for some thirty."""
+"""The most queries with a batch in one cycle: as many as share a transaction. Results are committed when the whole cycle is done.
+Each of a hundred queries would wait for a hundred batches; in several cycles each waits for about thirty."""
 
 LOOKED: Final = ".looked"
 
 POOL_VARIABLE: Final = "SLACKWATER_POOL"
-"""Of the environment of workers: that of another pool has another value."""
+"""A variable in the environment of workers, with another value for each pool."""
 
 
 class PacketSource(DataSource):
-    """Registered once per session under ``FORMAT``."""
+    """The source that each session registers once under ``FORMAT``."""
 
     @classmethod
     def name(cls) -> str:
@@ -75,10 +75,10 @@ class PacketSource(DataSource):
 
 
 def register_for_pool(session: SparkSession, pool: int) -> str:
-    """Register the source once more, under a name for which Spark keeps Python workers of its own; returns the name.
+    """Register the source once more, under a name for which Spark keeps separate Python workers; return the name.
 
-    So a slot's rounds are always done by the process that has its members' state in memory: Spark lends idle workers in turn to whoever
-    has the same environment.
+    Spark gives idle workers to any stream with the same environment. With a separate environment, the process that has the queries' state in
+    memory always does the slot's cycles.
 
     Args:
         session: the driver's.
@@ -100,11 +100,11 @@ def register_for_pool(session: SparkSession, pool: int) -> str:
 
 
 class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans rounds in the slot's planning process, does them in workers.
+    """Plans cycles in the slot's planning process, and does them in workers.
 
     Args:
-        folder: of the members' files; ``alone`` in it says that there is one member only.
-        silence: how to wait where there is nothing; None: as ``Silence`` does.
+        folder: of the queries' files; a file ``alone`` in it says that there is one query only.
+        silence: how to wait for data; None: as ``Silence`` does.
     """
 
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:
@@ -130,13 +130,13 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if planned.planner is not None:
                 try:
                     planned.planner.prepare()
-                except Exception as error:  # noqa: BLE001 - told to the member
+                except Exception as error:  # noqa: BLE001 - recorded as this query's failure
                     planned.failure = carried(error)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
-        """Return the next round; ``start`` itself when no member has news.
+        """Return the next cycle; ``start`` itself if no query has new data.
 
-        What comes while this waits is left for the next call, so that the time until its answer is that of planning.
+        Data that arrives during this wait is left for the next call, so that the time until that call answers is the time of planning.
         """
         if (self._pending and not self._left_over) or self._look():
             self._silence.broken()
@@ -146,15 +146,16 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Share a round among Spark's tasks: batches of many members one after the other in one, those of a single one in groups."""
+        """Split a cycle among Spark's tasks: the batches of many queries run in one task, those of a single query in groups."""
         if self._shared_out[0] != end["round"]:
             self._shared_out = end["round"], self._round_parts() if end != start else self._without_parts()
         return self._shared_out[1]
 
     def _without_parts(self) -> list[RoundPart]:
-        """Share out Spark's first batch where there is nothing yet: it has no other.
+        """Return the parts of Spark's first batch where no query has data: Spark asks for none again.
 
-        Who is alone commits it, so theirs has the next number. Beside others it brings the worker up, for which who joins need not wait then.
+        A query alone in its slot commits this batch, so its next batch has the next number. In a shared slot the batch starts the worker, so
+        that queries that join do not wait for it.
         """
         if not self._is_alone:
             return [RoundPart((), False)]
@@ -164,8 +165,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _round_parts(self) -> list[RoundPart]:
         if not (self._is_bounded or self._is_alone):
-            # Since a round was found Spark has written that down and planned: who has got news meanwhile need not wait for the next,
-            # nor what has come for who was left over by the last.
+            # Spark has recorded and planned since this cycle was found. Queries with data from that time join this cycle now,
+            # and so does newer data of queries that the last cycle left over.
             for number in self._left_over.intersection(self._pending[:ROUND_MEMBERS], self._members):
                 self._members[number].plan_again()
             self._look()
@@ -181,8 +182,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RoundPart(tuple(parts), False)]
 
     def _taken(self) -> set[int]:
-        """Say whose batches are in this round: who waits longest, and beside it the small ones first, as many as a round takes."""
-        share = ROUND_BYTES // ROUND_MEMBERS  # batches of less count as equally small
+        """Return the queries of this cycle: first the one that has waited longest, then small batches, up to the limits of a cycle."""
+        share = ROUND_BYTES // ROUND_MEMBERS  # smaller batches count as equally small
         weights, small = dict[int, int](), 0
         for number in self._pending:
             if small == ROUND_MEMBERS:
@@ -191,12 +192,12 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if not planned.failure:
                     try:
                         self._cut(planned)
-                    except Exception as error:  # noqa: BLE001 - told to the member
+                    except Exception as error:  # noqa: BLE001 - recorded as this query's failure
                         planned.failure = carried(error)
                 weights[number] = 0 if planned.failure else planned.weight_bytes
                 small += weights[number] < share
         left, taken = ROUND_BYTES, set[int]()
-        # Sorting keeps the order of waiting among those that count as equal.
+        # Sorting keeps the order of waiting among batches that count as equal.
         for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=lambda number: weights[number] // share)]:
             if taken and (weights[number] > left or len(taken) == ROUND_MEMBERS):
                 break
@@ -214,13 +215,13 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (self._folder / "alone").exists()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the packets of a part of a round; runs in a worker."""
+        """Yield the packets of a part of a cycle; runs in a worker."""
         assert isinstance(partition, RoundPart)  # noqa: S101
         with marked():
             yield from packet_batches(round_packets(partition))
 
     def _refresh(self) -> None:
-        """Look at who the members are."""
+        """Read which queries the slot has now."""
         there = {int(name) for name in os.listdir(self._folder) if name.isdecimal()}  # noqa: PTH208 - hundreds, in each look
         for number in self._members.keys() - there:
             del self._members[number]
@@ -236,11 +237,11 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with watch().at_work(planned.spec.bounds, planned.spec.run, None):
                     planned.planner = BatchPlanner.of(planned.spec)
                 planned.watched = planned.planner.watched
-            except Exception as error:  # noqa: BLE001 - told to the member
+            except Exception as error:  # noqa: BLE001 - recorded as this query's failure
                 planned.failure = carried(error)
 
     def _look(self) -> bool:
-        """Find out who has news, and where their batches end."""
+        """Find the queries with new data, and where their batches end."""
         self._refresh()
         ends = self._ends()
         awake = self._awake(ends)
@@ -248,20 +249,20 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for number, planned in awake.items():
             try:
                 self._look_at(number, planned, looked.get(number))
-            except Exception as error:  # noqa: BLE001 - told to the member
+            except Exception as error:  # noqa: BLE001 - recorded as this query's failure
                 planned.failure = carried(error)
         has_batch = {
             number: None
             for number, planned in self._members.items()
             if planned.end is not None or (planned.failure and not planned.is_told)
         }
-        # Who was left over by the last round is still first, then who was put off in it.
+        # Queries that the last cycle left over come first, then the queries that it postponed.
         put_off = [number for number in has_batch if self._members[number].is_put_off]
         self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *put_off, *has_batch])]
         return bool(self._pending)
 
     def _awake(self, ends: Ends) -> dict[int, Planned]:
-        """Return those that are to be looked at. Who had read everything has so still where no feed has come further since."""
+        """Return the queries to look at. A query that had read everything is skipped while no feed has grown."""
         still, resting = self._rested[1] if self._rested[0] == ends else frozenset(), set[int]()
         awake = {}
         for number, planned in self._members.items():
@@ -273,7 +274,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return awake
 
     def _ends(self) -> Ends:
-        """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
+        """Return the ends of the feeds of queries for which these decide. If the database is away, all queries fail after one wait."""
         known = [planned for planned in self._members.values() if planned.place is not None and not planned.failure]
         if not known or self._is_bounded:
             return {}
@@ -304,7 +305,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.note()
             except OSError as error:
                 planned.failure = carried(error)
-        # Who is stopped leaves first and reads the note then, so that one of the two sees the other.
+        # A query that stops first removes its file and then reads the note, so that one of the two processes sees the other.
         if not (self._folder / str(number)).exists():
             return []
         if groups is not None and not planned.failure:
@@ -314,7 +315,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _ends_of(dsn: str, names: frozenset[str]) -> Ends:
-    """Ask for ends; once more where the connection was cut."""
+    """Ask for ends; ask once more if the connection was cut."""
     try:
         with shared_connection(dsn) as connection:
             return feed_ends(connection, names)

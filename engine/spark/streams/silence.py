@@ -1,7 +1,7 @@
 """Waiting for records inside the planning process, where a look costs two short statements.
 
-If Spark did the waiting it would ask every 50 ms: twenty times a second a turn of the query's thread, a call over a socket and a line in its
-log of what it did, together 2 % of a core for a query that has nothing to do.
+If Spark waited, it would ask every 50 ms. Each time the query's thread would run, call over a socket and write a line to its log. That
+takes 2 % of a core for a query that has nothing to do.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 0.5
-"""Then Spark has its turn, and a query that is to be stopped is stopped no later."""
+"""After this time the call returns to Spark, so that Spark can stop a query."""
 
 RECENT_S = 2.0
-"""A feed that had something lately is looked at often: a steady trickle waits for no look."""
+"""For this time after new data, looks at a feed are frequent, so that a steady trickle of records is not delayed."""
 
 SHORT_S, LONG_S = 0.03, 0.2
 
 
 class Silence:
-    """How long nothing has come, and how to wait meanwhile.
+    """The time since data last came, and the waits until more comes.
 
     Args:
         clock: monotonic seconds.
-        sleep: for so many seconds, or less.
+        sleep: sleeps for a number of seconds, or less.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -32,15 +32,15 @@ class Silence:
         self._broken_at = clock()
 
     def broken(self) -> None:
-        """Note that something has come."""
+        """Record that data has come."""
         self._broken_at = self._clock()
 
     def wait(self, is_over: Callable[[], bool], is_told: Callable[[], bool] = lambda: False) -> None:
-        """Look again and again until something has come, or patience ends.
+        """Look repeatedly until data has come, or ``PATIENCE_S`` has passed.
 
         Args:
-            is_over: looks.
-            is_told: whether whatever may come ends a sleep; asked before each.
+            is_over: looks for data.
+            is_told: whether a notification ends a sleep; asked before each sleep.
         """
         deadline = self._clock() + PATIENCE_S
         while (now := self._clock()) < deadline:

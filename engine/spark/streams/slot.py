@@ -1,11 +1,11 @@
-"""A slot: one streaming query of Spark that carries the batches of any number of queries, its members.
+"""A slot: one Spark streaming query that runs the batches of any number of our queries.
 
-A batch of Spark's is a *round* (``engine.spark.streams.scheduling``): each member that has news has a batch in it, and each is committed in a
-transaction of its own. What a round costs the JVM does not depend on how many members have one. A member that fails loses its batch and leaves;
-the others go on. Members join and leave while the stream runs.
+A Spark batch is a scheduling cycle (``engine.spark.streams.scheduling``). In a cycle each query with new data has a batch, committed in its
+own transaction. The JVM's cost of a cycle does not depend on the number of batches. A query that fails loses its batch and leaves;
+the others continue. Queries join and leave while the stream runs.
 
-A shared slot does a round in one task of Spark, all stages of all members. A slot of a single member ends with that, and shares a large
-batch among tasks and stages; it reads the next batch while one is committed (``engine.spark.streams.flight``).
+A shared slot does a cycle in one Spark task: all stages of all queries. A slot of a single query ends with that query. It splits a large
+batch among tasks and stages, and reads the next batch while one is committed (``engine.spark.streams.flight``).
 """
 
 from __future__ import annotations
@@ -41,31 +41,30 @@ from engine.spark.streams.slot_query import Member, SlotMode
 from engine.spark.streams.stopping import stop_stream
 
 LOCK_S: Final = 20.0
-"""How long a commit of a shared slot waits for a lock that somebody else holds on a member's tables: the others wait as long."""
+"""How long a commit of a shared slot waits for a lock on a query's tables: the other queries wait as long."""
 
 PROVEN_S: Final = 60.0
-"""A stream that goes on for so long works, whether its members had anything to do or not."""
+"""A stream that has run for this time is sound, even if its queries had nothing to do."""
 
 END_S: Final = 120.0
-"""How long a stream whose last commit has failed is told to stop; after that only Spark tries."""
+"""How long we try to stop a stream whose last commit has failed; after this time only Spark tries."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 _STARTING = threading.Lock()
-"""Streams start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
+"""Streams start one after another, because each starts Python processes. Of twenty started at once, some called back too late."""
 
 
 class Slot:
-    """One stream. Made, filled with its first members, started; methods may be called from any thread.
+    """One stream. Create it, add its first queries, start it. Methods may be called from any thread.
 
     Args:
-        spark: the driver's session.
         dsn: the database of results.
         name: of the stream.
-        pool: number of a shared slot, any number of members; None: one member.
-        is_trial: of one member: its batches are as those in a shared slot.
-        on_end: called in a thread of its own when the stream has ended without having been told to.
+        pool: number of a shared slot, for any number of queries; None: a slot of one query.
+        is_trial: one query, with batches as small as in a shared slot.
+        on_end: called in a separate thread when the stream ends without a call of ``stop``.
     """
 
     def __init__(
@@ -107,22 +106,22 @@ class Slot:
         self._rounds_done = 0
         self._flight: Flight | None = None
         self._first_batch = 0
-        """What is to be added to the number of a round, which Spark counts from 0, for the number of its member's batch."""
+        """The difference between the number of a query's batch and Spark's number of the cycle, which starts at 0."""
         self._next_round = 0
 
     @property
     def is_proven(self) -> bool:
-        """Whether the stream works: a round has brought something, or it has gone on for a while."""
+        """Whether the stream is sound: a cycle has had data, or the stream has run for ``PROVEN_S``."""
         return self.has_committed or time.monotonic() - self._started_at > PROVEN_S
 
     @property
     def members(self) -> list[Member]:
-        """Those that have joined and not left."""
+        """The queries that have joined and not left."""
         with self._lock:
             return list(self._members.values())
 
     def join(self, member: Member) -> bool:
-        """Carry a member from the next round on; returns whether it does: false where the stream has ended."""
+        """Run a query from the next cycle on; return False if the stream has ended."""
         cores = self._spark.sparkContext.defaultParallelism if self._ride is SlotMode.DEDICATED else 0
         spec = member.board(self._link, self._aside, self._ride, cores)
         if self._ride is SlotMode.DEDICATED:
@@ -141,7 +140,7 @@ class Slot:
         return True
 
     def leave(self, member: Member) -> bool:
-        """Carry a member no longer: what it has in the round at hand is not committed. Returns whether it was carried."""
+        """Remove a query; its batch in the current cycle is not committed. Return whether it was in this slot."""
         with self._lock:
             number = self._number_of(member)
             if number is None:
@@ -152,7 +151,7 @@ class Slot:
         return True
 
     def has_looked_at(self, member: Member) -> bool:
-        """Whether a first look at what a member reads has found nothing."""
+        """Whether a first look at a query's feeds has found nothing."""
         with self._lock:
             number = self._number_of(member)
         return number is not None and (self._folder / f"{number}{LOOKED}").exists()
@@ -161,11 +160,11 @@ class Slot:
         return next((number for number, each in self._members.items() if each is member), None)
 
     def start(self, trigger_ms: int = 0, *, is_available_now: bool = False) -> None:
-        """Start the stream: a shared one before its first member joins, one of a single member behind that.
+        """Start the stream: a shared one before its first query joins, one of a single query after that.
 
         Args:
-            trigger_ms: least time between the starts of two rounds; 0: as fast as it goes.
-            is_available_now: end when everything that is there at the start has been read.
+            trigger_ms: least time between the starts of two cycles; 0: none.
+            is_available_now: end when everything that exists at the start has been read.
         """
         sweep(self._spark)
         with _STARTING:
@@ -186,26 +185,26 @@ class Slot:
         threading.Thread(target=self._watch, name=f"watch-{self.name}", daemon=True).start()
 
     def stop(self, timeout: float) -> bool:
-        """Stop after the round at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
+        """Abandon the current cycle and stop; return whether the stream stopped within ``timeout`` seconds."""
         self._is_stopping = True
         deadline = time.monotonic() + timeout
         if self._query is not None and not stop_stream(self._spark, self._query, timeout):
             return False
-        # The stream makes no further commit; one that is on its way counts as a whole or not at all.
+        # The stream makes no further commit; a commit that has begun succeeds or fails as a whole.
         if self._flight is not None and not self._flight.wait(max(deadline - time.monotonic(), 0)):
             return False
         self._clear()
         return True
 
     def await_end(self, timeout: float | None) -> bool:
-        """Wait until the stream ended, and its last commit; returns whether they did."""
+        """Wait until the stream and its last commit ended; return whether they did."""
         assert self._query is not None  # noqa: S101 - it was started
         with suppress(StreamingQueryException):
             self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # fractions work
         return not self._query.isActive and (self._flight is None or self._flight.wait(timeout))
 
     def _end_with(self, error: BaseException) -> None:
-        """End the stream, whose last commit has failed while it went on."""
+        """End a stream that is still running after its last commit failed."""
         self._failure = error
         if self._query is not None and not self._is_stopping:
             stop_stream(self._spark, self._query, END_S)
@@ -230,12 +229,12 @@ class Slot:
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds have ended."""
+        """How many cycles have ended."""
         with self._rounds:
             return self._rounds_done
 
     def await_round(self, done: int, timeout: float) -> bool:
-        """Wait until more rounds than so many have ended, or the stream; returns whether that is so within ``timeout`` seconds."""
+        """Wait until more than ``done`` cycles have ended, or the stream; return whether this happened within ``timeout`` seconds."""
         with self._rounds:
             return self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done, timeout)
 
@@ -254,7 +253,7 @@ class Slot:
                 remember_callback(batch.sparkSession)
             packets = unpack(self._done(batch, self._first_batch + batch_id).toArrow())
             if self._aside is not None:
-                self._aside.clear()  # all of it is read, and nothing of the next round is there yet
+                self._aside.clear()  # everything in it is read, and the next cycle has written nothing yet
             # One call to the JVM; recentProgress makes hundreds.
             report = None if self._query is None else self._query.lastProgress
             phases_ms = spark_phases(report, batch_id)
@@ -262,7 +261,7 @@ class Slot:
                 self._flight.land()
             if self._flight is None or not self._departs(self._flight, packets, phases_ms):
                 self._board_again(self._commit_members(packets, phases_ms))
-        except BaseException as error:  # noqa: BLE001 - told to Spark, short
+        except BaseException as error:  # noqa: BLE001 - reported to Spark in a short form
             self._failure = error
             raise spark_failure(error) from None
         finally:
@@ -271,16 +270,16 @@ class Slot:
                 self._rounds.notify_all()
 
     def _departs(self, flight: Flight, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> bool:
-        """Let a round be committed while the next one is read; returns whether it is.
+        """Commit a cycle while the next one is read; return whether that is possible.
 
-        Not where the member is to board anew: what is read meanwhile would be of a round that does not count.
+        It is not possible if the query has to be prepared again: the batch read meanwhile would not count.
         """
         if _failure_of(packets) is not None or any(member.is_resized for member in self.members):
             return False
         return flight.depart(partial(self._commit_members, packets, phases_ms))
 
     def _commit_members(self, packets: Iterable[Packet], phases_ms: Mapping[str, int]) -> list[Member]:
-        """Commit a round; returns who wants to board anew behind it."""
+        """Commit a cycle; return the queries that have to be prepared again."""
         again: list[Member] = []
         with self._lock:
             members = dict(self._members)
@@ -312,25 +311,25 @@ class Slot:
         return again
 
     def _part_with(self, member: Member, error: BaseException) -> None:
-        """Carry a member no longer that has failed; one that is alone ends the stream."""
+        """Remove a query that has failed; if it was alone, end the stream."""
         self.leave(member)
         if not self.is_shared:
             raise error
 
     def _board_again(self, members: Iterable[Member]) -> None:
-        """Go on with members from their last commits, with what they say now."""
+        """Resume queries from their last commits, with their current settings."""
         for member in members:
             with self._lock:
                 is_there = self._number_of(member) is not None
             if is_there:
                 self.leave(member)
                 self.join(member)
-                if not member.is_active:  # who stopped it meanwhile has not found it here
+                if not member.is_active:  # a thread that stopped it meanwhile has not found it here
                     self.leave(member)
 
     def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
-        """Return what the last stage makes of a round. What is read in one part comes with all stages done (``PacketReader.done``)."""
-        # ``DataFrame.rdd`` would set a conversion up.
+        """Return the last stage's results of a cycle. A batch read in one part has all stages done already (``PacketReader.done``)."""
+        # ``DataFrame.rdd`` would set up a conversion.
         if self.is_shared or batch._jdf.queryExecution().toRdd().getNumPartitions() == 1:  # noqa: SLF001
             return batch
         for member in self.members:
@@ -340,6 +339,6 @@ class Slot:
 
 
 def _failure_of(packets: Sequence[Packet]) -> BaseException | None:
-    """Return why a member has no batch, None where it has one."""
+    """Return why a query has no batch, None if it has one."""
     failed = next((packet for packet in packets if packet.kind == "failed"), None)
     return None if failed is None else decoded(BatchFailed(failed.blob.decode()))

@@ -1,15 +1,16 @@
-"""A driver's slots, and who rides in which.
+"""A driver's slots, and which query runs in which slot.
 
-A query begins in a shared slot. One whose work there is large (``Weight``) goes on in a slot of its own before it slows the others, and
-comes back when its work has been small for a while. Moving costs a query nothing but the round at hand: it goes on from its last commit.
-Each such slot has processes and connections of its own, so there are so many at most (``LEAST_OWN``); when hundreds of queries have a backlog
-at once, as after an outage, the others work theirs off together, in bounded rounds (``engine.spark.streams.scheduling``). Suspects on trial have
-places of their own beside them (``TRIALS``), so that nobody waits for heavy queries to be found innocent.
+A query begins in a shared slot. Once its work is large (``Weight``) it moves to a slot of its own, before it slows the others. It returns
+when its work has been small for a while. A move costs a query only the current cycle: it resumes from its last commit.
+Each slot has its own processes and connections, so the number of own slots is bounded (``LEAST_OWN``). If hundreds of queries have a backlog
+at once, as after an outage, the others work it off in shared, bounded cycles (``engine.spark.streams.scheduling``). Suspects have
+separate places (``TRIALS``), so that a trial never waits for heavy queries.
 
-When a shared slot ends under its members, the one of which the worker has noted that it stood still or took too much memory
-(``engine.runtime.limits.watchdog``) is the suspect; where nothing is noted, all with a batch under way are. Each suspect tries that batch again
-alone, a few at a time; who ends a slot alone is failed with the reason (``engine.runtime.crash_errors``), the rest go back. The others go
-back at once. A query that was failed so begins its next launches alone, too, and shares again once it has committed something.
+If a shared slot ends while it has queries, one of them may be the suspect: the one that a worker recorded for a stall or for too much
+memory (``engine.runtime.limits.watchdog``). Without such a record, all queries with a planned batch are suspects. Each suspect retries its
+batch alone, a few at a time. A query whose slot ends again fails with the reason (``engine.runtime.crash_errors``); the other suspects
+return to a shared slot. Queries that are no suspects return at once. The next launches of a failed query also begin alone, and the query
+shares again after a commit.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ from engine.spark.streams.runner import RunningQuery
 from engine.spark.streams.slot import Slot
 
 FEW: Final = 8
-"""With so many members in each slot there is another one, up to one for each core: a round does one member after the other."""
+"""At this many queries in each slot another one starts, up to one for each core: a cycle handles one query after the other."""
 
 LEAST_OWN: Final = 8
-"""So many queries may ride alone at once; on a large machine two for each core. Each costs about 100 MB and three connections."""
+"""The most queries with a slot of their own; on a large machine two for each core. Each costs about 100 MB and three connections."""
 
 MOST_BARREN: Final = 3
-"""So many shared slots in a row may end soon and without a round before their members fail with the reason."""
+"""After this many shared slots in a row that end early without a cycle, their queries fail with the reason."""
 
 STOP_S: Final = 30.0
 """How long a query that moves waits for its own slot to stop."""
 
 LOOK_S: Final = 5.0
-"""How often those that ride alone are looked at."""
+"""Interval between looks at the queries with a slot of their own."""
 
 TRIALS: Final = 4
-"""So many suspects are tried at the same time."""
+"""The most suspects that are tried at the same time."""
 
 TRIAL_S: Final = 30.0
-"""A suspect whose batch is neither committed nor fatal after this time makes room for the next one and goes on alone, as one of ``LEAST_OWN``.
-While there are as many of these as may be, it keeps its place, and the next one waits."""
+"""After this time without commit or crash, a suspect becomes one of ``LEAST_OWN``, and the next suspect is tried.
+If all these places are occupied, the suspect keeps its place of ``TRIALS``, and the next one waits."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -64,7 +65,6 @@ class SlotManager:
     """The slots of one session.
 
     Args:
-        spark: the session.
         dsn: the database of feeds and results.
         is_alive: whether the session still works.
     """
@@ -87,7 +87,7 @@ class SlotManager:
             threading.Thread(target=self._try_forever, name=f"suspects-{number}", daemon=True).start()
 
     def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> RunningQuery:
-        """Launch a query. See ``RunningQuery.opened``."""
+        """Launch a query. See ``RunningQuery.prepare``."""
         member = RunningQuery.prepare(self._spark, plan, launch, self._dsn, options)
         member.on_weight, member.on_failed = self._weighed, self._failed
         if launch.query_id in self._culprits:
@@ -97,11 +97,11 @@ class SlotManager:
         return member
 
     def make_ready(self) -> None:
-        """Start a shared slot before anybody needs it, unless there is one."""
+        """Start a shared slot before a query needs it, unless one exists."""
         self._open(least=1)
 
     def _share(self, member: RunningQuery) -> None:
-        """Let a query ride with others.
+        """Run a query in a shared slot.
 
         Raises:
             ExternalError: shared slots end as soon as they begin.
@@ -114,18 +114,18 @@ class SlotManager:
             raise ExternalError("shared slots end before a query has joined them; driver.log has the reason")
 
     def _joined(self, member: RunningQuery) -> bool:
-        """Let a query join the shared slot with the fewest members; returns whether there is one."""
+        """Add a query to the shared slot with the fewest queries; return whether there is one."""
         with self._lock:
             for slot in sorted(self._shared, key=lambda each: len(each.members)):
                 if slot.join(member):
                     member.slot = slot
                     self._open_beside()
                     return True
-                self._shared.remove(slot)  # it has ended, which is told soon
+                self._shared.remove(slot)  # it has ended, and reports this soon
         return False
 
     def _open_beside(self) -> None:
-        """Start another shared slot where each has its fill. Nobody waits for it: who joins next may still ride in those that there are."""
+        """Start another shared slot if all have ``FEW`` queries. Nobody waits for it: the next query may still join an existing slot."""
         number = len(self._shared)
         is_room = number < self._most_shared and not self._opening.locked()
         if is_room and min(len(slot.members) for slot in self._shared) >= FEW:
@@ -135,10 +135,10 @@ class SlotManager:
         try:
             self._open(least)
         except Exception:
-            log.exception("slot_not_started")  # who joins next asks for it again
+            log.exception("slot_not_started")  # the next query that joins tries again
 
     def _open(self, least: int) -> None:
-        """Start a shared slot, unless there are so many. It starts empty: nobody who launches, moves or commits waits behind the lock."""
+        """Start a shared slot, unless enough exist. It starts empty, so that no launch, move or commit waits for the lock."""
         with self._opening:
             with self._lock:
                 if len(self._shared) >= least:
@@ -150,17 +150,17 @@ class SlotManager:
                 self._shared.append(slot)
 
     def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
-        """Move a query whose weight has changed; called between two rounds of its slot."""
+        """Move a query whose weight has changed; called between two cycles of its slot."""
         slot = member.slot
         if not is_heavy or slot is None or not slot.is_shared:
             return
         if not self._takes_place(member, self._parting):
-            return  # asked again behind its next batch
+            return  # tried again after its next batch
         slot.leave(member)
         self._due.put(lambda: self._part(member, slot))
 
     def _takes_place(self, member: RunningQuery, among: set[RunningQuery]) -> bool:
-        """Count a query among those that ride alone, or are about to; returns whether there was a place."""
+        """Reserve a place for a query that gets its own slot; return whether one was free."""
         with self._counting:
             if len((self._alone | self._parting) - {member}) >= self._most_own:
                 return False
@@ -168,7 +168,7 @@ class SlotManager:
             return True
 
     def _part(self, member: RunningQuery, left: Slot) -> None:
-        """Let a query go on alone that has left its slot, or whose slot has ended, unless another one has it meanwhile."""
+        """Give a query its own slot after it left its slot or its slot ended, unless another slot has it meanwhile."""
         with _failing(member), member.moving:
             if member.is_active and member.slot is left:
                 log.info("query_got_dedicated_slot", query=member.name)
@@ -177,7 +177,7 @@ class SlotManager:
         self._parting.discard(member)
 
     def _look_after_alone(self) -> None:
-        """Bring back those that have been light, or still, for a while. Who has not committed for long because of a batch at hand is neither."""
+        """Bring back queries that were light or idle for a while. A query with a long current batch is neither."""
         for member in list(self._alone):
             slot = member.slot
             if not member.is_active or slot is None or slot.is_shared:
@@ -186,13 +186,13 @@ class SlotManager:
                 self._bring_back(member, slot)
 
     def _bring_back(self, member: RunningQuery, slot: Slot) -> None:
-        """Let a query share again that has committed something alone, however long that took."""
+        """Return a query to a shared slot once it has committed something alone, however long this took."""
         self._culprits.discard(member.query_id)
         with _failing(member), member.moving:
             if not member.is_active or member.slot is not slot:
                 return
             if not slot.stop(STOP_S):
-                # Its commits are fenced, so the query need not wait for it; and what is slow is the machine, or the JVM.
+                # Its commits are fenced, so the query need not wait; a slow stop is due to the machine or the JVM.
                 raise ExternalError(
                     f"the stream that ran this query alone did not stop within {STOP_S:.0f} s. The query is started again"
                 )
@@ -214,7 +214,7 @@ class SlotManager:
             except Exception:
                 log.exception("slots_not_looked_after")
 
-    # What happens when a stream ends by itself
+    # Streams that end by themselves
 
     def _ended_alone(self, member: RunningQuery, slot: Slot, error: BaseException | None) -> None:
         if member.slot is not slot:
@@ -227,7 +227,7 @@ class SlotManager:
             member.fail(found if ended is None else crash_error(found, ended))
 
     def _ended(self, slot: Slot, error: BaseException | None) -> None:
-        """A shared slot has ended: some member's batch, the session, or somebody outside has ended it."""
+        """Handle a shared slot that ended: because of a query's batch, of the session, or of someone outside."""
         found = _cause(error)
         with self._lock:
             if slot in self._shared:
@@ -236,7 +236,7 @@ class SlotManager:
             is_hopeless = self._barren >= MOST_BARREN
         members = [member for member in slot.members if isinstance(member, RunningQuery) and member.is_active]
         if not members:
-            return  # who comes next opens another one
+            return  # the next query that joins opens another slot
         if is_hopeless or not self._is_alive():
             for member in members:
                 member.fail(found)
@@ -262,11 +262,11 @@ class SlotManager:
                 self._try_alone(member)
 
     def _try_alone(self, member: RunningQuery) -> None:
-        """Let a suspect do its batch alone, and share again once that is committed; who takes long goes on alone until then."""
+        """Run a suspect's batch alone, and return the query to a shared slot after the commit. A slow suspect continues alone until then."""
         is_over = threading.Event()
 
         def ended(slot: Slot, error: BaseException | None) -> None:
-            with member.moving:  # it may be brought back just now
+            with member.moving:  # it may be on its way back just now
                 if member.slot is not slot:
                     return
                 member.slot = None
@@ -303,13 +303,13 @@ class SlotManager:
 
 
 def _cause(error: BaseException | None) -> EngineError:
-    """Return what ended a stream that nobody had told to end."""
+    """Return what ended a stream that nobody stopped."""
     return InternalError("the streaming query ended without an error") if error is None else decoded(error)
 
 
 @contextmanager
 def _failing(member: RunningQuery) -> Iterator[None]:
-    """Fail a query that could not be moved, with the reason: it is in no slot, and launched again."""
+    """Fail a query that could not be moved, with the reason: it is in no slot, and is launched again."""
     try:
         yield
     except Exception as error:

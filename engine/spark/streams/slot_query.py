@@ -1,4 +1,4 @@
-"""A query as its slot sees it: the port between ``slot`` and ``runner``, and what a batch may take in which kind of slot."""
+"""The port between ``slot`` and ``runner``: a query as its slot sees it, and what its batches may take in each kind of slot."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from engine.runtime.stages import StageWork
 from engine.spark.streams.committing import Committing
 
 SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
-"""Of the batch of one member of a shared slot: the others wait for it."""
+"""Bound of one query's batch in a shared slot: the other queries wait for it."""
 
 SHARED_EMITTED: Final = 64 << 20
-"""About as much as one member's batch may emit there, eight times what it reads: the driver holds that of a whole round."""
+"""Approximate bytes that one query's batch may emit in a shared slot, eight times its input. The driver holds this for a whole cycle."""
 
 OWN_EMITTED: Final = 1 << 30
-"""The same of each task of a query in a slot of its own, four times what its batch reads at most."""
+"""Approximate bytes that each task of a query in its own slot may emit, at most four times what its batch reads."""
 
 
 class SlotMode(Enum):
-    """How a query is carried: with others; alone with large batches; alone with batches as if it shared, since it may end its worker."""
+    """A query shares a slot, has a dedicated one with large batches, or an isolated one with small batches because it may end its worker."""
 
     SHARED = "shared"
     DEDICATED = "dedicated"
@@ -35,17 +35,17 @@ class Member(Committing, Protocol):
     """A query, as its slot sees it."""
 
     def board(self, link: SinkLink, aside: BlobFolder | None, ride: SlotMode, cores: int) -> SourceSpec:
-        """Say what to plan and to do from the last commit on.
+        """Return what to plan and to do from the last commit on.
 
         Args:
-            link: over which its batches are committed.
-            aside: where large blobs go.
-            ride: how it is carried.
+            link: for the commits of its batches.
+            aside: folder for large blobs.
+            ride: the kind of slot.
             cores: see ``SourceSpec``.
         """
 
     def stages(self, batch_id: int) -> Sequence[StageWork]:
-        """Return what its stages do in a batch."""
+        """Return the work of its stages in a batch."""
 
     @property
     def is_overlapped(self) -> bool:
@@ -53,18 +53,18 @@ class Member(Committing, Protocol):
 
     @property
     def parallel(self) -> int:
-        """How many tasks of Spark do a stage of a large batch."""
+        """How many Spark tasks do a stage of a large batch."""
 
     @property
     def is_resized(self) -> bool:
-        """Whether its next batch shall have another bound than it boarded with."""
+        """Whether its next batch has another bound than the bound at ``board``."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it has neither failed nor been stopped."""
+        """Whether it has neither failed nor stopped."""
 
     def put_off(self) -> None:
-        """Take note that its batch was not begun, since its round had emitted enough: it then boards anew."""
+        """Record that its batch did not begin, because its cycle had emitted enough. The query is then prepared again."""
 
     def goes_on_after(self, error: BaseException) -> bool:
-        """Whether a batch that failed is to be tried again with less input: it then boards anew."""
+        """Whether to retry a failed batch with less input. The query is then prepared again."""

@@ -1,1 +1,1 @@
-"""Clients of brokers: asking about a topic, and reading on from its partitions."""
+"""Clients of brokers: questions about a topic, and reading of its partitions."""

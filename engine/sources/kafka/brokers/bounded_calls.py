@@ -1,4 +1,4 @@
-"""Calls of librdkafka that do not keep to the time they are given."""
+"""Calls of librdkafka that exceed their time limit."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 
 def ends_within(seconds: float, call: Callable[[], None]) -> bool:
-    """Make a call in a thread of its own, which is left behind where the call takes longer; returns whether it has ended.
+    """Make a call in a separate thread, and abandon the thread if the call takes longer; return whether the call has ended.
 
     Raises:
-        BaseException: whatever the call raises in time.
+        BaseException: an error that the call raises in time.
     """
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the call was made
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it again
             raised.append(error)
 
     thread = threading.Thread(target=run, name="bounded-call", daemon=True)

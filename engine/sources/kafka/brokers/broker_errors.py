@@ -1,4 +1,4 @@
-"""What librdkafka reports, as what it means here: a topic that is missing or may not be read, offsets that are gone, brokers that are away."""
+"""The meaning of librdkafka's errors here: a topic is missing or forbidden, offsets are gone, brokers are away."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ BEING_ELECTED: Final = {
     KafkaError.REPLICA_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
     KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }  # fmt: skip
-"""A partition has no leader that is known here yet, as one that was just made or has moved: the same question is asked again."""
+"""A partition has no known leader yet, because it is new or has moved: the same question is repeated."""
 
 UNIMPORTANT: Final = {KafkaError.GROUP_AUTHORIZATION_FAILED}
-"""No group is used: positions are the service's."""
+"""No group is used: the service keeps the positions."""
 
 _KEPT: Final = 5
 
 
 class TopicMissing(Exception):
-    """The broker has no such topic, or none that who asks may know of."""
+    """The broker has no such topic, or none that this user may see."""
 
 
 class TopicDenied(Exception):
-    """The broker does not allow who asks to look at the topic."""
+    """The broker does not allow this user to read the topic."""
 
 
 class OffsetOutOfRange(Exception):
-    """The broker has not what lies at an offset: it was removed, or never was."""
+    """The broker has no record at an offset: it was removed, or never existed."""
 
 
 class BrokerErrors:
-    """What goes wrong with a topic's brokers. Secrets are taken out of every text.
+    """Errors of a topic's brokers. Secrets are removed from every text.
 
     Args:
         topic: its name.
-        without_secrets: takes them out.
+        without_secrets: removes secrets.
     """
 
     def __init__(self, topic: str, without_secrets: Callable[[str], str] = str) -> None:
@@ -54,29 +54,29 @@ class BrokerErrors:
         self._noted: list[KafkaError] = []
 
     def note(self, error: KafkaError) -> None:
-        """Remember what a client reports of its brokers: the next refusal says it."""
+        """Remember a client's report about its brokers, for the text of the next refusal."""
         self._noted[:] = [*self._noted[1 - _KEPT :], error]
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all reports."""
         self._noted.clear()
 
     @property
     def is_denied(self) -> bool:
-        """Whether a broker does not accept who asks: no answer will come, so nobody waits for one."""
+        """Whether a broker refuses this user: no answer will come, so nobody waits for one."""
         return any(noted.code() in _DENIED for noted in self._noted)
 
     def why(self) -> str:
-        """Say what was noted, to stand behind a sentence."""
+        """Return the reports as a text to append to a sentence."""
         known = list(dict.fromkeys(self._shown(error.str()) for error in self._noted))
         return f" ({'; '.join(known)[:300]})" if known else ""
 
     def text(self, error: KafkaError) -> str:
-        """Return what an error says."""
+        """Return the text of an error."""
         return self._shown(error.str())[:300]
 
     def meaning(self, error: KafkaError, failing: str) -> Exception:
-        """Return what to raise of an error; ``failing`` says what did not work."""
+        """Return the exception for an error; ``failing`` says what did not work."""
         if error.code() in _GONE:
             return TopicMissing(self._topic)
         if error.code() in _DENIED or self.is_denied:
@@ -85,7 +85,7 @@ class BrokerErrors:
         return SourceUnavailable(f"topic {self._topic!r}: {failing}: {away}{self.text(error)}{self.why()}")
 
     def silent(self, failing: str) -> Exception:
-        """Return what to raise where no answer came."""
+        """Return the exception for a missing answer."""
         if self.is_denied:
             return TopicDenied(f"no answer{self.why()}")
         return SourceUnavailable(f"topic {self._topic!r}: {failing}{self.why()}")

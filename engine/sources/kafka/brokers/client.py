@@ -1,6 +1,6 @@
-"""A process's clients of brokers: one for each topic that is asked about it, others that fetch. Secrets are read here and kept nowhere else.
+"""A process's clients of brokers: one per topic for questions, others that fetch. Secrets are read here and stored nowhere else.
 
-What librdkafka reports becomes ``SourceUnavailable``, which is tried again, or one of ``troubles``; everything is bounded in time.
+librdkafka's reports become ``SourceUnavailable``, which is retried, or an error of ``broker_errors``; every call is bounded in time.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from engine.sources.kafka.brokers.topic_client import TopicClient, shared_option
 from engine.sources.kafka.brokers.unreachable import AwayBrokers
 
 KEPT_S: Final = 600.0
-"""A client is made anew after this time: what a broker says of itself may have changed."""
+"""A client is replaced after this time, because a broker's data about itself may have changed."""
 
 CHANGED_S: Final = 3.0
-"""So often a process looks whether a connection, or a secret of it, was changed: one row is read for each topic that is in use."""
+"""Interval at which a process checks whether a connection, or a secret of it, was changed: one row is read for each topic in use."""
 
 AHEAD_KB: Final = 8 * 1024
-"""What is fetched ahead of a partition: enough for a broker to answer meanwhile; more would be lost where another process reads on."""
+"""Prefetched data of a partition: enough to bridge a broker's answer; more would be lost if another process reads on."""
 
 
 @dataclass(slots=True)
 class _Clients:
-    """What a process has of one topic.
+    """A process's clients of one topic.
 
     Attributes:
-        asking: is shared by threads.
-        options: a digest of how brokers are reached, secrets included.
-        looked_at: when that was looked up, by ``time.monotonic``.
-        fetch_size: of one answer, for clients that are made now.
-        fetching: by what they fetch; those that nobody has now.
+        asking: the client for questions, shared by threads.
+        options: a digest of the brokers' addresses and credentials, secrets included.
+        looked_at: the time of the last check of these, by ``time.monotonic``.
+        fetch_size: of one answer, for new clients.
+        fetching: idle clients by what they fetch.
     """
 
     asking: TopicClient | None = None
@@ -62,10 +62,10 @@ class _Clients:
     fetching: dict[RecordFields, list[ConsumerLoop]] = field(default_factory=dict)
 
     def resting(self) -> list[ConsumerLoop]:
-        """Give up the clients that nobody has used for a while: they are of queries that are paused, or gone, or of definitions that were tried.
+        """Drop clients that were unused for a while: their queries are paused or gone, or their definitions were only tried.
 
         Returns:
-            Those that fetch, to be closed; who asks is closed when nobody has it.
+            Those that fetch, to be closed; the client for questions is closed when nobody uses it.
         """
         if self.asking is not None and time.monotonic() - self.asking.used_at > RESTING_S:
             self.asking = None
@@ -75,10 +75,10 @@ class _Clients:
         return found
 
     def reached_by(self, options: bytes) -> list[ConsumerLoop]:
-        """Note how brokers are reached now, and give up the clients that reach them otherwise.
+        """Record the current digest of addresses and credentials, and drop the clients with another one.
 
         Returns:
-            Those that fetch and that nobody has now, to be closed; ``consumer_loop`` closes those that somebody has.
+            Idle clients that fetch, to be closed; ``consumer_loop`` closes the borrowed ones.
         """
         unused: list[ConsumerLoop] = []
         if self.options not in (None, options):
@@ -96,11 +96,11 @@ _AWAY: Final = AwayBrokers()
 
 @contextmanager
 def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
-    """Lend this process's client that asks about a topic. One that fails is made anew by the next call.
+    """Borrow this process's client for questions about a topic. After a failure the next call makes a new client.
 
     Raises:
-        SourceUnavailable: the connection is not there, its secrets cannot be read here, or its brokers have given no answer a moment ago
-            (then no client is made or given up).
+        SourceUnavailable: the connection does not exist, its secrets cannot be read here, or its brokers gave no answer a moment ago
+            (then no client is made or dropped).
     """
     clients = _clients(dsn, place)
     _forget_changed(clients, dsn, place)
@@ -119,7 +119,7 @@ def asking(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
 
 @contextmanager
 def consumer_loop(dsn: str, place: KafkaPlace, wanted: RecordFields, partition: int, start: int) -> Iterator[ConsumerLoop]:
-    """Lend a client of this process's that fetches, to one thread: best the one that has fetched what lies at ``start`` already.
+    """Borrow one of this process's fetching clients for one thread: preferably one that has prefetched the records at ``start``.
 
     Raises:
         SourceUnavailable: see ``asking``.
@@ -153,7 +153,7 @@ def consumer_loop(dsn: str, place: KafkaPlace, wanted: RecordFields, partition: 
 
 
 def topic_client(connection: Resolved, topic: str) -> TopicClient:
-    """Return a client that asks about a topic.
+    """Return a client for questions about a topic.
 
     Raises:
         SourceUnavailable: the connection is of another kind, or a secret cannot be read here.
@@ -164,14 +164,14 @@ def topic_client(connection: Resolved, topic: str) -> TopicClient:
 def fetcher_of(
     options: Mapping[str, str], topic: str, wanted: RecordFields, troubles: BrokerErrors, fetch_bytes: int = MOST_BYTES
 ) -> Fetcher:
-    """Return what fetches a topic's records: librdkafka itself where it can be called.
+    """Return what fetches a topic's records: librdkafka itself if it can be called.
 
     Args:
-        options: of librdkafka that say how brokers are reached; with secrets.
+        options: of librdkafka with the brokers' addresses and credentials; with secrets.
         topic: its name.
-        wanted: what of records.
-        troubles: notes what goes wrong with brokers.
-        fetch_bytes: of one answer of a broker's.
+        wanted: the fields of records.
+        troubles: records errors of brokers.
+        fetch_bytes: of one answer of a broker.
     """
     given = {
         **shared_options(options), **_CONSUMER, "isolation.level": "read_committed", "fetch.wait.max.ms": "100", "fetch.error.backoff.ms": "100",
@@ -184,7 +184,7 @@ def fetcher_of(
 
 
 def consumer_options(connection: Resolved) -> dict[str, Any]:
-    """Return what a consumer is told that looks at single records; with secrets.
+    """Return the options of a consumer that reads single records; with secrets.
 
     Raises:
         SourceUnavailable: see ``topic_client``.
@@ -193,10 +193,10 @@ def consumer_options(connection: Resolved) -> dict[str, Any]:
 
 
 def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
-    """Return how a topic's brokers are reached, as the database says now.
+    """Return a topic's connection, as the database has it now.
 
     Raises:
-        SourceUnavailable: it does not say, or a host may not be reached.
+        SourceUnavailable: the database has none, or a host is not allowed.
     """
     surroundings = SecretSources.of()
     if place.connection is None:
@@ -229,7 +229,7 @@ def _clients(dsn: str, place: KafkaPlace) -> _Clients:
 
 
 def _forget_changed(clients: _Clients, dsn: str, place: KafkaPlace) -> None:
-    """Give up the clients of a connection that was changed since they were made.
+    """Drop the clients of a connection that was changed after they were made.
 
     Raises:
         SourceUnavailable: see ``connection_of``.
@@ -256,4 +256,4 @@ _CONSUMER: Final = {
     "group.id": "slackwater", "enable.auto.commit": "false", "enable.auto.offset.store": "false", "enable.partition.eof": "true",
     "auto.offset.reset": "error",
 }  # fmt: skip
-"""Positions are the service's: nothing is committed to a group, and none is looked for elsewhere."""
+"""The service keeps positions: nothing is committed to a group, and no position comes from elsewhere."""

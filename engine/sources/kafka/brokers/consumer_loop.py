@@ -1,4 +1,4 @@
-"""Reading on and on from the partitions of a topic: what lies between two offsets, from whatever fetches."""
+"""Continuous reading of a topic's partitions: the records between two offsets, from any fetcher."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from engine.sources.kafka.brokers.broker_errors import BEING_ELECTED, OUT_OF_RAN
 from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Fetcher
 
 SILENT_S: Final = 20.0
-"""Without a record or a word of the broker's while records are known to be there, reading is given up: the connection may be half open."""
+"""Reading fails after this time without a record or a report, if records are known to exist: the connection may be half open."""
 
 RESTING_S: Final = 30.0
-"""A partition that nobody has read from for so long is fetched no more, whatever comes: nobody may ask for it again."""
+"""A partition unread for this time is no longer fetched, because nobody may ask for it again."""
 
 STEP_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one look brought.
+    """The result of one look.
 
     Attributes:
         records: in the order of offsets.
-        position: behind them, or behind what nothing stands for.
+        position: after them, and after offsets without records.
     """
 
     records: Fetched
@@ -39,8 +39,8 @@ class _Fetching:
     """A partition that is being fetched.
 
     Attributes:
-        position: where the next call goes on without beginning anew.
-        ahead: what was fetched behind it.
+        position: where the next call continues without a restart.
+        ahead: records prefetched after it.
         used_at: by ``time.monotonic``.
     """
 
@@ -50,12 +50,12 @@ class _Fetching:
 
 
 class ConsumerLoop:
-    """Takes records from partitions, in turns. For one thread at a time.
+    """Takes records from several partitions. For one thread at a time.
 
     Args:
         fetcher: of a topic.
-        troubles: what goes wrong with brokers is noted there.
-        fetch_bytes: of one answer of a broker, as the fetcher asks for it.
+        troubles: records errors of brokers.
+        fetch_bytes: of one answer of a broker, as the fetcher requests it.
     """
 
     def __init__(self, fetcher: Fetcher, troubles: BrokerErrors, fetch_bytes: int) -> None:
@@ -65,26 +65,26 @@ class ConsumerLoop:
 
     @property
     def is_resting(self) -> bool:
-        """Whether nobody has taken anything for a while."""
+        """Whether nobody has taken records for a while."""
         return time.monotonic() - self._used_at > RESTING_S
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections to brokers."""
         self._fetcher.close()
 
     def is_at(self, partition: int, start: int) -> bool:
-        """Whether it goes on at ``start`` without beginning anew."""
+        """Whether it continues at ``start`` without a restart."""
         lane = self._lanes.get(partition)
         return lane is not None and lane.position == start
 
     def take(self, partition: int, start: int, end: int, most: int) -> Taken:
-        """Take some of the records in ``[start, end)``: what is there at once, at least one record or the end.
+        """Take some of the records in ``[start, end)``: the available ones, at least one record or the end.
 
         Raises:
-            OffsetOutOfRange: ``start`` is not there any more, or not yet.
+            OffsetOutOfRange: ``start`` does not exist any more, or not yet.
             SourceUnavailable: no record comes.
         """
-        lane = self._lanes.pop(partition, None)  # whatever fails: the next one begins anew
+        lane = self._lanes.pop(partition, None)  # after any failure the next call restarts the partition
         self._rest()
         if lane is None or lane.position != start:
             self._troubles.forget()
@@ -110,7 +110,7 @@ class ConsumerLoop:
             has_stopped, ended = self._after_faults(faults, partition, start, has_records=len(records) > 0)
             position = max(position, ended)
             if len(records) and records.offsets[-1] >= end:
-                # What lies behind the end belongs to the next call, which goes on there.
+                # Records from the end on belong to the next call, which continues there.
                 place = int(np.searchsorted(records.offsets, end))
                 lane.ahead, records, position = records.part(place, len(records)), records.part(0, place), end
             if len(records) or position > start:
@@ -119,7 +119,7 @@ class ConsumerLoop:
                 raise self._troubles.silent(f"partition {partition}: no record comes from the broker")
 
     def _after_faults(self, faults: tuple[Fault, ...], partition: int, start: int, *, has_records: bool) -> tuple[bool, int]:
-        """Return whether nothing more comes until it is begun anew, and the end of the partition where it was reported, else 0."""
+        """Return whether the partition has to be restarted before more records come, and its reported end, else 0."""
         has_stopped, ended = False, 0
         for fault in faults:
             code = fault.error.code()
@@ -128,7 +128,7 @@ class ConsumerLoop:
             elif code in OUT_OF_RANGE:
                 if not has_records:
                     raise OffsetOutOfRange(f"partition {partition}, offset {start}")
-                has_stopped = True  # the next call asks for it again
+                has_stopped = True  # the next call restarts it
             elif code not in UNIMPORTANT | BEING_ELECTED and not fault.error.retriable():
                 raise self._troubles.meaning(fault.error, f"partition {partition} cannot be read")
         return has_stopped, ended

@@ -1,7 +1,7 @@
-"""Whether a partition still holds the records that were read of it, judged by leader epochs (KIP-101).
+"""Whether a partition still holds the records that were read, decided by leader epochs (KIP-101).
 
-Each leader of a partition has an epoch, which is greater than those before it and stands in each record that it takes. An unclean election
-cuts the log off, and the new leader's records take the place of others. The end of the log may soon be where it was, but then the last record
+Each leader of a partition has an epoch, greater than all before it, which each of its records contains. An unclean election
+truncates the log, and the new leader's records replace others. The end of the log may soon be where it was. But then the last record
 before a position has a later epoch than the log had when that position was read.
 """
 
@@ -18,7 +18,7 @@ from engine.sources.kafka.brokers.broker_errors import BEING_ELECTED, OUT_OF_RAN
 from engine.sources.kafka.brokers.client import connection_of, consumer_options
 
 FURTHER: Final = 16
-"""Markers of transactions and what compaction took are no records: so many times further back is looked each time that none is found."""
+"""Factor by which the search goes further back after each miss: transaction markers and compacted records are no records."""
 
 ANSWER_S: Final = 20.0
 _AT_ONCE: Final = 1_000

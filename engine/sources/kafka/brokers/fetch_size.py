@@ -1,7 +1,7 @@
 """How many bytes one answer of a broker may hold. Pure: knows no clients and reads no clock.
 
-An answer must come within the client's timeout, so a slow link gets smaller requests. Nobody can tell a slow link from an outage while it
-lasts: after each failure requests get smaller, and after a while of success they grow again. Growth that fails is tried again later and later.
+An answer must come within the client's timeout, so a slow link gets smaller requests. A slow link and an outage look the same while they
+last. So requests shrink after each failure, and grow again after a time of success. After failed growth the next attempt comes later.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 MOST_BYTES: Final = 4 << 20
 LEAST_BYTES: Final = 64 << 10
 STEP: Final = 8
-"""A failure divides the size by it, growth multiplies it."""
+"""A failure divides the size by this factor, growth multiplies it."""
 
 FIRST_GROWTH_S: Final = 10.0
-"""After an outage the full size is back within two growths."""
+"""After an outage, two growths restore the full size."""
 
 LONGEST_GROWTH_S: Final = 600.0
-"""On a link that is always slow, a growth that fails costs about 20 s of reading."""
+"""On a link that is always slow, a failed growth costs about 20 s of reading."""
 
 
 @dataclass(slots=True)
 class FetchSize:
-    """The size that clients of one topic are made with. Times are monotonic seconds.
+    """The size for new clients of one topic. Times are monotonic seconds.
 
     Attributes:
         size_bytes: of one answer.
-        changed_at_s: when it became that; None: never.
-        growth_s: after so long without a failure it grows.
+        changed_at_s: time of the last change; None: never.
+        growth_s: time without a failure after which it grows.
         has_grown: the last change was a growth.
     """
 
@@ -38,11 +38,11 @@ class FetchSize:
     has_grown: bool = False
 
     def now(self, now_s: float) -> int:
-        """Return the size to fetch with, which grows here when it is due."""
+        """Return the size to fetch with, after growing it if growth is due."""
         if self.changed_at_s is None or now_s - self.changed_at_s < self.growth_s:
             return self.size_bytes
         if self.has_grown:
-            self.growth_s = FIRST_GROWTH_S  # the size before this one held
+            self.growth_s = FIRST_GROWTH_S  # the size before this one worked
         if self.size_bytes == MOST_BYTES:
             self.changed_at_s, self.has_grown = None, False
             return self.size_bytes
@@ -50,7 +50,7 @@ class FetchSize:
         return self.size_bytes
 
     def failed(self, used_bytes: int, now_s: float) -> None:
-        """Note that a client which fetched with this size got no answer."""
+        """Record that a client with this size got no answer."""
         if used_bytes > self.size_bytes:
             return  # a client from before the last failure
         if self.has_grown:

@@ -1,6 +1,6 @@
 """Asking brokers about one topic: its partitions, where they begin and end. Every question is bounded in time.
 
-A broker that refuses who asks gives no answer at all, and librdkafka tries again for ever: so each wait looks why there is none yet.
+A broker that refuses this user gives no answer at all, and librdkafka retries for ever. So each wait checks why there is no answer yet.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from engine.sources.kafka.brokers.broker_errors import AWAY, BEING_ELECTED, Brok
 from engine.sources.kafka.brokers.unreachable import BrokersAway
 
 ANSWER_S: Final = 10.0
-"""Of one question to the brokers; a broker that starts again is away longer, and is asked again by the next attempt."""
+"""Limit of one question to the brokers; a broker that restarts is away longer, and the next attempt asks it again."""
 
 _STEP_S: Final = 0.5
-"""librdkafka tries again for ever where a broker refuses who asks; after this time it is asked why there is no answer yet.
+"""librdkafka retries for ever if a broker refuses this user; after this time we check why there is no answer yet.
 
-A question about partitions that is asked again loses the answer that is on its way: each one waits twice as long as the one before.
+A repeated question about partitions loses the answer that is on its way, so each question waits twice as long as the one before.
 """
 
 _AGAIN_S: Final = 0.1
-"""So soon is asked again where a partition has no leader that is known here."""
+"""Delay before a repeated question about a partition without a known leader."""
 
 R = TypeVar("R")
 
 
 class TopicClient:
-    """Asks about one topic. Safe for threads; not for forks: ``asking`` has one for each process.
+    """Asks about one topic. Safe for threads, but not for forks: ``asking`` has one for each process.
 
     Args:
         options: of librdkafka; with secrets.
         topic: its name.
-        without_secrets: takes them out of a text.
+        without_secrets: removes secrets from a text.
 
     Attributes:
         made_at: by ``time.monotonic``.
-        used_at: when it was lent last.
+        used_at: time of the last use.
     """
 
     def __init__(self, options: Mapping[str, str], topic: str, without_secrets: Callable[[str], str] = str) -> None:
@@ -71,14 +71,14 @@ class TopicClient:
         try:
             with self._asking("its partitions cannot be asked for"):
                 found = self._metadata(time.monotonic() + ANSWER_S)
-        except SourceUnavailable as error:  # any broker can tell
+        except SourceUnavailable as error:  # any broker can answer
             raise BrokersAway(str(error)) from error
         if found.error is not None:
             raise self._troubles.meaning(found.error, "its partitions cannot be asked for")
         return sorted(found.partitions)
 
     def topic_id(self) -> str | None:
-        """Return the topic's id, by which one that was made again differs; None: this broker knows none."""
+        """Return the topic's id, which changes if the topic is made again; None: this broker knows no ids."""
         with self._asking("its id cannot be asked for"):
             try:
                 asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=2.0)
@@ -89,17 +89,17 @@ class TopicClient:
         return None
 
     def ends(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Return, by partition, the position behind what is committed (the last stable offset)."""
+        """Return, by partition, the position after the committed records (the last stable offset)."""
         return self.ends_and_epochs(partitions)[0]
 
     def ends_and_epochs(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
-        """Return ``ends``, and by partition its leader's epoch, where the broker tells it."""
+        """Return ``ends``, and by partition its leader's epoch if the broker gives it."""
         found = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         epochs = {partition: at.leader_epoch for partition, at in found.items() if at.leader_epoch is not None}
         return {partition: int(at.offset) for partition, at in found.items()}, epochs
 
     def written(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Return, by partition, the position behind all that is written, by transactions that have not ended too."""
+        """Return, by partition, the position after all written records, including those of open transactions."""
         found = self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
         return {partition: int(at.offset) for partition, at in found.items()}
 
@@ -129,7 +129,7 @@ class TopicClient:
                 time.sleep(_AGAIN_S)
 
     def _metadata(self, until: float) -> TopicMetadata:
-        """Ask for the topic's partitions. A broker that refuses who asks gives no answer: it is not waited for."""
+        """Ask for the topic's partitions. Do not wait for a broker that refuses this user, because it gives no answer."""
         step_s = _STEP_S
         while True:
             try:
@@ -160,7 +160,7 @@ class TopicClient:
         try:
             yield
         except KafkaException as error:
-            self._admin.poll(0)  # what is reported of brokers
+            self._admin.poll(0)  # reports about brokers
             raise self._troubles.meaning(error.args[0], failing) from error
         except TimeoutError as error:
             self._admin.poll(0)
@@ -168,7 +168,7 @@ class TopicClient:
 
 
 def shared_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return what all clients of brokers are told, beside how these are reached."""
+    """Return the options of all clients of brokers, beside addresses and credentials."""
     return {
         **options, "log_level": "3", "client.id": "slackwater", "socket.keepalive.enable": "true", "reconnect.backoff.max.ms": "2000",
         "socket.timeout.ms": str(int(ANSWER_S * 1_000)),

@@ -1,8 +1,8 @@
-"""Brokers that gave no answer: for a while nobody else in this process waits for them.
+"""Brokers that gave no answer: for a while no other query in this process waits for them.
 
-A question to brokers that are away takes ten seconds. Queries that read from them are planned in one process with others that do not, and are
-launched one after the other: twenty such queries, each tried once a minute, would leave no time for anything else. After a question
-that failed, further ones fail at once for twice as long as it took; so at most a third of a process's time goes to brokers that are away.
+A question to brokers that are away takes ten seconds. One process plans and launches queries one after the other, whether they read from
+these brokers or not. Twenty such queries, each retried once a minute, would leave no time for the others. After a failed question,
+further ones fail at once for twice its duration. So at most a third of a process's time goes to brokers that are away.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Final
 from engine.errors import SourceUnavailable
 
 FACTOR: Final = 2.0
-"""So many times as long as the last question took nobody asks. More would put off the moment in which brokers are found to be back."""
+"""Multiple of the last question's duration without questions. A larger one would delay the discovery that brokers are back."""
 
 
 Brokers = tuple[int, str, str, bytes | None]
-"""What tells brokers from others: process, database, connection, a digest of how they are reached."""
+"""The identity of brokers: process, database, connection, a digest of their addresses and credentials."""
 
 
 class BrokersAway(SourceUnavailable):
-    """No broker answers at all: not only that one partition has no leader."""
+    """No broker answers at all: more than one partition without a leader."""
 
 
 class AwayBrokers:
-    """Which brokers have given no answer lately. Safe for threads.
+    """The brokers that gave no answer lately. Safe for threads.
 
     Args:
         clock: monotonic seconds.
@@ -44,7 +44,7 @@ class AwayBrokers:
         """Ask brokers in the block.
 
         Raises:
-            SourceUnavailable: they have given no answer a moment ago; else whatever the block raises.
+            SourceUnavailable: they gave no answer a moment ago; else the block's own errors.
         """
         begun = self._clock()
         with self._lock:

@@ -1,1 +1,1 @@
-"""Fetching records of a topic: partitions to columns of bytes, without a Python object for each record where librdkafka can be called itself."""
+"""Fetching a topic's records into columns of bytes; if librdkafka can be called directly, without a Python object for each record."""

@@ -1,7 +1,7 @@
-"""Bytes at addresses in this process's memory as columns: Arrow copies them, nothing runs for a single one.
+"""Bytes at addresses in this process's memory as columns: Arrow copies them, without Python code for each value.
 
-Arrow's view layout says of each value its length and its place in some buffer. Here the buffers are parts of the memory itself, each 2 GB
-long as far as Arrow knows; a cast to the plain layout copies the values out, and touches no byte that does not belong to one.
+Arrow's view layout gives each value's length and its place in a buffer. Here the buffers are parts of the memory itself, for Arrow
+2 GB long each. A cast to the plain layout copies the values, and touches no byte outside of them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ U64 = npt.NDArray[np.uint64]
 
 _PART_BITS: Final = np.uint64(30)
 _PART_BYTES: Final = (1 << 31) - 1
-"""A view's place has 31 bits. Values begin in the first half of a part, so that those of up to 1 GB end in it."""
+"""A view's place has 31 bits. Values begin in the first half of a part, so that values up to 1 GB end in it."""
 
 _INLINE: Final = 12
-"""Shorter ones stand in the view itself."""
+"""Shorter values are in the view itself."""
 
 
 def gathered(addresses: U64, sizes: U64) -> pa.LargeBinaryArray:
-    """Return copies of what lies at addresses; null where an address is 0."""
+    """Return copies of the bytes at addresses; null for an address of 0."""
     is_null = addresses == 0
     sizes = np.where(is_null, np.uint64(0), sizes)
     views = np.zeros((len(addresses), 4), np.int32)
@@ -47,7 +47,7 @@ def structures(addresses: U64, kind: np.dtype[np.void]) -> npt.NDArray[np.void]:
 
 
 def _lay(views: npt.NDArray[np.int32], addresses: U64, long: npt.NDArray[np.int64]) -> list[int]:
-    """Say in views where long values are; returns where the parts of memory begin."""
+    """Write the places of long values into views; return where the parts of memory begin."""
     chosen = addresses[long]
     parts = chosen >> _PART_BITS
     first, last = parts.min(), parts.max()
@@ -61,7 +61,7 @@ def _lay(views: npt.NDArray[np.int32], addresses: U64, long: npt.NDArray[np.int6
 
 
 def _short(addresses: U64, sizes: U64) -> npt.NDArray[np.uint8]:
-    """Return what lies at addresses, up to 12 bytes each, with zeros behind it."""
+    """Return the bytes at addresses, up to 12 each, padded with zeros."""
     base = int(addresses.min())
     memory = np.ctypeslib.as_array((ctypes.c_uint8 * (int(addresses.max()) - base + _INLINE)).from_address(base))
     places = (addresses - np.uint64(base)).astype(np.int64)

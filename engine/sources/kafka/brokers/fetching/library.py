@@ -1,7 +1,7 @@
-"""The librdkafka that ``confluent_kafka`` has loaded, called without it: its public C interface (rdkafka.h), whose form major versions keep.
+"""The librdkafka that ``confluent_kafka`` has loaded, called directly: its public C interface (rdkafka.h), stable within a major version.
 
-``library`` says None where it cannot be called so: another system than 64-bit Linux, another interpreter, another major version, or a look at
-itself that finds something else than expected. Then records are fetched through ``confluent_kafka``, at about twice the CPU.
+``library`` returns None if this is impossible: another system than 64-bit Linux, another interpreter, another major version, or a failed
+self-check. Then records are fetched through ``confluent_kafka``, at about twice the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from engine.sources.kafka.brokers.fetching.gathering import gathered
 
 OFF: Final = "SLACKWATER_KAFKA_PLAIN_FETCH"
-"""Set to 1 it makes processes fetch through ``confluent_kafka``: a way out where calling the library itself makes trouble."""
+"""Set to 1, it makes processes fetch through ``confluent_kafka``: a way out if direct calls cause problems."""
 
 MAJOR: Final = 2
 CONSUMER: Final = 1
@@ -35,7 +35,7 @@ MESSAGE: Final = np.dtype(
         "itemsize": 72,
     }
 )
-"""``rd_kafka_message_t``, which is public, on 64-bit systems."""
+"""The public ``rd_kafka_message_t`` on 64-bit systems."""
 
 _CALLS: Final[dict[str, tuple[Any, ...]]] = {
     "conf_new": (c_void_p,),
@@ -68,7 +68,7 @@ _SHORT_CALLS: Final[dict[str, tuple[Any, ...]]] = {
     "message_headers": (c_int, c_void_p, POINTER(c_void_p)),
     "header_get_all": (c_int, c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)),
 }
-"""Those of single messages, which wait for nothing: called without handing the interpreter's lock over, which would cost more than they do."""
+"""Functions of single messages, which never block: called without releasing the interpreter's lock, which would cost more than they do."""
 
 
 class Library:
@@ -111,7 +111,7 @@ def _fits() -> bool:
 
 
 def _path() -> str | None:
-    """Return where the library was loaded from: in a wheel, or the system's where the package was built there."""
+    """Return where the library was loaded from: a wheel, or the system's library if the package was built there."""
     import confluent_kafka.cimpl  # noqa: F401 - loads it
 
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -122,7 +122,7 @@ def _path() -> str | None:
 
 
 def _can_gather() -> bool:
-    """Whether this version of Arrow copies what it is shown."""
+    """Whether this version of Arrow copies the values of views."""
     values = [b"", b"short", b"longer than twelve bytes"]
     held = [ctypes.create_string_buffer(value) for value in values]
     addresses = np.array([ctypes.addressof(each) for each in held] + [0], np.uint64)

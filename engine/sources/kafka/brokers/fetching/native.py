@@ -1,7 +1,7 @@
-"""Fetches through librdkafka's C interface: batches of pointers, of which whole columns are gathered.
+"""Fetches through librdkafka's C interface: batches of pointers, gathered into whole columns.
 
-Of a record only ``rd_kafka_message_destroy`` is called, and what returns its timestamp or its headers, where they are wanted. A partition has a
-queue of its own, so several can be read in turns without losing what was fetched ahead of any.
+For each record it calls only ``rd_kafka_message_destroy``, and the functions for its timestamp or headers if they are needed. A partition
+has its own queue, so several can be read in turn without losing prefetched records.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class NativeFetcher:
         library: librdkafka.
         options: of the client; with secrets.
         topic: its name.
-        wanted: what of records.
-        note: is called with what goes wrong with brokers.
+        wanted: the fields of records.
+        note: called with errors of brokers.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class NativeFetcher:
         most = min(most, MOST_AT_ONCE)
         count = self._batch(partition, 0, most, 0)
         if not count:
-            # The library waits until it has as many as are asked for: the first one alone is waited for.
+            # The library waits until it has all requested messages: so only the first one is requested with a wait.
             count = self._batch(partition, 0, 1, int(wait_s * 1_000))
             count += self._batch(partition, count, most - count, 0) if 0 < count < most else 0
         self._serve()
@@ -108,7 +108,7 @@ class NativeFetcher:
         return client
 
     def _batch(self, partition: int, place: int, most: int, wait_ms: int) -> int:
-        """Let pointers be written from a place on; returns how many."""
+        """Write pointers from a place on; return how many."""
         address = self._pointers.ctypes.data + place * self._pointers.itemsize
         count = int(self._library.consume_batch(self._topic, partition, wait_ms, address, most))
         if count < 0:
@@ -166,7 +166,7 @@ class NativeFetcher:
         return found
 
     def _serve(self) -> None:
-        """Take what the client has to say of its brokers."""
+        """Handle the client's reports about its brokers."""
         while event := self._library.queue_poll(self._events, 0):
             if self._library.event_type(event) == EVENT_ERROR:
                 text = self._library.event_error_string(event) or b""
@@ -179,7 +179,7 @@ class NativeFetcher:
 
 
 _SOMEWHERE: Final = np.uint64(1)
-"""An address that is not null, of values without bytes."""
+"""An address that is not null, for values without bytes."""
 
 
 def _series(name: str, addresses: U64, sizes: U64) -> pl.Series:

@@ -1,6 +1,6 @@
-"""Fetches through ``confluent_kafka``'s consumer, where librdkafka cannot be called itself: a Python object for each record.
+"""Fetches through ``confluent_kafka``'s consumer, if librdkafka cannot be called directly: a Python object for each record.
 
-Of a batch each property is asked for in one pass of ``map``. One partition is fetched at a time.
+Each property of a batch is read in one pass of ``map``. One partition is fetched at a time.
 """
 
 from __future__ import annotations

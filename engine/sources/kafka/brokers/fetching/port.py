@@ -1,4 +1,4 @@
-"""The port through which records are fetched from brokers. Knows no formats, no relations, and nothing of what becomes of the records."""
+"""The port through which records are fetched from brokers. Knows no formats, no relations, and no use of the records."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from confluent_kafka import KafkaError
 from engine.frames.clocks import I64
 
 NO_TIMESTAMP_MS: Final = -1
-"""Of records that were written before Kafka had timestamps, and of all where nobody asked for them: refused as out of range, wherever one is
-needed."""
+"""Timestamp of records older than Kafka's timestamps, and of all records if nobody reads timestamps: refused as out of range where
+a timestamp is needed."""
 
 HEADERS: Final = pl.List(pl.Struct({"key": pl.String, "value": pl.Binary}))
-"""Of one record, the last of each name."""
+"""Headers of one record, the last of each name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """What of records somebody reads. Each of the last two costs a call per record.
+    """The fields of records to read. Each of the last two costs a call per record.
 
     Attributes:
         has_keys: their keys.
-        has_values: their values; without it values are empty, and still null where the record has none.
+        has_values: their values; else values are empty, and still null if the record has none.
         has_times: their timestamps.
         has_headers: their headers.
     """
@@ -44,8 +44,8 @@ class Fetched:
         keys: bytes; null: the record has none, or nobody reads keys.
         values: bytes; null: a tombstone.
         offsets: of the partition, rising, perhaps with gaps.
-        timestamps: CreateTime or LogAppendTime in ms; ``NO_TIMESTAMP_MS`` where there is none.
-        headers: as ``HEADERS``; None where nobody asked for them.
+        timestamps: CreateTime or LogAppendTime in ms; ``NO_TIMESTAMP_MS`` if there is none.
+        headers: as ``HEADERS``; None if nobody reads them.
     """
 
     keys: pl.Series
@@ -59,7 +59,7 @@ class Fetched:
 
     @property
     def size_bytes(self) -> int:
-        """Of keys, values and headers together."""
+        """Size of keys, values and headers together."""
         size = int(self.keys.bin.size().sum() or 0) + int(self.values.bin.size().sum() or 0)
         if self.headers is None or not len(self.headers):
             return size
@@ -80,7 +80,7 @@ class Fetched:
 
     @classmethod
     def joined(cls, parts: list[Fetched]) -> Fetched:
-        """Put records behind each other; at least one part."""
+        """Concatenate at least one part."""
         if len(parts) == 1:
             return parts[0]
         headers = None if parts[0].headers is None else pl.concat([part.headers for part in parts if part.headers is not None])
@@ -102,7 +102,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a fetch says beside records.
+    """A report beside records.
 
     Attributes:
         error: of librdkafka; the end of a partition is one.
@@ -115,33 +115,33 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one look brought."""
+    """The result of one look."""
 
     records: Fetched
     faults: tuple[Fault, ...] = ()
 
 
 class Fetcher(Protocol):
-    """Fetches from the partitions of one topic. For one thread at a time, and for the process that made it."""
+    """Fetches from the partitions of one topic. For one thread at a time, in the process that made it."""
 
     def begin(self, partition: int, offset: int) -> None:
-        """Fetch a partition from an offset on, whatever was fetched of it before."""
+        """Fetch a partition from an offset on, and drop records fetched earlier."""
         ...
 
     def poll(self, partition: int, most: int, wait_s: float) -> Polled:
-        """Return what was fetched of a partition that was begun: what is there at once, else what comes first.
+        """Return fetched records of a partition: those available, else the first that come.
 
         Args:
-            partition: which.
-            most: so many records at most.
+            partition: which; ``begin`` was called for it.
+            most: greatest number of records.
             wait_s: how long to wait for the first.
         """
         ...
 
     def end(self, partition: int) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         ...
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections to brokers."""
         ...
