@@ -1,4 +1,4 @@
-"""A query in a carrier of its own reads its next batch while one is committed; whatever becomes of that, nothing is lost or counted twice."""
+"""A query in a slot of its own reads its next batch while one is committed; whatever becomes of that, nothing is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_n
 def test_a_job_that_begins_when_its_stream_is_told_to_stop_is_found(
     launcher: Launcher, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class LateCarrier(Slot):
+    class LateSlot(Slot):
         def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
             done = super()._done(batch, batch_id)
             if batch_id > held.batch_id:
@@ -123,7 +123,7 @@ def test_a_job_that_begins_when_its_stream_is_told_to_stop_is_found(
                 time.sleep(PASSED_BY_S)
             return done
 
-    monkeypatch.setattr(runner, "Carrier", LateCarrier)
+    monkeypatch.setattr(runner, "Slot", LateSlot)
     held.failure = DataInvalid("not to be written")
     query, _, _ = launched(launcher, "begun_late")
     wait_until(lambda: not query.is_active)
