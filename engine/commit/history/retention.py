@@ -9,7 +9,7 @@ beside what that names, only what it writes itself. So a segment that is there a
 attempts at the batches that were under way then, or not at all. It is *settled* once a later launch has the fence, or once
 ``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, whatever the clock says.
 
-What a retained commit names stays as long as that does, and is not noted: a query that is rewound names it again (``held_segments``).
+What a retained commit names stays as long as that does, and is not noted: a query that is rewound names it again (``retained_segments``).
 """
 
 from __future__ import annotations
