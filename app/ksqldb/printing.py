@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -51,18 +52,18 @@ async def print_topic(
         AppError: there is no such topic, or there are too many streams.
     """
     relation, every = await runner.inspected(parsed, lambda session: (relations_on(tree, session)[0], interval_of(tree)))
-    refuse_too_many(services)
-    followed = await services.of(Followables).find(relation.kind, relation.definition_name, takes_records=True)
+    chosen = _Chosen(every, None if tree.limit is None else int(tree.limit))
     beginning: Beginning = "earliest" if tree.is_from_beginning else "latest"
-    opening = following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), beginning)
-    follower = await opening.__aenter__()
-    limit = None if tree.limit is None else int(tree.limit)
-    lines = _lines(services, follower, relation, _Chosen(every, limit), recheck)
-
-    async def close() -> None:
-        await opening.__aexit__(None, None, None)
-
-    return ClosingResponse(lines, close, services.settings.push.write_timeout_s, MEDIA_TYPE)
+    tails = services.of(Tails)
+    async with AsyncExitStack() as opening:
+        refuse_too_many(services)
+        opening.enter_context(tails.counted())  # at once: many that come together must not pass the limit together
+        followed = await services.of(Followables).find(relation.kind, relation.definition_name, takes_records=True)
+        follower = await opening.enter_async_context(following(tails, ChangeSource(followed, has_text_numbers=False), beginning))
+        close = opening.pop_all().aclose
+    return ClosingResponse(
+        _lines(tails, follower, relation, chosen, recheck), close, services.settings.push.write_timeout_s, MEDIA_TYPE
+    )
 
 
 class _Chosen:
@@ -85,24 +86,22 @@ class _Chosen:
 
 
 async def _lines(
-    services: Services, follower: FrameFollower, relation: SqlRelation, chosen: _Chosen, recheck: Callable[[], Awaitable[None]]
+    tails: Tails, follower: FrameFollower, relation: SqlRelation, chosen: _Chosen, recheck: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[bytes]:
-    tails = services.of(Tails)
     topic = relation.topic
     yield f"Key format: {topic.key_format.name}\nValue format: {topic.value_format.name}\n".encode()
     checked_at = time.monotonic()
     try:
-        with tails.counted():
-            while not chosen.is_over and not tails.is_closing:
-                frames = await follower.next()
-                if frames or time.monotonic() - checked_at >= QUIET_S:
-                    await recheck()
-                    checked_at = time.monotonic()
-                for frame in frames:
-                    if shown := await asyncio.to_thread(_shown, chosen.of(frame), relation):
-                        yield shown
-                if not frames:
-                    await follower.wait(1.0)
+        while not chosen.is_over and not tails.is_closing:
+            frames = await follower.next()
+            if frames or time.monotonic() - checked_at >= QUIET_S:
+                await recheck()
+                checked_at = time.monotonic()
+            for frame in frames:
+                if shown := await asyncio.to_thread(_shown, chosen.of(frame), relation):
+                    yield shown
+            if not frames:
+                await follower.wait(1.0)
     except AppError as error:
         yield (json.dumps(error_body(error)) + "\n").encode()
 

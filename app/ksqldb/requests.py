@@ -35,7 +35,7 @@ class StatementRequest:
 
 
 async def body_of(request: Request) -> bytes:
-    """Read a body that says it is JSON, or that no browser sent; ``Edge`` bounds it.
+    """Read a body that says it is JSON, or that no browser sent; ``RequestMiddleware`` bounds it.
 
     Raises:
         UnsupportedMediaType: what a page of another site can send without being asked.

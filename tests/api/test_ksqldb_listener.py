@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,7 @@ import psutil
 import pytest
 import structlog
 
-from app.settings.settings import Settings
+from app.settings.settings import PushSettings, Settings
 from tests.api.ksqldb_service import ORDERS, TOTALS, listening, write_totals
 from tests.conformance.ksqldb.runner import consume, produce
 
@@ -361,6 +362,44 @@ async def test_print_shows_the_deletes_of_a_table(one: httpx.AsyncClient, url: s
         'key: tea, value: {"PRICE":3}, partition: 0',
         "key: tea, value: <null>, partition: 0",
     ]
+
+
+async def test_prints_that_come_together_do_not_pass_the_limit_of_streams(settings: Settings) -> None:
+    with listening(settings.model_copy(update={"push": PushSettings(max_streams=2)})) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=30) as client, AsyncExitStack() as stack:
+            await ksql(client, ORDERS)
+
+            async def opened() -> int:
+                asked = client.stream("POST", "/query", json={"ksql": "PRINT 'orders';"})
+                return (await stack.enter_async_context(asked)).status_code
+
+            assert sorted(await asyncio.gather(*(opened() for _ in range(6)))) == [200, 200, 429, 429, 429, 429]
+
+
+async def test_print_shows_records_without_a_key_and_keys_with_windows(one: httpx.AsyncClient, url: str) -> None:
+    await ksql(
+        one,
+        "CREATE STREAM clicks (page STRING) WITH (KAFKA_TOPIC='clicks', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        "CREATE STREAM hourly (k STRING KEY, n INT) WITH (KAFKA_TOPIC='hourly', VALUE_FORMAT='JSON', PARTITIONS=1, "
+        "WINDOW_TYPE='TUMBLING', WINDOW_SIZE='1 HOUR');",
+    )
+    await asyncio.to_thread(produce, url, "clicks", {"key": None, "value": {"page": "a"}, "timestamp": 5})
+    (line,) = (await printed(one, "PRINT clicks FROM BEGINNING LIMIT 1;"))[2:]
+    assert line.split(", ", 1)[1] == 'key: <null>, value: {"PAGE":"a"}, partition: 0'
+    window = {"start": 0, "end": 3_600_000, "type": "time"}
+    await asyncio.to_thread(produce, url, "hourly", {"key": "x", "value": {"n": 1}, "timestamp": 5, "window": window})
+    (line,) = (await printed(one, "PRINT hourly FROM BEGINNING LIMIT 1;"))[2:]
+    assert 'key: {"K":"x",' in line
+
+
+async def test_print_of_a_stream_that_is_dropped_says_so_and_ends(one: httpx.AsyncClient) -> None:
+    await ksql(one, ORDERS)
+    async with one.stream("POST", "/query", json={"ksql": "PRINT 'orders';"}) as answer:
+        lines = answer.aiter_lines()
+        assert [await anext(lines), await anext(lines)] == ["Key format: KAFKA", "Value format: JSON"]
+        await ksql(one, "DROP STREAM orders;")
+        (last,) = [line async for line in lines]
+    assert json.loads(last)["error_code"] >= 40_000
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def totals(client: Client, name: str) -> dict[str, tuple[int, int]]:
 
 def are_alone(client: Client) -> bool:
     """Whether each heavy query has committed its newest batch in a slot of its own."""
-    slots = [client.query(name).status()["slot"] for name in HEAVY]
-    return all(slot is not None and slot["kind"] == "own" for slot in slots)
+    executions = [client.query(name).status()["execution"] for name in HEAVY]
+    return all(execution is not None and execution["mode"] == "dedicated" for execution in executions)
 
 
 def spent_on(client: Client, name: str) -> Counter[str]:

@@ -174,9 +174,9 @@ class Slots:
         self._client, self.seen = client, list[str]()
 
     def look(self) -> None:
-        slot = self._client.query(HEAVY).status()["slot"]
-        if slot is not None and self.seen[-1:] != [slot["kind"]]:
-            self.seen.append(slot["kind"])
+        execution = self._client.query(HEAVY).status()["execution"]
+        if execution is not None and self.seen[-1:] != [execution["mode"]]:
+            self.seen.append(execution["mode"])
 
 
 class Due:
@@ -263,7 +263,7 @@ def test_nothing_keeps_growing(running: Service) -> None:
     print("\n".join(map(str, trends)))
     assert load.sent > MINUTES * 60 * 20
     assert crowd.made - ALIVE > MINUTES * 60 / REPLACE_S, "one or more each time"
-    assert {"own", "shared"} <= set(slots)
+    assert {"dedicated", "shared"} <= set(slots)
     assert [str(trend) for trend in trends if trend.is_growing] == []
 
 

@@ -1,4 +1,4 @@
-"""A query in a carrier of its own reads its next batch while one is committed; whatever becomes of that, nothing is lost or counted twice."""
+"""A query in a slot of its own reads its next batch while one is committed; whatever becomes of that, nothing is lost or counted twice."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def classes() -> Iterator[str]:
             yield from (each for each, found in inspect.getmembers(own, inspect.isclass) if found.__module__ == own.__name__)
 
 
-NAMESAKES = {"Stretch", "Run"}
-"""Other classes of the service are called so, too."""
+NAMESAKES = {"Run"}
+"""Another class of the service is called so, too."""
 
 NAMES = {*classes()} - STORAGE - NAMESAKES
 

@@ -11,6 +11,7 @@ import typer.main
 from slackwater.cli.program import added, cli
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
 
+from app.access.rules import RULES
 from app.settings.settings import ENV_PREFIX, NESTING, Settings
 from app.telemetry.metric_list import METRICS
 from engine.definition.connections.secret import VARIABLES
@@ -121,3 +122,19 @@ def test_every_command_and_target_is_one(page: str) -> None:
 def test_every_file_that_is_named_is_there(page: str) -> None:
     for name in re.findall(r"\b(?:tests|app|engine|examples|deploy)/[\w/.-]*\.(?:py|yaml|yml|md|json)\b", page):
         assert (ROOT / name).exists(), name
+
+
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+PATHS_OF_ROUTES = {rule.partition(" ")[2] for rule in RULES}
+ROUTES = [
+    re.compile("/".join("[^/]+" if part.startswith("{") else re.escape(part) for part in path.split("/")))
+    for path in PATHS_OF_ROUTES
+]
+NAMED_PATH = re.compile(r"(?:GET|POST|PUT|PATCH|DELETE) (/v1/(?:\{\{[^}]*\}\}|[\w{}/-])+)")
+
+
+@pytest.mark.parametrize("path", [*PAGES, *READMES, ALERTS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_that_is_named_is_a_route(path: Path) -> None:
+    named = {found.rstrip("/") for found in NAMED_PATH.findall(path.read_text())}
+    unknown = {each for each in named if not any(route.fullmatch(re.sub(r"\{[^/]*\}", "x", each)) for route in ROUTES)}
+    assert not unknown

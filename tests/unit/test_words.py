@@ -71,3 +71,22 @@ def test_no_column_setting_or_metric_has_a_retired_word() -> None:
 @pytest.mark.parametrize("name", ["SlotCarrier", "_wanted", "was_told", "carrier_ended"])
 def test_a_retired_word_is_found(name: str) -> None:
     assert parts(name) & RETIRED
+
+
+NAMED = re.compile(r"``((?:engine|app)(?:\.\w+)+)``")
+"""A module, or a name in one, as docstrings and comments name it."""
+
+
+def is_there(name: str) -> bool:
+    """Whether a module of that name is there, or a module that has the name's last part."""
+    path, last = ROOT.joinpath(*name.split(".")), name.rpartition(".")[2]
+    if path.is_dir() or path.with_suffix(".py").exists():
+        return True
+    homes = [home for home in (path.parent.with_suffix(".py"), path.parent / "__init__.py") if home.exists()]
+    return any(re.search(rf"\b{last}\b", home.read_text()) for home in homes)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_module_that_is_named_is_there(package: str) -> None:
+    named = {(path, name) for path in (ROOT / package).rglob("*.py") for name in NAMED.findall(path.read_text())}
+    assert {f"{path.relative_to(ROOT)}: {name}" for path, name in named if not is_there(name)} == set()

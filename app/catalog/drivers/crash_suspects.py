@@ -30,7 +30,7 @@ FIRST_TURN_MS = 10_000
 """How long a suspect then runs before others may start; twice as long with each further loss, for what kills slowly."""
 
 MOST_LOSSES = 8
-"""Counted no further: the turn is as long as ``healthy_after`` by then."""
+"""Counted no further: the turn is as long as ``healthy_after_ms`` by then."""
 
 
 def is_lost(status: Status, handle: HandleReport) -> bool:

@@ -43,10 +43,10 @@ that drains gives it back: its workers end with it.
  9  starting, running  paused is wanted                                            stopping (paused)
 10  stopping           paused or restart was the outcome, gone, paused is wanted   paused
 11  paused             running is wanted                                           starting (epoch + 1, attempt 0)
-12  running            healthy for ``healthy_after``, attempt or losses > 0        attempt 0, losses 0
+12  running            healthy for ``healthy_after_ms``, attempt or losses > 0     attempt 0, losses 0
 12a running            losses or outages > 0, a batch is committed or none there   losses 0, outages 0
 13  stopping           stopped is wanted, another outcome is noted                 outcome stopped: a user's stop always wins
-14  stopping           the handle is alive                                         stop it; after ``stop_timeout`` drain
+14  stopping           the handle is alive                                         stop it; after ``stop_timeout_ms`` drain
 15  stopping           outcome stopped, gone                                       stopped, lease released
 16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0; 7a: as it was)
 17  stopping           outcome failed, gone                                        failed, lease released
@@ -103,7 +103,7 @@ class Snapshot:
     Attributes:
         jitter: a random number in [0, 1), used for the next backoff.
         was_busy: whether its launch had begun, or had a batch under way that the results lack, as far as is known
-        (``app.driver.launches.unfinished``);
+        (``app.driver.launches.spark_runner.is_unfinished``);
             only asked of a query that ``is_lost``.
         has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
         is_turn: whether a suspect may start.

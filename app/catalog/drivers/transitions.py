@@ -258,7 +258,7 @@ def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
 def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery, root: UUID) -> bool:
     """Remove the rows of a deleted query: what a late batch may still have counted, then the query with all its history.
 
-    Its late records may be many, and leases wait for this: a service removes them in steps (``forgetting.sweep_late_records``). What is left of
+    Its late records may be many, and leases wait for this: a service removes them in steps (``purging.sweep_late_records``). What is left of
     its state at the place of this id goes with the next look of that place's collector.
 
     Returns:

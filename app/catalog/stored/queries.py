@@ -1,4 +1,4 @@
-"""Rows of queries: finding, listing, wishing. Transactions that also touch relations are in ``query_edits``."""
+"""Rows of queries: finding, listing, wishing. Transactions that also touch relations are in ``catalog.queries.edits``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of relations: finding, listing, who reads them. Transactions that change them are in ``relation_edits``."""
+"""Rows of relations: finding, listing, who reads them. Transactions that change them are in ``catalog.relations.edits``."""
 
 from __future__ import annotations
 

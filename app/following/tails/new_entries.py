@@ -1,6 +1,6 @@
 """Where followed logs end, and what is new in them: one statement for any number of logs.
 
-What is much is not read here but stretch by stretch (``change_log.read_stretch``), so that nobody waits for a long log.
+What is much is not read here but range by range (``change_log.read_range``), so that nobody waits for a long log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Secrets as a definition has them: a value, ``env:NAME`` or ``file:PATH``. Pure; who reads references is ``surroundings.py``."""
+"""Secrets as a definition has them: a value, ``env:NAME`` or ``file:PATH``. Pure; who reads references is ``secret_sources.py``."""
 
 from __future__ import annotations
 

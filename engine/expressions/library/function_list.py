@@ -1,6 +1,6 @@
 """The scalar functions an expression may call: an allow-list. What is not here does not exist.
 
-One entry (``engine.definition.library``, a file for each theme) says everything of a function: how it is called, compiled and
+One entry (``engine.expressions.library``, a file for each theme) says everything of a function: how it is called, compiled and
 explained. The compiler, `GET /v1/functions` and the reference (`/guide/reference/functions/`) read it here, and its examples run as tests.
 
 Every function is deterministic and depends on its arguments alone: a replayed batch must give the same bytes, so there is no now()

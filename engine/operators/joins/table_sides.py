@@ -1,6 +1,6 @@
 """The two sides of a table-table join during one batch, and the changes of both in the order in which they count.
 
-What follows from a change is decided elsewhere: ``table_joins`` for the latest rows, ``table_join_history`` for all versions.
+What follows from a change is decided elsewhere: ``table_table`` for the latest rows, ``table_history`` for all versions.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _window(properties: Properties, key: tuple[str, ...], statement: CreateRelat
             detail = "WINDOW_SIZE goes with WINDOW_TYPE: give that, too, or leave it out"
             faults.add(StatementRefused("property_clash", detail, node))
         return None
-    if not key and statement.columns:
+    if not key and statement.columns and statement.kind == "stream":  # a table without a key is refused already
         faults.add(StatementRefused("key_missing", "windows are a part of the key: with WINDOW_TYPE, declare a key", statement))
     if kind == "SESSION":
         if size is not None:

@@ -52,6 +52,13 @@ def faults_of(text: str) -> list[tuple[str, str]]:
             "CREATE TABLE t (id INT PRIMARY KEY) WITH (KAFKA_TOPIC='x', FORMAT='JSON', MATERIALIZE='y', HISTORY_RETENTION='99999999999 DAYS')",
             ["'y'"],
         ),
+        (
+            "CREATE TABLE t (id INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', WINDOW_TYPE='TUMBLING', WINDOW_SIZE='x')",
+            [
+                "CREATE TABLE t (id INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', WINDOW_TYPE='TUMBLING', WINDOW_SIZE='x')",
+                "'x'",
+            ],
+        ),
     ],
 )
 def test_all_faults_are_reported_at_once(text: str, faults: list[str]) -> None:
