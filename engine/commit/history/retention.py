@@ -9,7 +9,7 @@ that state's segments and those that it writes itself. So an existing segment un
 only by attempts at the batches that were then under way. It is *settled* once a later launch has the fence, or once
 ``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, at any age.
 
-Segments of a retained commit stay as long as the commit, without a record: a query that is rewound names them again (``held_segments``).
+Segments of a retained commit stay as long as the commit, without a record: a query that is rewound names them again (``retained_segments``).
 """
 
 from __future__ import annotations

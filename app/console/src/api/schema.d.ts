@@ -6514,7 +6514,7 @@ export interface components {
         };
         /**
          * PostgresConnection
-         * @description A database. What else libpq takes is not taken: some of it reads files and the environment.
+         * @description A database. Other options of libpq are not allowed: some of them read files and the environment.
          */
         PostgresConnection: {
             /**
@@ -6914,7 +6914,7 @@ export interface components {
         };
         /**
          * Sasl
-         * @description Who asks.
+         * @description Credentials.
          */
         Sasl: {
             /**
