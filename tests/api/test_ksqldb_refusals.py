@@ -83,6 +83,13 @@ async def test_what_is_outside_of_a_scope_is_in_the_audit_log(
     assert noted(dsn) == [("team", "POST /ksql", "out_of_scope")]
 
 
+async def test_print_shows_no_topic_outside_of_a_scope(http: httpx.AsyncClient, keys: dict[str, dict[str, str]]) -> None:
+    shown = await http.post("/query", json={"ksql": "PRINT 'orders' LIMIT 0;"}, headers=keys["team"])
+    assert (shown.status_code, shown.text.splitlines()[0]) == (200, "Key format: KAFKA")
+    refused = await http.post("/query", json={"ksql": "PRINT 'secrets' LIMIT 0;"}, headers=keys["team"])
+    assert (refused.status_code, "there is no topic secrets" in refused.text) == (400, True)
+
+
 async def test_a_change_names_its_request_in_the_audit_log(
     http: httpx.AsyncClient, keys: dict[str, dict[str, str]], dsn: str
 ) -> None:
