@@ -130,4 +130,6 @@ def _key(values: dict[str, Any]) -> str:
     (value,) = values.values() if values else (None,)
     if value is None:
         return NO_VALUE
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.isprintable():
+        return value
+    return json.dumps(value, ensure_ascii=False)  # a line end in a text would look like another record

@@ -340,6 +340,13 @@ async def test_print_shows_the_records_of_a_topic_up_to_a_limit(http: httpx.Asyn
     ]
 
 
+async def test_print_shows_each_record_in_one_line(one: httpx.AsyncClient) -> None:
+    await ksql(one, ORDERS)
+    await ksql(one, "INSERT INTO orders (id, amount, made) VALUES ('a\nrowtime: b', 1.0, '2013-01-01T00:00:01');")
+    (line,) = (await printed(one, "PRINT 'orders' FROM BEGINNING LIMIT 1;"))[2:]
+    assert '"a\\nrowtime: b"' in line
+
+
 async def test_print_without_a_beginning_shows_what_comes(one: httpx.AsyncClient) -> None:
     await ksql(one, ORDERS)
     await ksql(one, "INSERT INTO orders (id, amount, made) VALUES ('before', 1.0, '2013-01-01T00:00:01');")

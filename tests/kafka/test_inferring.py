@@ -78,7 +78,7 @@ def test_what_a_json_schema_does_not_say_the_newest_records_do(
     assert [name for name, _ in inferred(source).left_out] == ["c"]
 
 
-def test_json_whose_schema_no_registry_has_is_discovered_itself(
+def test_json_whose_schema_no_registry_has_is_read_for_its_columns(
     connection: Connection, mock: Cluster, any_registry: Connected
 ) -> None:
     source = topic(connection, mock, value={"format": "json", "registry": any_registry.name})

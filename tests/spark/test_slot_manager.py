@@ -177,7 +177,7 @@ def test_workers_that_are_killed_cost_nobody_anything(fleets: Fleets) -> None:
         assert fleets.queries[name].error() is None
 
 
-def test_who_worker_crashed_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_whose_worker_crashed_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "StageWork", PoisonedWork)
     names = ["innocent_1", "innocent_2", "innocent_3"]
     for name in names:
