@@ -36,7 +36,7 @@ class LateLog:
     """How many records the cap counts; None: not known. Counting them in every batch would cost more than writing the batch's records."""
 
     def keep(self, cursor: Cursor, late: pl.DataFrame, now_ms: int) -> int:
-        """Write a batch's late records and remove records beyond age and cap; return how many of those under the cap were dropped.
+        """Write a batch's late records and remove records beyond age and cap; return how many did not fit under the cap.
 
         Old records go in the order of arrival. A record with a future time from a wrong clock keeps those after it until the next launch.
 

@@ -314,7 +314,7 @@ def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
 
 
 def has_no_numbers(chunk: bytes) -> bool:
-    """Whether a text cannot have NaN or an infinity, which Arrow reads as numbers, even in undeclared fields."""
+    """Whether a text may have NaN or an infinity, which Arrow reads as numbers, even in undeclared fields."""
     return (b"NaN" in chunk or b"Inf" in chunk) and _NO_NUMBER.search(chunk) is not None
 
 
