@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,6 @@ import app
 
 _IS_THERE: Final = "SELECT to_regclass('slackwater.alembic_version') IS NOT NULL"
 _VERSION: Final = "SELECT version_num FROM slackwater.alembic_version"
-_BEFORE_FIRST_RELEASE: Final = re.compile(r"\d{4}")
-"""Revisions of development versions. Those of releases have a word behind the number (``0001_initial``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +38,9 @@ class SchemaVersion:
     def problem(self) -> str | None:
         """Say why this version cannot work on it and what to do; None where it can."""
         if self.found is not None and self.is_unknown:
-            if _BEFORE_FIRST_RELEASE.fullmatch(self.found):
-                return (
-                    f"a version before 0.9 made this database (schema {self.found}), and this version does not open it: export the definitions "
-                    "with `slackwater export` of the version that made it, then start with an empty database and data directory"
-                )
             return (
-                f"the database's schema is at {self.found}, and this version of Slackwater works on schemas up to {self.needed}: a newer "
-                "version has upgraded it. Run that version, or bring back a copy of the database and of the data directory from before"
+                f"the database's schema is at {self.found}, and this version of Slackwater works on schemas up to {self.needed}: another "
+                "version has made it. Run that version, or bring back a copy of the database and of the data directory from before"
             )
         if self.is_behind:
             found = "empty" if self.found is None else f"at {self.found}"

@@ -156,7 +156,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     Raises:
         BackupFailed: the backup is not whole, not known or of another prefix, or lacks state that its database names; database or directory
             are not empty; ``pg_restore`` is missing or fails.
-        SchemaVersionUnknown: the backup is of a newer version, or of one before 0.9.
+        SchemaVersionUnknown: the backup is of a version that this one does not know.
     """
     contents = _contents(source)
     if contents.schema_prefix != Schemas.of(dsn).prefix:
