@@ -8,7 +8,7 @@ A packet is one row of ``PACKET_SCHEMA``.
   Silence depends on it (T10).
 - ``progress``, ``reject``, ``late``, ``stats``, the ``state`` of each task after the batch, and the ``cursor``, where the batch ends: these
   pass to the sink unchanged.
-- ``failed``: replaces a whole batch of a query; ``put_off``: replaces a batch that did not begin.
+- ``failed``: replaces a whole batch of a query; ``postponed``: replaces a batch that did not begin.
 This module does not know where records come from.
 """
 
@@ -41,7 +41,7 @@ PacketKind = Literal[
     "state",
     "cursor",
     "failed",
-    "put_off",
+    "postponed",
     "effort",
 ]
 

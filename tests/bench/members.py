@@ -47,8 +47,8 @@ from engine.runtime.launch_state import Launch, LaunchState
 from engine.runtime.planning.cursors import new_cursor, start_positions
 from engine.runtime.run_options import RunOptions
 from engine.sources.packets import unpack
-from engine.spark.streams.committing import MemberBatch, commit_round
-from engine.spark.streams.cycle_work import RoundPart
+from engine.spark.streams.committing import QueryBatch, commit_cycle
+from engine.spark.streams.cycle_work import CyclePartition
 from engine.spark.streams.runner import RunningQuery
 from engine.spark.streams.scheduling import RoundReader
 from engine.spark.streams.silence import Silence
@@ -142,15 +142,15 @@ class Members:
         self.looks += 1
 
     def _worked(self, written: bytes) -> pa.Table:
-        parts: list[RoundPart] = pickle.loads(written)  # noqa: S301 - our own
+        parts: list[CyclePartition] = pickle.loads(written)  # noqa: S301 - our own
         return pa.Table.from_batches([batch for part in parts for batch in self.reader.read(part)])
 
     def _committed(self, table: pa.Table) -> int:
         batches = [
-            MemberBatch(self.members[number], list(own), {})
+            QueryBatch(self.members[number], list(own), {})
             for number, own in groupby(unpack(table), key=lambda packet: packet.member)
         ]
-        for _, error in commit_round(self.link, batches):
+        for _, error in commit_cycle(self.link, batches):
             if error is not None:
                 raise error
         return len(batches)

@@ -30,7 +30,7 @@ from engine.runtime.launch_state import Launch, LaunchState
 from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.run_options import RunOptions
 from engine.sources.packets import Packet
-from engine.spark.streams.committing import MemberBatch, commit_round
+from engine.spark.streams.committing import QueryBatch, commit_cycle
 from engine.spark.streams.runner import RunningQuery
 from engine.spark.streams.slot_query import SlotMode
 from tests.derived_log import caused, derived_rows
@@ -51,8 +51,8 @@ class Round:
 
     def commit(self, batches: dict[str, Sequence[Packet]]) -> dict[str, BaseException | None]:
         """Commit a round; returns what became of each."""
-        ready = [MemberBatch(self.queries[name], packets, {}) for name, packets in batches.items()]
-        done = {id(batch.member): error for batch, error in commit_round(self.link, ready)}
+        ready = [QueryBatch(self.queries[name], packets, {}) for name, packets in batches.items()]
+        done = {id(batch.query): error for batch, error in commit_cycle(self.link, ready)}
         return {name: done[id(self.queries[name])] for name in batches}
 
     def rows(self, name: str) -> list[Any]:

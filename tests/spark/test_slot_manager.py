@@ -373,6 +373,6 @@ def test_batches_that_a_round_has_no_room_for_come_in_the_next_one(fleets: Fleet
     for name in names:
         show_grown(fleets, name, range(24))
     with fleets.launcher.connect() as connection:
-        noted = connection.execute("SELECT detail #> '{execution,put_off}' FROM log.commit").fetchall()
+        noted = connection.execute("SELECT detail #> '{execution,postponed}' FROM log.commit").fetchall()
     assert sum(times for (times,) in noted) == 1, "its status counts it"
     assert [query.error() for query in (*queries, little)] == [None] * 4

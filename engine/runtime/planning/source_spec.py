@@ -56,7 +56,7 @@ class SourceSpec:
         next_batch: number of the first batch of this launch, counted per checkpoint.
         run: the launch's scratch directory (``engine.runtime.checkpoint``); None: nothing is recorded there.
         bounds: of its work in shared processes.
-        is_put_off: a cycle has postponed its first batch, so this batch is among the first of the next cycle.
+        is_postponed: a cycle has postponed its first batch, so this batch is among the first of the next cycle.
     """
 
     dsn: str
@@ -75,7 +75,7 @@ class SourceSpec:
     next_batch: int = 0
     run: Path | None = None
     bounds: WorkBounds = USUAL
-    is_put_off: bool = False
+    is_postponed: bool = False
 
     def encoded(self) -> bytes:
         return pickle.dumps(self)

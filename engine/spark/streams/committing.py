@@ -17,7 +17,7 @@ from engine.errors import CommitRefused, SinkUnavailable
 from engine.postgres.sink_link import SinkLink
 from engine.sources.packets import Packet
 
-TOGETHER: Final = 32
+MAX_SHARED: Final = 32
 """The most queries whose batches share a transaction: it waits once for the disk, and holds their rows for about ten milliseconds."""
 
 _HEAVY: Final = frozenset({"late", "reject", "replayed"})
@@ -33,7 +33,7 @@ class Committing(Protocol):
     def drafting(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> AbstractContextManager[Draft | None]:
         """Lock the query and give the batch as it will be committed; None if there is nothing left to commit."""
 
-    def note_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
+    def record_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
         """Record a batch that was committed with others; return the error if the query ends with it, which the query also keeps.
 
         Args:
@@ -50,10 +50,10 @@ M = TypeVar("M", bound=Committing)
 
 
 @dataclass(frozen=True, slots=True)
-class MemberBatch(Generic[M]):
+class QueryBatch(Generic[M]):
     """One query's part of a cycle."""
 
-    member: M
+    query: M
     packets: Sequence[Packet]
     phases_ms: Mapping[str, int]
 
@@ -65,14 +65,14 @@ class MemberBatch(Generic[M]):
         return is_small and all(packet.kind not in _HEAVY for packet in self.packets)
 
 
-def commit_round(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> Iterator[tuple[MemberBatch[M], BaseException | None]]:
+def commit_cycle(link: SinkLink, batches: Sequence[QueryBatch[M]]) -> Iterator[tuple[QueryBatch[M], BaseException | None]]:
     """Commit the batches of a cycle; yield each with the error if it was not committed, else None."""
     unavailable: BaseException | None = None
     light = [batch for batch in batches if batch.is_light]
     alone = [batch for batch in batches if not batch.is_light]
-    for first in range(0, len(light), TOGETHER):
-        some = light[first : first + TOGETHER]
-        done = {} if unavailable is not None or len(some) == 1 else _together(link, some)
+    for first in range(0, len(light), MAX_SHARED):
+        some = light[first : first + MAX_SHARED]
+        done = {} if unavailable is not None or len(some) == 1 else _commit_shared(link, some)
         for place, batch in enumerate(some):
             if place in done:
                 unavailable = unavailable or _unavailable(done[place])
@@ -87,10 +87,10 @@ def commit_round(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> Iterator[
         yield batch, error
 
 
-def _alone(batch: MemberBatch[M], unavailable: BaseException | None) -> BaseException | None:
+def _alone(batch: QueryBatch[M], unavailable: BaseException | None) -> BaseException | None:
     if unavailable is None:
-        return batch.member.commit(batch.packets, batch.phases_ms)
-    batch.member.fail(unavailable)  # nobody else waits for the database in this cycle
+        return batch.query.commit(batch.packets, batch.phases_ms)
+    batch.query.fail(unavailable)  # nobody else waits for the database in this cycle
     return unavailable
 
 
@@ -99,13 +99,13 @@ def _unavailable(error: BaseException | None) -> BaseException | None:
     return error if isinstance(error, SinkUnavailable) and not isinstance(error, CommitRefused) else None
 
 
-def _together(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> dict[int, BaseException | None]:
+def _commit_shared(link: SinkLink, batches: Sequence[QueryBatch[M]]) -> dict[int, BaseException | None]:
     """Commit batches in one transaction; return the results by place. Batches without a result have to be committed alone."""
     with ExitStack() as held:
         drafts: dict[int, Draft] = {}
         for place, batch in enumerate(batches):
             try:
-                draft = held.enter_context(batch.member.drafting(batch.packets, batch.phases_ms))
+                draft = held.enter_context(batch.query.drafting(batch.packets, batch.phases_ms))
             except Exception:  # noqa: BLE001, S112 - its own commit meets the error again, and ends this query alone
                 continue
             if draft is not None and draft.is_light:
@@ -117,9 +117,9 @@ def _together(link: SinkLink, batches: Sequence[MemberBatch[M]]) -> dict[int, Ba
             lost = error
         else:
             return {
-                place: batches[place].member.note_committed(draft, batches[place].phases_ms, len(drafts))
+                place: batches[place].query.record_committed(draft, batches[place].phases_ms, len(drafts))
                 for place, draft in drafts.items()
             }
     for place in drafts:
-        batches[place].member.fail(lost)
+        batches[place].query.fail(lost)
     return dict.fromkeys(drafts, lost)

@@ -22,7 +22,7 @@ from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
 from engine.runtime.source import PacketReader
 from engine.sources.packets import Packet, encode_json, size_of
 
-ROUND_EMITTED: Final = 64 << 20
+MAX_CYCLE_BYTES: Final = 64 << 20
 """Once the batches of a cycle have emitted this much, the remaining batches are postponed to the next cycle. One query may emit as much
 (``SHARED_EMITTED``), so the total is at most twice this. The driver holds several copies of what a cycle emits."""
 
@@ -34,7 +34,7 @@ _readers: OrderedDict[bytes, PacketReader] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
-class MemberPart:
+class QueryPart:
     """A query's batch, or a part of it.
 
     Attributes:
@@ -53,7 +53,7 @@ class MemberPart:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundPart(InputPartition):
+class CyclePartition(InputPartition):
     """One Spark task of a cycle.
 
     Attributes:
@@ -61,11 +61,11 @@ class RoundPart(InputPartition):
         is_alone: the slot has one query only, and ends with it.
     """
 
-    parts: tuple[MemberPart, ...]
+    parts: tuple[QueryPart, ...]
     is_alone: bool
 
 
-def carried(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return an error as text that ``decoded`` reads."""
     try:
         with marked():
@@ -79,20 +79,20 @@ def failed(member: int, failure: str) -> Packet:
     return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
 
 
-def round_packets(partition: RoundPart) -> Iterator[Packet]:
+def cycle_packets(partition: CyclePartition) -> Iterator[Packet]:
     """Yield the results of a cycle's parts, one part after the other. With several queries, stop once they emitted as much as a cycle may."""
     fetched = _fetched(partition.parts)
     emitted = 0
     for part in partition.parts:
-        if emitted >= ROUND_EMITTED and part.group is not None and not partition.is_alone:
-            yield Packet(0, "put_off", 0, 0, 0, 0, None, None, part.group.now_ms, b"", member=part.member)
+        if emitted >= MAX_CYCLE_BYTES and part.group is not None and not partition.is_alone:
+            yield Packet(0, "postponed", 0, 0, 0, 0, None, None, part.group.now_ms, b"", member=part.member)
             continue
         for packet in _packets(part, fetched, is_alone=partition.is_alone):
             emitted += size_of(packet)
             yield packet
 
 
-def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
+def _fetched(parts: Sequence[QueryPart]) -> Fetched | None:
     """Ask the database once for the data of all small batches; return None if that fails: each batch then meets the error itself."""
     readers = []
     for part in parts:
@@ -112,7 +112,7 @@ def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
         return None
 
 
-def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
+def _packets(part: QueryPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
     """Yield the results of a part. In a shared slot a part that fails half-way yields nothing; a query alone in its slot raises the error."""
     if part.group is None:
         yield failed(part.member, part.failure)
@@ -125,7 +125,7 @@ def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> It
             with reader.at_work(part.batch_id):  # once for all packets: most packets take less time than this call
                 packets = list(found)
         except Exception as error:  # noqa: BLE001 - reported to the query
-            yield failed(part.member, carried(error))
+            yield failed(part.member, error_text(error))
             return
         part_ms = round((perf_counter() - begun) * 1_000)
         effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))

@@ -46,9 +46,9 @@ class Planned:
     watched: frozenset[str] | None = None
 
     @property
-    def is_put_off(self) -> bool:
+    def is_postponed(self) -> bool:
         """Whether its next batch was postponed, because earlier batches had emitted as much as a cycle may."""
-        return self.spec is not None and self.spec.is_put_off and self.next_batch == self.spec.next_batch
+        return self.spec is not None and self.spec.is_postponed and self.next_batch == self.spec.next_batch
 
     @property
     def place(self) -> tuple[BatchPlanner, Cursor] | None:

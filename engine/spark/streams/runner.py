@@ -173,7 +173,7 @@ class RunningQuery:
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._ride, self._is_resized = ride, False
-        is_put_off, self._is_put_off = self._is_put_off, False
+        is_postponed, self._is_put_off = self._is_put_off, False
         # The last commit says when work that waits on the clock is planned (``earliest_wake``).
         self._is_overlapped = ride is SlotMode.DEDICATED and not needs_ticks(plan)
         return SourceSpec(
@@ -193,7 +193,7 @@ class RunningQuery:
             self._next_batch,
             self._run,
             self._bounds,
-            is_put_off,
+            is_postponed,
         )
 
     @property
@@ -252,7 +252,7 @@ class RunningQuery:
         self._sink.execution = self._execution(draft.contents())
         return draft
 
-    def note_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
+    def record_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
         """See ``Committing``."""
         try:
             done = draft.committed()
@@ -263,7 +263,7 @@ class RunningQuery:
         return None
 
     def _note(self, draft: Draft, done: Committed, phases_ms: Mapping[str, int], together: int) -> None:
-        """Record a committed batch; see ``Committing.note_committed``."""
+        """Record a committed batch; see ``Committing.record_committed``."""
         self._next_batch += 1
         self._cursor = done.cursor or self._cursor
         spent = draft.spent
@@ -304,7 +304,7 @@ class RunningQuery:
         """See ``Member``."""
         return self._is_resized
 
-    def put_off(self) -> None:
+    def postponed(self) -> None:
         """See ``Member``."""
         self._is_put_off = True
         self._times_put_off += 1

@@ -4,7 +4,7 @@ Files of the slot's folder list the queries. The driver writes them, and the pla
 ``<number>`` holds a ``SourceSpec``. So queries join and leave while the stream runs. A query that joins notifies the planning process
 (``engine.spark.streams.notification``). ``<number>.looked`` says that a first look found nothing.
 
-A cycle takes at most ``ROUND_BYTES`` and ``ROUND_MEMBERS`` queries. It takes the query that has waited longest, then small batches before
+A cycle takes at most ``ROUND_BYTES`` and ``MAX_CYCLE_QUERIES`` queries. It takes the query that has waited longest, then small batches before
 large ones, each in the order of waiting. The others wait for later cycles, together with queries that get new data by then. So a query
 with little input waits a short time.
 A cycle also bounds what it emits. This size is known only while a worker computes it (``engine.spark.streams.cycle_work``). Past the
@@ -36,8 +36,8 @@ from engine.runtime.limits.watchdog import watch
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.planning.source_spec import SourceSpec
 from engine.sources.packets import PACKET_DDL, packet_batches
-from engine.spark.streams.committing import TOGETHER
-from engine.spark.streams.cycle_work import MemberPart, RoundPart, carried, round_packets
+from engine.spark.streams.committing import MAX_SHARED
+from engine.spark.streams.cycle_work import CyclePartition, QueryPart, cycle_packets, error_text
 from engine.spark.streams.notification import Notification
 from engine.spark.streams.planned import Ends, Planned, looked_at
 from engine.spark.streams.silence import Silence
@@ -50,7 +50,7 @@ ROUND_BYTES: Final = 16 << 20
 """Approximate bytes that one cycle of several queries reads: twice the most that one query takes. Such a cycle lasts 0.5 to 1 s. Each
 query waits for the others, and the driver holds the results of all."""
 
-ROUND_MEMBERS: Final = TOGETHER
+MAX_CYCLE_QUERIES: Final = MAX_SHARED
 """The most queries with a batch in one cycle: as many as share a transaction. Results are committed when the whole cycle is done.
 Each of a hundred queries would wait for a hundred batches; in several cycles each waits for about thirty."""
 
@@ -114,7 +114,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_bounded = False
         self._pending: list[int] = []
         self._left_over = frozenset[int]()
-        self._shared_out: tuple[int | None, list[RoundPart]] = None, []
+        self._shared_out: tuple[int | None, list[CyclePartition]] = None, []
         self._rested: tuple[Ends, frozenset[int]] = {}, frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,7 +131,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 try:
                     planned.planner.prepare()
                 except Exception as error:  # noqa: BLE001 - recorded as this query's failure
-                    planned.failure = carried(error)
+                    planned.failure = error_text(error)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         """Return the next cycle; ``start`` itself if no query has new data.
@@ -151,23 +151,23 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._shared_out = end["round"], self._round_parts() if end != start else self._without_parts()
         return self._shared_out[1]
 
-    def _without_parts(self) -> list[RoundPart]:
+    def _without_parts(self) -> list[CyclePartition]:
         """Return the parts of Spark's first batch where no query has data: Spark asks for none again.
 
         A query alone in its slot commits this batch, so its next batch has the next number. In a shared slot the batch starts the worker, so
         that queries that join do not wait for it.
         """
         if not self._is_alone:
-            return [RoundPart((), False)]
+            return [CyclePartition((), False)]
         for planned in self._members.values():
             planned.next_batch += 1
         return []
 
-    def _round_parts(self) -> list[RoundPart]:
+    def _round_parts(self) -> list[CyclePartition]:
         if not (self._is_bounded or self._is_alone):
             # Spark has recorded and planned since this cycle was found. Queries with data from that time join this cycle now,
             # and so does newer data of queries that the last cycle left over.
-            for number in self._left_over.intersection(self._pending[:ROUND_MEMBERS], self._members):
+            for number in self._left_over.intersection(self._pending[:MAX_CYCLE_QUERIES], self._members):
                 self._members[number].plan_again()
             self._look()
         chosen = self._taken()
@@ -178,28 +178,28 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pending = [number for number in self._pending if number not in taken]
         self._left_over = frozenset(self._pending)
         if self._is_alone:
-            return [RoundPart((part,), True) for part in parts]
-        return [RoundPart(tuple(parts), False)]
+            return [CyclePartition((part,), True) for part in parts]
+        return [CyclePartition(tuple(parts), False)]
 
     def _taken(self) -> set[int]:
         """Return the queries of this cycle: first the one that has waited longest, then small batches, up to the limits of a cycle."""
-        share = ROUND_BYTES // ROUND_MEMBERS  # smaller batches count as equally small
+        share = ROUND_BYTES // MAX_CYCLE_QUERIES  # smaller batches count as equally small
         weights, small = dict[int, int](), 0
         for number in self._pending:
-            if small == ROUND_MEMBERS:
+            if small == MAX_CYCLE_QUERIES:
                 break
             if (planned := self._members.get(number)) is not None:
                 if not planned.failure:
                     try:
                         self._cut(planned)
                     except Exception as error:  # noqa: BLE001 - recorded as this query's failure
-                        planned.failure = carried(error)
+                        planned.failure = error_text(error)
                 weights[number] = 0 if planned.failure else planned.weight_bytes
                 small += weights[number] < share
         left, taken = ROUND_BYTES, set[int]()
         # Sorting keeps the order of waiting among batches that count as equal.
         for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=lambda number: weights[number] // share)]:
-            if taken and (weights[number] > left or len(taken) == ROUND_MEMBERS):
+            if taken and (weights[number] > left or len(taken) == MAX_CYCLE_QUERIES):
                 break
             taken.add(number)
             left -= weights[number]
@@ -216,9 +216,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the packets of a part of a cycle; runs in a worker."""
-        assert isinstance(partition, RoundPart)  # noqa: S101
+        assert isinstance(partition, CyclePartition)  # noqa: S101
         with marked():
-            yield from packet_batches(round_packets(partition))
+            yield from packet_batches(cycle_packets(partition))
 
     def _refresh(self) -> None:
         """Read which queries the slot has now."""
@@ -238,7 +238,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     planned.planner = BatchPlanner.of(planned.spec)
                 planned.watched = planned.planner.watched
             except Exception as error:  # noqa: BLE001 - recorded as this query's failure
-                planned.failure = carried(error)
+                planned.failure = error_text(error)
 
     def _look(self) -> bool:
         """Find the queries with new data, and where their batches end."""
@@ -250,15 +250,15 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._look_at(number, planned, looked.get(number))
             except Exception as error:  # noqa: BLE001 - recorded as this query's failure
-                planned.failure = carried(error)
+                planned.failure = error_text(error)
         has_batch = {
             number: None
             for number, planned in self._members.items()
             if planned.end is not None or (planned.failure and not planned.is_told)
         }
         # Queries that the last cycle left over come first, then the queries that it postponed.
-        put_off = [number for number in has_batch if self._members[number].is_put_off]
-        self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *put_off, *has_batch])]
+        postponed = [number for number in has_batch if self._members[number].is_postponed]
+        self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *postponed, *has_batch])]
         return bool(self._pending)
 
     def _awake(self, ends: Ends) -> dict[int, Planned]:
@@ -284,7 +284,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _ends_of(dsn, names)
         except SourceUnavailable as error:
             for planned in self._members.values():
-                planned.failure = planned.failure or carried(error)
+                planned.failure = planned.failure or error_text(error)
             return {}
 
     def _look_at(self, number: int, planned: Planned, looked: Looked | None) -> None:
@@ -297,21 +297,21 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             (self._folder / f"{number}{LOOKED}").touch()
         planned.is_discovered = True
 
-    def _parts(self, number: int) -> list[MemberPart]:
+    def _parts(self, number: int) -> list[QueryPart]:
         planned = self._members[number]
         groups = None if planned.failure else planned.groups
         if groups is not None:
             try:
                 planned.note()
             except OSError as error:
-                planned.failure = carried(error)
+                planned.failure = error_text(error)
         # A query that stops first removes its file and then reads the note, so that one of the two processes sees the other.
         if not (self._folder / str(number)).exists():
             return []
         if groups is not None and not planned.failure:
-            return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
+            return [QueryPart(number, planned.written, planned.next_batch, group) for group in groups]
         planned.is_told = True
-        return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
+        return [QueryPart(number, planned.written, planned.next_batch, None, planned.failure)]
 
 
 def _ends_of(dsn: str, names: frozenset[str]) -> Ends:

@@ -31,7 +31,7 @@ from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import BatchFailed, decoded, spark_failure
 from engine.sources.packets import PACKET_DDL, Packet, unpack
 from engine.spark.cluster import is_cluster
-from engine.spark.streams.committing import MemberBatch, commit_round
+from engine.spark.streams.committing import QueryBatch, commit_cycle
 from engine.spark.streams.flight import Flight
 from engine.spark.streams.leftovers import remember_callback, sweep
 from engine.spark.streams.notification import hang, notify
@@ -97,7 +97,7 @@ class Slot:
         self._lock = threading.Lock()
         self._members: dict[int, Member] = {}
         self._joined = 0
-        self._in_round: frozenset[int] = frozenset()
+        self._in_cycle: frozenset[int] = frozenset()
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._is_stopping = False
@@ -287,26 +287,26 @@ class Slot:
             batches = {number: list(own) for number, own in groupby(packets, key=lambda packet: packet.member)}
         else:
             batches = {number: list(packets) for number in members}
-        ready: list[MemberBatch[Member]] = []
+        ready: list[QueryBatch[Member]] = []
         for number, batch in batches.items():
             if (member := members.get(number)) is None:
                 continue
-            if batch and batch[0].kind == "put_off":
-                member.put_off()
+            if batch and batch[0].kind == "postponed":
+                member.postponed()
                 again.append(member)
             elif (error := _failure_of(batch)) is None:
-                ready.append(MemberBatch(member, batch, phases_ms if number in self._in_round else {}))
+                ready.append(QueryBatch(member, batch, phases_ms if number in self._in_cycle else {}))
             elif member.goes_on_after(error):
                 again.append(member)
             else:
                 member.fail(error)
                 self._part_with(member, error)
-        for done, failed in commit_round(self._link, ready):
+        for done, failed in commit_cycle(self._link, ready):
             if failed is not None:
-                self._part_with(done.member, failed)
-            elif done.member.is_resized:
-                again.append(done.member)
-        self._in_round = frozenset(batches)
+                self._part_with(done.query, failed)
+            elif done.query.is_resized:
+                again.append(done.query)
+        self._in_cycle = frozenset(batches)
         self.has_committed = self.has_committed or bool(batches)
         return again
 

@@ -63,7 +63,7 @@ class Member(Committing, Protocol):
     def is_active(self) -> bool:
         """Whether it has neither failed nor stopped."""
 
-    def put_off(self) -> None:
+    def postponed(self) -> None:
         """Record that its batch did not begin, because its cycle had emitted enough. The query is then prepared again."""
 
     def goes_on_after(self, error: BaseException) -> bool:

@@ -25,7 +25,7 @@ from engine.runtime.planning.cursors import FeedInputs, new_cursor
 from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.sources.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.sources.packets import BATCH_ID, Packet, packets_in
-from engine.spark.streams.cycle_work import RoundPart
+from engine.spark.streams.cycle_work import CyclePartition
 from engine.spark.streams.scheduling import LOOKED, RoundReader
 from engine.spark.streams.silence import Silence
 from tests.unit.runtime.test_source import FakeFeed, a_feed, an_input
@@ -64,11 +64,11 @@ class Rounds:
     def __post_init__(self) -> None:
         self.reader = RoundReader(self.folder, Silence(sleep=lambda _seconds: None))
 
-    def join(self, number: int, feed: FakeFeed, run: Path | None = None, cores: int = 0, *, is_put_off: bool = False) -> None:
+    def join(self, number: int, feed: FakeFeed, run: Path | None = None, cores: int = 0, *, is_postponed: bool = False) -> None:
         self.feeds[feed.feed.log_feed] = feed
         start = new_cursor({feed.feed.name: dict.fromkeys(map(str, feed.length), 0)}, 0, 0)
         inputs = (an_input(0, feed.feed.log_feed, feed.feed.log_feed),)
-        spec = SourceSpec("", inputs, 1, start, BatchLimit(10**6, 10**9), cores, run=run, next_batch=7, is_put_off=is_put_off)
+        spec = SourceSpec("", inputs, 1, start, BatchLimit(10**6, 10**9), cores, run=run, next_batch=7, is_postponed=is_postponed)
         (self.folder / str(number)).write_bytes(spec.encoded())
 
     def round(self) -> dict[int, list[Packet]]:
@@ -86,11 +86,11 @@ class Rounds:
                     found.setdefault(packet.member, []).append(packet)
         return found
 
-    def parts(self) -> list[RoundPart]:
+    def parts(self) -> list[CyclePartition]:
         end = self.reader.latestOffset(self.offset, ReadAllAvailable())
         found = self.reader.partitions(self.offset, end)
         self.offset = end
-        return [part for part in found if isinstance(part, RoundPart)]
+        return [part for part in found if isinstance(part, CyclePartition)]
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_who_gets_news_before_a_round_is_shared_out_is_in_it(rounds: Rounds) -> 
     end = rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
     late.length[0] = 11
     (part,) = rounds.reader.partitions(rounds.offset, end)
-    assert isinstance(part, RoundPart)
+    assert isinstance(part, CyclePartition)
     assert [(each.member, each.batch_id) for each in part.parts] == [(1, 8), (2, 8)]
     assert [each.group.end["feeds"] for each in part.parts if each.group and each.group.end] == [
         {"log:a": {"0": 20}},
@@ -234,7 +234,7 @@ def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds:
 
 
 def test_so_many_members_are_in_a_round_in_the_order_of_waiting(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_MEMBERS", 3)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_QUERIES", 3)
     for number in range(1, 8):
         rounds.join(number, a_feed(f"feed{number}", p0=10 * number))
     assert [*rounds.round()] == [1, 2, 3]
@@ -245,7 +245,7 @@ def test_so_many_members_are_in_a_round_in_the_order_of_waiting(rounds: Rounds, 
 
 
 def test_who_waits_for_a_round_reads_what_comes_meanwhile_with_it(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_MEMBERS", 1)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_QUERIES", 1)
     rounds.join(1, a_feed("first", p0=10))
     rounds.join(2, late := a_feed("late", p0=10))
     assert [*rounds.round()] == [1]
@@ -258,7 +258,7 @@ def test_a_launch_has_its_batch_without_records_also_where_it_waits_for_a_round(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The definition may have been edited in place: all tasks look at the clock once, and nothing else says so again."""
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_MEMBERS", 1)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_QUERIES", 1)
     monkeypatch.setattr("engine.runtime.planning.batch_planner.shared_connection", lambda _dsn: nullcontext())
     monkeypatch.setattr("engine.runtime.planning.batch_planner.earliest_wake", lambda _connection, _query: None)
     rounds.join(1, a_feed("first", p0=10))
@@ -300,35 +300,35 @@ def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Pa
 def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_the_first_of_the_next(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.spark.streams.cycle_work.ROUND_EMITTED", 6_000)
+    monkeypatch.setattr("engine.spark.streams.cycle_work.MAX_CYCLE_BYTES", 6_000)
     feeds = {number: Emitting(a_feed(f"much{number}").feed, {0: 40}) for number in (1, 2, 3)}
     for number, feed in feeds.items():
         rounds.join(number, feed)
     rounds.join(4, Unlooked(a_feed("bad").feed, {0: 10}))
     whole = ["cursor", "progress", "data", "effort"]
     assert {number: kinds(packets) for number, packets in rounds.round().items()} == {
-        1: whole, 2: whole, 3: ["put_off"], 4: ["failed"],
+        1: whole, 2: whole, 3: ["postponed"], 4: ["failed"],
     }  # fmt: skip
     # As its slot does: from where it was, under another number.
     (rounds.folder / "3").unlink()
-    rounds.join(5, feeds[3], is_put_off=True)
+    rounds.join(5, feeds[3], is_postponed=True)
     for number in (1, 2):
         feeds[number].length[0] = 80
     found = rounds.round()
-    assert {number: kinds(packets) for number, packets in found.items()} == {5: whole, 1: whole, 2: ["put_off"]}
+    assert {number: kinds(packets) for number, packets in found.items()} == {5: whole, 1: whole, 2: ["postponed"]}
     assert json.loads(found[5][0].blob)[BATCH_ID] == 7, "the batch that was put off"
     (rounds.folder / "2").unlink()
-    rounds.join(6, feeds[2], is_put_off=True)
+    rounds.join(6, feeds[2], is_postponed=True)
     feeds[1].length[0] = feeds[3].length[0] = 120
     assert [*rounds.round()] == [6, 1, 5], "put off once, it is the first once"
 
 
 def test_who_is_alone_emits_what_it_emits(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.cycle_work.ROUND_EMITTED", 1)
+    monkeypatch.setattr("engine.spark.streams.cycle_work.MAX_CYCLE_BYTES", 1)
     (rounds.folder / "alone").touch()
     feed = a_feed("a").feed
     rounds.join(1, Emitting(feed, {0: 300_000, 1: 300_000}), cores=2)
-    assert "put_off" not in kinds(rounds.round()[1])
+    assert "postponed" not in kinds(rounds.round()[1])
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -340,7 +340,7 @@ def test_a_directory_that_is_gone_costs_the_others_nothing(rounds: Rounds, tmp_p
     if not is_there:
         (rounds.folder / "1").unlink()
     (part,) = rounds.reader.partitions(rounds.offset, end)
-    assert isinstance(part, RoundPart)
+    assert isinstance(part, CyclePartition)
     assert [(each.member, bool(each.failure)) for each in part.parts] == ([(1, True)] if is_there else []) + [(2, False)]
 
 
