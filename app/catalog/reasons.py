@@ -1,4 +1,4 @@
-"""Why something is not as wished: a code, the fact and the cure."""
+"""Why something is not in its desired state: a code, the fact and the cure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What keeps a query from its wish, and what can be done about it."""
+    """What keeps a query from its desired state, and what can be done about it."""
 
     code: str
     fact: str

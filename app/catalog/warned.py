@@ -17,7 +17,7 @@ def shown_warnings(warnings: Iterable[DefinitionWarning]) -> list[WarningItem]:
 
 
 def shown_reasons(*reasons: Reason | None) -> list[WarningItem]:
-    """Return what keeps a query from its wish as warnings about the wish."""
+    """Return what keeps a query from its desired state as warnings about the desired state."""
     return [_item("/desired_state", each.code, each.fact, each.cure) for each in reasons if each]
 
 

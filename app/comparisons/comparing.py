@@ -41,7 +41,7 @@ Kind = Literal["stream", "table", "query"]
 Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state"]
 
 _READ_ANEW = "queries that read it are launched again; those that take all columns go on with the ones that they have"
-_WISH = "the wish is noted at once; no state is concerned"
+_DESIRED_STATE = "the desired state is noted at once; no state is concerned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +136,13 @@ class ComparedQuery:
     """A query that is compared.
 
     Attributes:
-        is_wish_given: it says a desired state; else an existing query keeps its own.
+        is_desired_state_given: it says a desired state; else an existing query keeps its own.
         sql: its result as statements see it; None: no statement has made it.
         is_insert: INSERT INTO has made it.
     """
 
     definition: QueryDefinition
-    is_wish_given: bool
+    is_desired_state_given: bool
     sql: SqlRelation | None = None
     is_insert: bool = False
 
@@ -173,9 +173,9 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: ComparedQu
             effects = tuple(effects_of(connection, stored, definition, plan))
         if edit.kind is EditKind.NEEDS_NEW_STATE:
             refused = _read_by_others(connection, stored)
-        if asked.is_wish_given and definition.desired_state != stored.desired_state:
+        if asked.is_desired_state_given and definition.desired_state != stored.desired_state:
             action = "in_place" if action == "no_op" else action
-            changes = (*changes, Change("/desired_state", EditKind.IN_PLACE, _WISH))
+            changes = (*changes, Change("/desired_state", EditKind.IN_PLACE, _DESIRED_STATE))
     warned = () if action == "no_op" else tuple(warnings_of(definition, plan, picture.catalog, producers_of(raw(connection))))
     body = definition.model_dump(mode="json", by_alias=True)
     picture.put(derived_entry(plan), asked.sql if not asked.is_insert else None, body)

@@ -228,9 +228,9 @@ def _statement(connection: sa.Connection, picture: Picture, services: Services, 
         case RegisterSource(relation=relation, definition=definition):
             return compare_source(connection, picture, relation.definition_name, definition, relation)
         case CreateQuery(relation=relation, definition=definition):
-            return compare_query(connection, picture, ComparedQuery(definition, is_wish_given=False, sql=relation))
+            return compare_query(connection, picture, ComparedQuery(definition, is_desired_state_given=False, sql=relation))
         case InsertInto(definition=definition):
-            return compare_query(connection, picture, ComparedQuery(definition, is_wish_given=False, is_insert=True))
+            return compare_query(connection, picture, ComparedQuery(definition, is_desired_state_given=False, is_insert=True))
     raise TypeError(f"{unit.parsed.text} defines nothing")
 
 

@@ -11,8 +11,8 @@ from app.db.database import CONNECT_TIMEOUT_SECONDS
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import DATABASE_AWAY
 
-WISHES: Final = "slackwater_wish"
-"""Rings when what is wished of a query was written."""
+DESIRED_STATES: Final = "slackwater_desired_state"
+"""Rings when the desired state of a query was written."""
 
 
 def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[str | None], None], pause_s: float) -> None:

@@ -38,7 +38,7 @@ from app.driver.launches.host import QueryHost
 from app.driver.launches.launching import FencedLauncher, discard_query
 from app.driver.launches.ports import Runner
 from app.driver.leases import Leases
-from app.driver.notifications import WISHES, listen_forever
+from app.driver.notifications import DESIRED_STATES, listen_forever
 from app.driver.reconciler import Reconciler
 from app.driver.schema_fit import await_schema, has_parent
 from app.driver.state_root import StateRoot
@@ -142,7 +142,7 @@ class DriverProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
-        bell = (self._dsn, (WISHES,), self._wake, LONGEST_PAUSE_S)
+        bell = (self._dsn, (DESIRED_STATES,), self._wake, LONGEST_PAUSE_S)
         threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
         self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())

@@ -23,7 +23,7 @@ from engine.postgres.postgres import DATABASE_AWAY
 MAX_STEPS = 6
 # What may go to another driver: neither half started nor half stopped.
 _MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
-# Where a query stays until somebody wishes otherwise, of which the driver is rung, or its handle ends, for which it looks (``QueryHost.ended``).
+# A query stays in these until its desired state changes (the driver is notified) or its handle ends (``QueryHost.ended``).
 _AT_REST = (State.RUNNING, State.PAUSED, State.STOPPED, State.FAILED)
 _NOBODY = DesiredState(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)
@@ -62,7 +62,7 @@ class Reconciler:
         self.is_at_rest = False
 
     def reconcile(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> int | None:
-        """Bring queries one or more steps nearer to their wishes.
+        """Bring queries one or more steps nearer to their desired states.
 
         Args:
             connection: to the database.
@@ -95,7 +95,7 @@ class Reconciler:
             for leased in self._leases.leased_queries(connection)
             if internal_queries.is_internal(leased.name) == is_internal
         ]
-        movable = [leased for leased in held if leased.wish.wants is not Desired.STOPPED and leased.status.state in _MOVABLE]
+        movable = [leased for leased in held if leased.desired.wants is not Desired.STOPPED and leased.status.state in _MOVABLE]
         movable.sort(key=lambda leased: leased.status.state_since_ms, reverse=True)
         under_way = sum(leased.query_id in self._handing_over for leased in held)
         for leased in movable[: max(0, number - under_way)]:
@@ -154,7 +154,7 @@ class Reconciler:
         is_counted = leased.status.losses > 0 or leased.status.outages > 0
         is_settled = is_counted and handle.kind is HandleKind.RUNNING and self._host.phase(leased.query_id) is None
         snapshot = Snapshot(
-            wish=leased.wish,
+            desired=leased.desired,
             status=leased.status,
             handle=handle,
             was_busy=is_lost(leased.status, handle) and self._was_busy(leased),
@@ -245,7 +245,7 @@ def _order(leased: LeasedQuery) -> LaunchOrder:
         name=leased.name,
         definition=leased.definition,
         checkpoint_id=leased.checkpoint_id,
-        generation=leased.wish.generation,
+        generation=leased.desired.generation,
         epoch=leased.status.epoch,
         note_phase=lambda _phase: None,
     )

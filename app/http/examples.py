@@ -162,7 +162,7 @@ ONE_QUERY: dict[str, Any] = {
     "`departures` WINDOW TUMBLING (SIZE 1 HOURS, RETENTION 7 DAYS, GRACE PERIOD 30 MINUTES) GROUP BY `origin` EMIT FINAL",
     "statement": None,
 }
-WISH: dict[str, Any] = {
+DESIRED_STATE: dict[str, Any] = {
     "name": "delays_by_airport",
     "desired_state": "paused",
     "state": "running",

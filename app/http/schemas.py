@@ -132,20 +132,20 @@ class ForkOrigin(Answer):
 
 
 class QueryAnswer(Answer):
-    """A query: its definition as stored and its wish."""
+    """A query: its definition as stored and its desired state."""
 
     name: str = Field(description="Name of the query.")
     definition: dict[str, Any] = Field(
         description="As stored, every default spelled out.", json_schema_extra=refers_to("QueryDefinition")
     )
-    desired_state: DesiredState = Field(description="What is wished.")
+    desired_state: DesiredState = Field(description="The desired state.")
     state: QueryState = Field(description="What it is doing now.")
     internal: bool = Field(description="It keeps the rows of a source with `materialize` and follows that table's definition.")
     fork_of: ForkOrigin | None = Field(description="Of which query it is a fork, and as of which commit; null: of none.")
     generation: int = Field(description="Rises when the definition changes.")
     version: int = Field(description="Rises with every write; the ETag.")
     created_at: datetime = Field(description="When it was made.")
-    updated_at: datetime = Field(description="When its definition or its wish was last written.")
+    updated_at: datetime = Field(description="When its definition or its desired state was last written.")
 
 
 class OneQueryAnswer(QueryAnswer):
@@ -171,25 +171,25 @@ class QueryPage(Answer):
 
 
 class DesiredStateBody(FewFields):
-    """The wish."""
+    """The desired state."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: DesiredState = Field(
-        description="What is wished: `running`; `paused`: state kept at hand; `stopped`: resources released."
+        description="The desired state: `running`; `paused`: state kept at hand; `stopped`: resources released."
     )
 
 
 class AcceptedAnswer(Answer):
-    """A wish that was noted; the status tells when it has come true."""
+    """A desired state that was stored; the status tells when the query has reached it."""
 
     name: str = Field(description="Name of the query.")
-    desired_state: DesiredState = Field(description="What is wished.")
+    desired_state: DesiredState = Field(description="The desired state.")
     state: QueryState = Field(description="What it is doing now.")
     generation: int = Field(description="Rises when the definition changes.")
     version: int = Field(description="Rises with every write; the ETag.")
     status: str = Field(description="Where to look.", examples=["/v1/queries/delays/status?wait_for=running"])
-    warnings: list[WarningItem] = Field(description="`waiting_for_place`: what is wished waits for a driver.")
+    warnings: list[WarningItem] = Field(description="`waiting_for_place`: the desired state waits for a driver.")
 
 
 class Counter(Answer):

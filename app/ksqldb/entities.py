@@ -106,7 +106,7 @@ def _short(relation: SqlRelation) -> Entity:
     }
 
 
-def _query(session: Session, name: str, writes: str | None, state: str, _wish: str, statement: str | None) -> Entity:
+def _query(session: Session, name: str, writes: str | None, state: str, _desired_state: str, statement: str | None) -> Entity:
     sink = session.relations.get(writes or "")
     shown = {"running": "RUNNING", "paused": "PAUSED", "failed": "ERROR"}.get(state, "REBALANCING")
     return {

@@ -43,7 +43,10 @@ TAGS = [
     {"name": "streams", "description": "Append-only relations."},
     {"name": "tables", "description": "Relations with a primary key: upserts and deletes."},
     {"name": "records", "description": "Appending to sources, reading streams, and what was refused."},
-    {"name": "queries", "description": "Stored definitions with a wish (running, paused, stopped); each writes one relation."},
+    {
+        "name": "queries",
+        "description": "Stored definitions with a desired state (running, paused, stopped); each writes one relation.",
+    },
     {"name": "sql", "description": "Statements of SQL: definitions, pull and push queries."},
     {"name": "reads", "description": "Pull reads of materialised tables."},
     {

@@ -46,7 +46,7 @@ class FeedProgress(Answer):
 
 
 class Reason(Answer):
-    """What keeps a query from what was wished, and what can be done about it."""
+    """What keeps a query from its desired state, and what can be done about it."""
 
     code: str = Field(
         description="Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.", examples=["waiting_for_place"]
@@ -168,7 +168,7 @@ class StatusAnswer(Answer):
         description="What it does inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first"
         " commit: `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way)."
     )
-    desired_state: DesiredState = Field(description="What is wished.")
+    desired_state: DesiredState = Field(description="The desired state.")
     conditions: list[str] = Field(
         description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"
         " follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs"
@@ -176,7 +176,7 @@ class StatusAnswer(Answer):
         " minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of the time that it works."
     )
     reason: Reason | None = Field(
-        description="Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits"
+        description="Why it is not in its desired state: its error, that no driver is there or has room, or which query or transaction it waits"
         " for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or which Python"
         " function takes most of its time (`slow_function`)."
     )

@@ -38,7 +38,7 @@ class OverviewQuery(Answer):
     name: str = Field(description="Name of the query.", examples=["delays_by_airport"])
     state: QueryState = Field(description="What it is doing now.")
     phase: str | None = Field(description="What it does inside its state, as in its status.")
-    desired_state: DesiredState = Field(description="What is wished.")
+    desired_state: DesiredState = Field(description="The desired state.")
     conditions: list[str] = Field(
         description="`unreachable`, `unplaced`, `stale`, as in its status. Those that begin with `waits_for_` stand there alone: they take a"
         " look at what it reads."

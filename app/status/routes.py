@@ -227,7 +227,7 @@ def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
 
 
 def reason_of(status: Status, waits: Waiting | None) -> Reason | None:
-    """Say what keeps the query from its wish: its own error before the want of a driver, or a query that it waits for."""
+    """Say what keeps the query from its desired state: its own error before the want of a driver, or a query that it waits for."""
     # While it is launched again after a failure, too, or the reason would come and go with each attempt.
     if status.error is not None and status.state in ("failed", "backoff", "stopping", "starting"):
         return Reason(code=status.error["code"], detail=status.error["detail"])

@@ -19,7 +19,7 @@ from engine.commit.removed_records import SKIPPED
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One query's wish and facts.
+    """One query's desired state and facts.
 
     Attributes:
         is_unreachable: its lease has run out while it should be alive.
@@ -60,7 +60,7 @@ class Status:
     restorable_since: datetime | None
 
     def has_reached(self, wanted: str) -> bool:
-        """Whether ``wanted`` is the state, and not that of an earlier wish or of a driver that is gone."""
+        """Whether ``wanted`` is the state, and not that of an earlier desired state or of a driver that is gone."""
         is_current = self.observed_generation == self.generation and self.observed_restart_nonce == self.restart_nonce
         is_live = not (wanted == "running" and self.is_unreachable)
         return self.state == wanted and is_live and (is_current or wanted in ("stopped", "stopping"))

@@ -144,7 +144,7 @@ def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, ti
 def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -> Contents:
     """Fill an empty database and an empty directory from a backup.
 
-    Followers' cursors from before count no more (``engine.postgres.incarnation``), the queries that ran are wished to run, and their results
+    Followers' cursors from before count no more (``engine.postgres.incarnation``), the queries that ran are meant to run, and their results
     are delivered nowhere until somebody says so (``hold_deliveries``).
 
     Args:
@@ -267,7 +267,7 @@ def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
         yield names
     finally:
         with single_transaction(dsn) as transaction:
-            # What its user has wished or edited meanwhile stays so.
+            # What its user has changed meanwhile stays so.
             there = sa.select(query.c.name, query.c.version).where(query.c.deleted_at.is_(None))
             untouched = set(paused.items()) & {(name, version) for name, version in transaction.execute(there)}
             for name, _ in sorted(untouched):

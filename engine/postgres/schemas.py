@@ -34,7 +34,7 @@ from psycopg.copy import AsyncWriter, Writer
 from psycopg.rows import Row
 
 SCHEMAS: Final = ("slackwater", "log", "views", "history", "open")
-CHANNELS: Final = ("slackwater_wish", "slackwater_fact", "slackwater_commit")
+CHANNELS: Final = ("slackwater_desired_state", "slackwater_fact", "slackwater_commit")
 PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 """Postgres cuts names at 63 bytes: with a prefix of 32 characters ours fit."""
 PREFIX_RULE: Final = "1 to 32 of a-z, 0-9 and _, a letter first, and not pg_, which Postgres keeps for itself"

@@ -247,7 +247,7 @@ CREATE FUNCTION slackwater.ring() RETURNS trigger LANGUAGE plpgsql AS $$
     END
     $$;
 CREATE TRIGGER ring_wish AFTER INSERT OR UPDATE ON slackwater.query
-    FOR EACH ROW EXECUTE FUNCTION slackwater.ring('slackwater_wish', 'id');
+    FOR EACH ROW EXECUTE FUNCTION slackwater.ring('slackwater_desired_state', 'id');
 CREATE TRIGGER ring_fact AFTER INSERT OR UPDATE ON slackwater.query_status
     FOR EACH ROW EXECUTE FUNCTION slackwater.ring('slackwater_fact', 'query_id');
 

@@ -40,7 +40,7 @@ NO_CHANGE = {
 CONNECTION = {
     "type": "postgres", "host": "127.0.0.1", "port": 1, "database": "shop", "username": "u", "password": "of-the-shop",
 }  # fmt: skip
-WISH = "/v1/queries/joined/desired-state"
+DESIRED_STATE = "/v1/queries/joined/desired-state"
 DIVERTING = {**JOIN, "joins": [{**JOIN["joins"][0], "late": "divert"}]}
 GRACEFUL = {**DIVERTING, "joins": [{**DIVERTING["joins"][0], "grace": "2h"}]}
 
@@ -110,8 +110,20 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
         ("POST /v1/queries", "POST", "/v1/queries", DIVERTING, ("create", "query", "joined")),
         ("PUT /v1/queries/{name}", "PUT", "/v1/queries/joined", GRACEFUL, ("replace", "query", "joined")),
         ("PUT /v1/queries/{name}", "PUT", "/v1/queries/delays", WINDOWS, ("create", "query", "delays")),
-        ("PUT /v1/queries/{name}/desired-state", "PUT", WISH, {"state": "paused"}, ("set_desired_state", "query", "joined")),
-        ("PUT /v1/queries/{name}/desired-state", "PUT", WISH, {"state": "running"}, ("set_desired_state", "query", "joined")),
+        (
+            "PUT /v1/queries/{name}/desired-state",
+            "PUT",
+            DESIRED_STATE,
+            {"state": "paused"},
+            ("set_desired_state", "query", "joined"),
+        ),
+        (
+            "PUT /v1/queries/{name}/desired-state",
+            "PUT",
+            DESIRED_STATE,
+            {"state": "running"},
+            ("set_desired_state", "query", "joined"),
+        ),
         ("POST /v1/queries/{name}/restart", "POST", "/v1/queries/joined/restart", None, ("restart", "query", "joined")),
         ("POST /v1/queries/{name}/fork", "POST", "/v1/queries/delays/fork", {"name": "wider"}, ("create", "query", "wider")),
         ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/wider", None, ("delete", "query", "wider")),

@@ -191,13 +191,13 @@ def test_a_querys_events_are_followed_from_the_last_one_seen(served: tuple[FastA
         with client.follow(path) as events:
             assert [next(events).kind, next(events).data["kind"]] == ["position", "query_created"]
             client.call("PUT", "/v1/queries/totals/desired-state", {"state": "stopped"})
-            wish = next(events)
-            assert wish.data["kind"] == "desired_state_changed"
+            desired = next(events)
+            assert desired.data["kind"] == "desired_state_changed"
         pages = client.call("GET", path)["items"]
-        assert [str(item["id"]) for item in pages][-1] == wish.id
-        assert pages[-1] == wish.data
+        assert [str(item["id"]) for item in pages][-1] == desired.id
+        assert pages[-1] == desired.data
         with client.follow(path, last_event_id=str(pages[0]["id"])) as events:
-            assert [next(events).kind, next(events)] == ["position", wish]
+            assert [next(events).kind, next(events)] == ["position", desired]
         with client.follow(path, last_event_id="999999999") as events:
             assert [event.kind for event in events] == ["position", "reset"]
         with pytest.raises(ServiceError, match="bad_cursor"), client.follow(path, last_event_id="x"):

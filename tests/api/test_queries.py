@@ -1,4 +1,4 @@
-"""Creating, replacing, wishing and deleting queries. No driver runs: only wishes are written."""
+"""Creating, replacing, changing the desired state and deleting queries. No driver runs: only desired states are written."""
 
 from __future__ import annotations
 

@@ -84,10 +84,10 @@ def paused(size: str, work: Path) -> Chained:
         _append(service, steps[: STEPS // 2])
         _start(service)
         _await_read(service)
-        _wish(service, "paused")
+        _desired_state(service, "paused")
         _append(service, steps[STEPS // 2 :])
         _await_read(service, ["alone"])
-        _wish(service, "running")
+        _desired_state(service, "running")
 
     return _run("first query paused over half", LogSource(size), work, run)
 
@@ -147,7 +147,7 @@ def _start(service: Service) -> None:
         service.client.queries.put(query)
 
 
-def _wish(service: Service, state: str) -> None:
+def _desired_state(service: Service, state: str) -> None:
     service.client.call("PUT", "/v1/queries/dear/desired-state", {"state": state})
     service.client.query("dear").status(wait_for=state, timeout=60)
 

@@ -283,12 +283,12 @@ def test_a_time_that_cannot_be_read_is_said_with_its_cure(look: Look) -> None:
     look.sound()
 
 
-@pytest.mark.parametrize(("button", "wish"), [("Stop", "stopped"), ("Resume", "running"), ("Pause", "paused")])
-def test_a_wish_is_passed_on(look: Look, harbour: Harbour, button: str, wish: str) -> None:
+@pytest.mark.parametrize(("button", "desired"), [("Stop", "stopped"), ("Resume", "running"), ("Pause", "paused")])
+def test_a_desired_state_is_passed_on(look: Look, harbour: Harbour, button: str, desired: str) -> None:
     page = look.at("/queries/delays")
     page.get_by_role("button", name=button, exact=True).click()
     page.locator(".toasts .note.good").first.wait_for()
-    assert harbour.get("/v1/queries/delays")["desired_state"] == wish
+    assert harbour.get("/v1/queries/delays")["desired_state"] == desired
     look.sound()
 
 

@@ -45,7 +45,7 @@ class Scene:
         self._driver = self._driven()
         print(f"driver killed after {commits} records had been read", flush=True)
 
-    def wish(self, queries: Iterable[str], state: str) -> None:
+    def set_desired_state(self, queries: Iterable[str], state: str) -> None:
         for name in queries:
             self._client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": state})
 
@@ -112,11 +112,11 @@ def disturb(scene: Scene, pipelines: Sequence[Sequence[Json]], chance: random.Ra
         paused = {queries[(number + place) % len(queries)]["name"] for place, queries in enumerate(pipelines)}
         going = [name for name in names(pipelines) if name not in paused]
         scene.await_reading(chance.sample(names(pipelines), 1))
-        scene.wish(sorted(paused), "paused")
+        scene.set_desired_state(sorted(paused), "paused")
         scene.await_reading(chance.sample(going, 1))
         scene.kill_driver()
         scene.await_reading(chance.sample(going, 1))
-        scene.wish(chance.sample(sorted(paused), len(paused)), "running")
+        scene.set_desired_state(chance.sample(sorted(paused), len(paused)), "running")
 
 
 def sizes(client: Client, queries: Sequence[str]) -> list[str]:

@@ -107,7 +107,7 @@ class Scene:
             self._come_back(action)
 
     def _come_back(self, action: str) -> None:
-        """Let another driver bring to an end what the dead one had begun, then wish the queries back."""
+        """Let another driver bring to an end what the dead one had begun, then start the queries again."""
         driver = ArmedDriver(self.running, self.dsn)
         try:
             if action == "stop":

@@ -1,4 +1,4 @@
-"""What tests of the driver share: fast settings, a database to write wishes into, processes that are ended for certain."""
+"""What tests of the driver share: fast settings, a database to write desired states into, processes that are ended for certain."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fast_settings(data_dir: Path, **driver: int) -> Settings:
 
 
 class Control:
-    """The user's side: writes wishes as the API does, and reads what drivers wrote."""
+    """The user's side: writes desired states as the API does, and reads what drivers wrote."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn

@@ -53,7 +53,7 @@ def test_another_programs_revision_beside_ours_is_left_alone(empty: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("channel", "table", "column"), [("slackwater_wish", "query", "id"), ("slackwater_fact", "query_status", "query_id")]
+    ("channel", "table", "column"), [("slackwater_desired_state", "query", "id"), ("slackwater_fact", "query_status", "query_id")]
 )
 def test_every_write_of_a_wish_or_a_fact_rings_its_bell(dsn: str, channel: str, table: str, column: str) -> None:
     query_id = uuid.uuid4()

@@ -43,7 +43,7 @@ def checkpoints(dsn: str, tmp_path: Path) -> Path:
     return directory.parent
 
 
-def wishes(dsn: str) -> dict[str, str]:
+def desired_states(dsn: str) -> dict[str, str]:
     with connect(dsn, "test") as connection:
         return dict(connection.execute("SELECT name, desired_state FROM slackwater.query").fetchall())
 
@@ -58,12 +58,12 @@ def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_i
         delivering,
         uuid4(),
     )
-    before = wishes(dsn)
+    before = desired_states(dsn)
     made = back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
-    assert wishes(dsn) == before
-    assert set(made.queries) == {name for name, wish in before.items() if wish == "running"}
+    assert desired_states(dsn) == before
+    assert set(made.queries) == {name for name, desired in before.items() if desired == "running"}
     assert put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup") == made
-    assert wishes(empty) == before
+    assert desired_states(empty) == before
     assert (tmp_path / "there" / "query" / "state").read_text() == "state"
     with connect(empty, "test") as connection:
         assert current(connection) is not None, "cursors from before the backup was put back count no more"
@@ -140,10 +140,10 @@ def test_a_query_that_does_not_come_to_rest_is_named_and_runs_on(
         "lease_expires_at = now() + interval '1 minute' WHERE query_id = %s",
         query,
     )
-    (name,) = wishes(dsn)
+    (name,) = desired_states(dsn)
     with pytest.raises(BackupFailed, match=f"did not come to rest: {name}"):
         back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", 0.2)
-    assert wishes(dsn) == {name: "running"}
+    assert desired_states(dsn) == {name: "running"}
 
 
 def whole(_backup: Path, _there: Path) -> None:

@@ -80,8 +80,8 @@ def test_wishes_and_ends_are_heard_of_without_looking_at_all_queries(dsn: str, t
         control.reaches(first, "paused")
         mortal = control.add(dies_after=3)
         assert control.reaches(mortal, "failed")["error"]["code"] == "data_invalid"
-        control.execute("NOTIFY slackwater_wish")
-        control.execute("NOTIFY slackwater_wish, 'no query'")
+        control.execute("NOTIFY slackwater_desired_state")
+        control.execute("NOTIFY slackwater_desired_state, 'no query'")
         control.want(first, "running")
         control.reaches(first, "running", epoch=2)
         control.delete(first)

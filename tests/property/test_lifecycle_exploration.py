@@ -37,7 +37,7 @@ W = TypeVar("W", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Wish and status of one query, cut down."""
+    """Desired state and status of one query, cut down."""
 
     state: State = State.STOPPED
     outcome: Outcome | None = None
@@ -88,10 +88,12 @@ def decided(row: Row, hand: Hand, *, is_lease_mine: bool, is_draining: bool, now
     )
     epoch = EPOCH if hand.is_current else EPOCH - 1
     report = HandleReport(hand.kind, epoch, age_ms=now, error=FAULTS[hand.fault], is_leaving=hand.is_leaving)
-    wish = DesiredState(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
+    desired = DesiredState(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
     # Early a batch is under way, late the query has come to rest: both are met in every state.
     is_busy = now == EARLY
-    snapshot = Snapshot(wish, status, report, is_lease_mine, is_draining, now, 0.5, was_busy=is_busy, has_progressed=not is_busy)
+    snapshot = Snapshot(
+        desired, status, report, is_lease_mine, is_draining, now, 0.5, was_busy=is_busy, has_progressed=not is_busy
+    )
     return decide(snapshot, LIMITS)
 
 
@@ -252,7 +254,7 @@ def test_every_state_and_every_outcome_is_reached() -> None:
 
 
 def settled(world: World, desired: Desired, fate: str, steps: int = 40) -> World:
-    """Let time pass with a steady wish: handles stop when asked, launches end as ``fate`` says, leases are claimed again."""
+    """Let time pass with a steady desired state: handles stop when asked, launches end as ``fate`` says, leases are claimed again."""
     world = replace(world, row=replace(world.row, desired=desired, is_deleted=False))
     if world.is_draining:
         # A draining driver ends, and its successor begins with nothing.

@@ -1,4 +1,4 @@
-"""Two racing clients, two crashing drivers and a clock that jumps, against the real rows: a wish is never lost, two never both commit.
+"""Two racing clients, two crashing drivers and a clock that jumps, against the real rows: a desired state is never lost, two never both commit.
 
 The drivers' real leases, reconciler and statements run on a real Postgres; only the streaming queries are made up. Time passes by moving
 every recorded moment into the past, so no test waits.
@@ -154,7 +154,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.engine = sa.create_engine(sa.make_url(self.dsn).set(drivername="postgresql+psycopg"), poolclass=sa.StaticPool)
         self.drivers = [Driver(self.dsn), Driver(self.dsn)]
         self.query_id = uuid.uuid4()
-        self.wished = Desired.RUNNING
+        self.desired = Desired.RUNNING
         self.is_deleted = False
         self.version = 1
         self.seen = [1, 1]
@@ -186,18 +186,18 @@ class Lifecycle(RuleBasedStateMachine):
         with self.engine.begin() as connection:
             self.seen[client] = get_query(connection, "q").version
 
-    @rule(client=st.integers(0, 1), wish=st.sampled_from(Desired), is_careful=st.booleans())
+    @rule(client=st.integers(0, 1), desired=st.sampled_from(Desired), is_careful=st.booleans())
     @precondition(lambda self: not self.is_deleted)
-    def a_client_wishes(self, client: int, wish: Desired, is_careful: bool) -> None:
+    def a_client_sets_the_desired_state(self, client: int, desired: Desired, is_careful: bool) -> None:
         try:
             with self.engine.begin() as connection:
-                row, is_changed = set_desired_state(connection, "q", wish.value, self._given(client, is_careful))
+                row, is_changed = set_desired_state(connection, "q", desired.value, self._given(client, is_careful))
         except PreconditionFailed:
             assert self._is_overtaken(client, is_careful), "refused though nobody wrote in between"
             return
         assert not is_careful or self.seen[client] == self.version, "a write over another client's write"
-        assert is_changed == (wish is not self.wished)
-        self.wished, self.version = wish, row.version
+        assert is_changed == (desired is not self.desired)
+        self.desired, self.version = desired, row.version
 
     @rule(client=st.integers(0, 1), is_careful=st.booleans())
     @precondition(lambda self: not self.is_deleted)
@@ -208,7 +208,7 @@ class Lifecycle(RuleBasedStateMachine):
         except PreconditionFailed:
             assert self._is_overtaken(client, is_careful)
         except Conflict:
-            assert self.wished is not Desired.RUNNING
+            assert self.desired is not Desired.RUNNING
 
     @rule()
     @precondition(lambda self: not self.is_deleted)
@@ -225,7 +225,7 @@ class Lifecycle(RuleBasedStateMachine):
             "UPDATE slackwater.query SET deleted_at = now(), desired_state = 'stopped', version = version + 1 WHERE id = %s",
             (self.query_id,),
         )
-        self.is_deleted, self.wished = True, Desired.STOPPED
+        self.is_deleted, self.desired = True, Desired.STOPPED
 
     # The drivers and what they run
 
@@ -281,7 +281,7 @@ class Lifecycle(RuleBasedStateMachine):
     @invariant()
     def the_row_says_what_was_wished_last(self) -> None:
         row = self.connection.execute("SELECT desired_state FROM slackwater.query WHERE id = %s", (self.query_id,)).fetchone()
-        assert row is None or row[0] == self.wished.value
+        assert row is None or row[0] == self.desired.value
         assert row is not None or self.is_deleted, "purged though nobody deleted it"
 
     @invariant()
@@ -295,7 +295,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert row is None or sum(report.is_live and report.epoch == row[0] for report in reports) <= 1
 
     def _calm_down(self) -> None:
-        """With nothing bad happening any more, the wish is met, or the query failed and says why."""
+        """With nothing bad happening any more, the desired state is met, or the query failed and says why."""
         for _ in range(CALM):
             self._pass(1_500)
             for number in range(len(self.drivers)):
@@ -312,10 +312,10 @@ class Lifecycle(RuleBasedStateMachine):
         if row is None:
             return  # no rule ran, not even the first
         state, error, epoch = row
-        if state == State.FAILED.value and self.wished is not Desired.STOPPED:
+        if state == State.FAILED.value and self.desired is not Desired.STOPPED:
             assert (live, error["code"]) == ([], error["code"])
             return
-        assert state == self.wished.value
+        assert state == self.desired.value
         assert [(report.kind, report.epoch) for report in live] == ([(HandleKind.RUNNING, epoch)] if state == "running" else [])
 
     def _is_overtaken(self, client: int, is_careful: bool) -> bool:

@@ -3,7 +3,7 @@
 A scenario is a document of a YAML file in ``sql_scenarios/``: ``name``, perhaps ``sample: true``, and ``steps``. A step is a script, or an
 object with one:
 
-- ``sql``: the script. It begins when every query of the scenario is where it is wished to be and has read all there is.
+- ``sql``: the script. It begins when every query of the scenario is where it is meant to be and has read all there is.
 - ``deletes``: table → deletes of its rows, appended before the script; a script may be missing then.
 - ``parameters``, ``properties``: of the request.
 - ``rows``: what the last statement answers, in order; ``columns`` names those of its columns that are compared.
@@ -216,7 +216,7 @@ class Running:
         return found
 
     def _settle(self) -> None:
-        """Wait until every query is in the state that it is wished to be in, and those that run have read all there is."""
+        """Wait until every query is in the state that it is meant to be in, and those that run have read all there is."""
         if self._is_settled:
             return
         deadline = time.monotonic() + PATIENCE_S

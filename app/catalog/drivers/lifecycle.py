@@ -1,6 +1,6 @@
 """The life of a query: what its state is, what may follow, and nothing else.
 
-Pure. Knows no SQL, no Spark, no thread and no clock: time and jitter are arguments. A driver reads one row (the *wish* of the
+Pure. Knows no SQL, no Spark, no thread and no clock: time and jitter are arguments. A driver reads one row (the *desired state* of the
 user and the *status* written by drivers), asks its host how the query's own handle is (``HandleReport``), calls ``decide`` and
 does what it says: first the guarded write of ``action.status``, then ``action.effect``. Intent before effect: a crash between
 the two leaves a row that says ``starting, epoch 7`` with nothing running, which the next holder of the lease sees as lost and
@@ -109,7 +109,7 @@ class Snapshot:
         is_turn: whether a suspect may start.
     """
 
-    wish: DesiredState
+    desired: DesiredState
     status: Status
     handle: HandleReport
     is_lease_mine: bool
@@ -198,9 +198,9 @@ def _without_lease(snapshot: Snapshot, limits: Limits) -> Action:
 
 def _alive(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 4 to 9 and 12, for starting and running."""
-    status, wish, handle = snapshot.status, snapshot.wish, snapshot.handle
+    status, desired, handle = snapshot.status, snapshot.desired, snapshot.handle
     error = handle.error if handle.kind is HandleKind.DEAD and handle.epoch == status.epoch else None
-    if wish.wants is Desired.STOPPED:
+    if desired.wants is Desired.STOPPED:
         return _teardown(snapshot, "4", Outcome.STOPPED)
     if _differs(snapshot):
         return _teardown(snapshot, "5", Outcome.RESTART)
@@ -214,7 +214,7 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
         return _teardown(snapshot, "7", Outcome.BACKOFF, START_TIMEOUT)
     if snapshot.is_draining or handle.kind is HandleKind.STOPPING:
         return _teardown(snapshot, "D", Outcome.RESTART)
-    if wish.wants is Desired.PAUSED:
+    if desired.wants is Desired.PAUSED:
         return _teardown(snapshot, "9", Outcome.PAUSED)
     if status.state is State.STARTING and handle.kind is HandleKind.RUNNING:
         return Action("8", transition(snapshot, State.RUNNING, error=None))
@@ -246,7 +246,7 @@ def _getting_well(snapshot: Snapshot, limits: Limits) -> Action:
 
 def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 10, 13 to 19, 23 and 24: the one teardown road."""
-    status, wants = snapshot.status, snapshot.wish.wants
+    status, wants = snapshot.status, snapshot.desired.wants
     if wants is Desired.STOPPED and status.outcome is not Outcome.STOPPED:
         return Action("13", transition(snapshot, State.STOPPING, outcome=Outcome.STOPPED))
     if snapshot.handle.is_live:
@@ -287,14 +287,14 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
 
 def _stopped(snapshot: Snapshot) -> Action:
     """Rules 2 and 3. A stopped query that nobody wants gives its lease back."""
-    match snapshot.wish.wants:
+    match snapshot.desired.wants:
         case Desired.RUNNING:
             return _launch(snapshot, "2")
         case Desired.PAUSED:
             return _release_if_draining(snapshot) or Action("2", _observed(snapshot, State.PAUSED))
         case Desired.STOPPED if snapshot.handle.is_leaving:
             return WAIT
-        case Desired.STOPPED if snapshot.wish.is_deleted:
+        case Desired.STOPPED if snapshot.desired.is_deleted:
             return Action("3", effect=Effect.PURGE)
         case Desired.STOPPED:
             return Action(effect=Effect.RELEASE)
@@ -302,7 +302,7 @@ def _stopped(snapshot: Snapshot) -> Action:
 
 def _paused(snapshot: Snapshot) -> Action:
     """Rules 4, 5 and 11 where nothing runs, so that nothing must be torn down."""
-    match snapshot.wish.wants:
+    match snapshot.desired.wants:
         case Desired.STOPPED:
             return _at_rest("4", snapshot, State.STOPPED)
         case Desired.RUNNING:
@@ -315,7 +315,7 @@ def _paused(snapshot: Snapshot) -> Action:
 
 def _broken(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 20 to 22, for backoff and failed."""
-    status, wants = snapshot.status, snapshot.wish.wants
+    status, wants = snapshot.status, snapshot.desired.wants
     if wants is Desired.STOPPED:
         return _at_rest("20", snapshot, State.STOPPED, **CLEAN)
     if _differs(snapshot) and wants is Desired.RUNNING:
@@ -375,17 +375,17 @@ def _release_if_draining(snapshot: Snapshot) -> Action | None:
 
 def _observed(snapshot: Snapshot, state: State, **changes: object) -> Status:
     """Enter ``state`` with the definition and nonce of now, and with a clean slate but for ``changes``."""
-    wish = snapshot.wish
-    seen = {"observed_generation": wish.generation, "observed_nonce": wish.nonce}
+    desired = snapshot.desired
+    seen = {"observed_generation": desired.generation, "observed_nonce": desired.nonce}
     return transition(snapshot, state, **{**CLEAN, **seen, **changes})
 
 
 def _is_of_loss(snapshot: Snapshot) -> bool:
-    """Whether a restart is one by rule 7a and not by a user's wish: it neither adds to what was noted nor clears it."""
+    """Whether a restart is one by rule 7a and not by an edit of the desired state: it neither adds to what was noted nor clears it."""
     error = snapshot.status.error
     return error is not None and error.code == LOST.code and not _differs(snapshot)
 
 
 def _differs(snapshot: Snapshot) -> bool:
-    status, wish = snapshot.status, snapshot.wish
-    return (status.observed_generation, status.observed_nonce) != (wish.generation, wish.nonce)
+    status, desired = snapshot.status, snapshot.desired
+    return (status.observed_generation, status.observed_nonce) != (desired.generation, desired.nonce)

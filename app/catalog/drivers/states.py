@@ -1,4 +1,4 @@
-"""The words of a query's life as values: its states, the user's wish, the row drivers write, the report on a handle.
+"""The words of a query's life as values: its states, the desired state, the row drivers write, the report on a handle.
 
 Pure values; what may follow from what is ``lifecycle``.
 """
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Desired(StrEnum):
-    """What the user wishes."""
+    """What the user wants."""
 
     RUNNING = "running"
     PAUSED = "paused"

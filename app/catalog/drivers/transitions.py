@@ -139,7 +139,7 @@ class LeasedQuery:
     name: str
     definition: Mapping[str, Any]
     checkpoint_id: UUID
-    wish: DesiredState
+    desired: DesiredState
     status: Status
     version: int
     phase: str | None
@@ -298,7 +298,7 @@ def _leased(row: Mapping[str, Any]) -> LeasedQuery:
         name=row["name"],
         definition=row["definition"],
         checkpoint_id=row["checkpoint_id"],
-        wish=DesiredState(Desired(row["desired_state"]), row["generation"], row["restart_nonce"], row["is_deleted"]),
+        desired=DesiredState(Desired(row["desired_state"]), row["generation"], row["restart_nonce"], row["is_deleted"]),
         status=Status(
             state=State(row["state"]),
             outcome=None if row["outcome"] is None else Outcome(row["outcome"]),

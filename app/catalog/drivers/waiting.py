@@ -1,4 +1,4 @@
-"""Why a query is not doing what was wished, in words with a code. Pure."""
+"""Why a query is not in its desired state, in words with a code. Pure."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class ForkBody(FewFields):
         json_schema_extra=refers_to("QueryDefinition"),
     )
     desired_state: DesiredState | None = Field(
-        default=None, description="What is wished of it; absent: what `definition` says, else `running`."
+        default=None, description="Its desired state; absent: what `definition` says, else `running`."
     )
 
 

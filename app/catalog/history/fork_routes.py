@@ -116,11 +116,11 @@ def _files(services: Services) -> StateFiles:
 
 def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDefinition, Target | None]:
     """Read the definition of the fork that is wanted; returns it, and where it delivers to."""
-    wish = ForkRequest(asked.name, asked.into, asked.definition, asked.desired_state)
+    request = ForkRequest(asked.name, asked.into, asked.definition, asked.desired_state)
     with services.database.inspection.begin() as connection:
         stored = get_query(connection, name)
         functions = read_definition(QueryDefinition, stored.definition).functions
-        body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, wish)
+        body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, request)
         try:
             definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
         except DefinitionInvalid as error:

@@ -24,7 +24,7 @@ class RewindBody(FewFields):
         json_schema_extra=refers_to("QueryDefinition"),
     )
     desired_state: DesiredState | None = Field(
-        default=None, description="What is wished of it; absent: what `definition` says, else what is wished now."
+        default=None, description="Its desired state; absent: what `definition` says, else what it is now."
     )
 
 

@@ -93,7 +93,7 @@ async def post_rewind(
     again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
 
     Who follows the result gets 410 `cursor_expired`, or a `reset`, and starts from scratch. Replays of late records that were asked for since
-    are undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
+    are undone. A failed query that is meant to run is launched again. What queries refused of a source's records stays listed with the source.
     """
     asked = validated(RewindBody, body)
     definition, target = None, None
@@ -104,11 +104,11 @@ async def post_rewind(
         await look_at_target(services, target)
     except DefinitionInvalid as error:
         raise in_body(error) from error
-    wish = asked.desired_state
-    if wish is None and definition is not None and "desired_state" in definition.model_fields_set:
-        wish = definition.desired_state
+    desired = asked.desired_state
+    if desired is None and definition is not None and "desired_state" in definition.model_fields_set:
+        desired = definition.desired_state
     limit = services.settings.limits.rewind_bytes
-    wanted = Rewinding(asked.batch_id, definition, wish, state_files_of(services.settings), limit, conditions)
+    wanted = Rewinding(asked.batch_id, definition, desired, state_files_of(services.settings), limit, conditions)
     key = None if dry_run else idempotency_key
     work = partial(_rewound, services, name, wanted, key, body, response, is_dry_run=dry_run)
     async with services.database.control_turns.taken(is_long=True):

@@ -52,7 +52,7 @@ class Rewinding:
 
     Attributes:
         definition: edited; None: the query's own.
-        desired_state: None: as it is wished now.
+        desired_state: None: as it is now.
         most_bytes: of the change log that is read.
         conditions: of the request, about the query.
     """
@@ -263,7 +263,7 @@ def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | Non
     values: dict[str, Any] = {"desired_state": desired_state or stored.desired_state}
     if form is not None:
         values |= redefined(form)
-    # With another generation what has failed is launched again, if it is wished to run.
+    # With another generation what has failed is launched again, if it is meant to run.
     connection.execute(
         sa.update(query)
         .where(query.c.id == stored.id, query.c.version == stored.version)

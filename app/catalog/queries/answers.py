@@ -85,7 +85,7 @@ def placing(connection: sa.Connection, services: Services, row: QueryRow) -> lis
 
 
 def accepted_answer(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> AcceptedAnswer:
-    """Show a wish that was noted."""
+    """Show a desired state that was noted."""
     set_etag(response, row.version)
     return AcceptedAnswer(
         name=row.name,

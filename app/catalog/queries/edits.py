@@ -73,13 +73,13 @@ class Replacement:
     """What a PUT asks for beside the definition.
 
     Attributes:
-        is_wish_given: the body says a desired state; else an existing query keeps its own.
+        is_desired_state_given: the body says a desired state; else an existing query keeps its own.
         may_discard_state: start from scratch where the kept state does not fit, or has made the query fail.
         start: start from scratch in any case, and read from here; None: not asked for.
         is_release: let go at once what is due under the new definition (J11).
     """
 
-    is_wish_given: bool = False
+    is_desired_state_given: bool = False
     may_discard_state: bool = False
     start: Start | None = None
     is_release: bool = False
@@ -159,10 +159,10 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     is_anew |= asked.may_discard_state and _is_state_unusable(connection, stored)
     if is_anew and not asked.may_discard_state:
         raise edit.refusal(stored.name)
-    wish = definition.desired_state if asked.is_wish_given else stored.desired_state
+    desired = definition.desired_state if asked.is_desired_state_given else stored.desired_state
     values: dict[str, Any] = {}
-    if wish != stored.desired_state:
-        values["desired_state"] = wish
+    if desired != stored.desired_state:
+        values["desired_state"] = desired
     if edit.kind is not EditKind.NO_OP or is_anew:
         values["generation"] = query.c.generation + 1
     if edit.kind is not EditKind.NO_OP:
@@ -181,7 +181,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
         return Replaced(stored, edit, planned)
     values |= {"version": query.c.version + 1, "updated_at": sa.func.now()}
     connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
-    _note_edit(connection, stored, edit, wish, is_anew=is_anew, is_release=asked.is_release)
+    _note_edit(connection, stored, edit, desired, is_anew=is_anew, is_release=asked.is_release)
     replaced = get_query(connection, definition.name)
     options = {"state_discarded": is_anew, "released": asked.is_release and not is_anew}
     note(connection, Change(Action.REPLACE, "query", replaced.name, stored.body, replaced.body | options))
@@ -199,14 +199,14 @@ def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefini
     )
 
 
-def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str, *, is_anew: bool, is_release: bool) -> None:
+def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, desired: str, *, is_anew: bool, is_release: bool) -> None:
     if edit.kind is not EditKind.NO_OP or is_anew:
         kind = EditKind.NEEDS_NEW_STATE if is_anew else edit.kind
         add_event(connection, stored.id, "query_replaced", {"edit": kind.value, "changed": list(edit.pointers)})
     if is_release and not is_anew:
         add_event(connection, stored.id, "release_requested", {})
-    if wish != stored.desired_state:
-        add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": wish})
+    if desired != stored.desired_state:
+        add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": desired})
 
 
 def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, conditions: Preconditions) -> bool:

@@ -64,45 +64,45 @@ class ForkRequest:
     desired_state: str | None
 
 
-def forked_definition(original: Mapping[str, Any], wish: ForkRequest) -> dict[str, Any]:
+def forked_definition(original: Mapping[str, Any], request: ForkRequest) -> dict[str, Any]:
     """Return the definition of a fork, unchecked.
 
     Args:
         original: definition of the query that is forked, with every default spelled out.
-        wish: what was asked for.
+        request: what was asked for.
 
     Raises:
         Unprocessable: ``name_mismatch``: the edited definition names another query, another result, or an ``append_to`` of its own.
     """
-    wanted = dict(original if wish.definition is None else wish.definition)
+    wanted = dict(original if request.definition is None else request.definition)
     faults: list[Fault] = []
-    if wanted.get("name") not in (None, original["name"], wish.name):
-        detail = (
-            f"the definition names the query '{wanted['name']}', and the fork is to be called '{wish.name}'; leave the name out"
-        )
+    if wanted.get("name") not in (None, original["name"], request.name):
+        detail = f"the definition names the query '{wanted['name']}', and the fork is to be called '{request.name}'; leave the name out"
         faults.append(Fault(f"{DEFINITION}/name", "name_mismatch", detail))
     into = wanted.get("into", original["into"])
     if isinstance(into, Mapping):
-        wanted["into"] = _own_result(original["into"], into, wish, faults)
+        wanted["into"] = _own_result(original["into"], into, request, faults)
     if faults:
         raise Unprocessable("name_mismatch", "; ".join(fault.detail for fault in faults), faults)
-    wanted["name"] = wish.name
-    if wish.desired_state is not None or wish.definition is None:
-        wanted["desired_state"] = wish.desired_state or "running"
+    wanted["name"] = request.name
+    if request.desired_state is not None or request.definition is None:
+        wanted["desired_state"] = request.desired_state or "running"
     return wanted
 
 
-def _own_result(original: Mapping[str, Any], into: Mapping[str, Any], wish: ForkRequest, faults: list[Fault]) -> dict[str, Any]:
+def _own_result(
+    original: Mapping[str, Any], into: Mapping[str, Any], request: ForkRequest, faults: list[Fault]
+) -> dict[str, Any]:
     """Return ``into`` of a fork: a relation of its own, which is no part of another stream."""
     kind = "table" if into.get("table") is not None else "stream"
     said, former = into.get(kind), original.get("table") or original.get("stream")
-    if said is not None and said != former and wish.into is not None and said != wish.into:
-        detail = f"the definition writes '{said}', and `into` beside it says '{wish.into}'; leave one of them out"
+    if said is not None and said != former and request.into is not None and said != request.into:
+        detail = f"the definition writes '{said}', and `into` beside it says '{request.into}'; leave one of them out"
         faults.append(Fault(f"{DEFINITION}/into/{kind}", "name_mismatch", detail))
     if into.get("append_to") not in (None, original.get("append_to")):
         detail = "a fork appends to no stream, or its records would be there twice; leave append_to out"
         faults.append(Fault(f"{DEFINITION}/into/append_to", "name_mismatch", detail))
-    own = wish.into or (wish.name if said in (None, former) else said)
+    own = request.into or (request.name if said in (None, former) else said)
     found = {**{name: value for name, value in into.items() if name != "append_to"}, kind: own}
     if into.get("connector") == original.get("connector") is not None:
         found["connector"] = None  # delivered to where the original delivers, each result would be there twice

@@ -1,4 +1,4 @@
-"""Queries: create, replace, look at, list, wish, restart, delete."""
+"""Queries: create, replace, look at, list, change the desired state, restart, delete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.db.page_bounds import Most
 from app.db.transactions import raw
 from app.errors.app_errors import BadRequest, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
-from app.http.examples import JOIN_DEFINITION, ONE_QUERY, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
+from app.http.examples import DESIRED_STATE, JOIN_DEFINITION, ONE_QUERY, QUERY, STORED_QUERY, WINDOW_DEFINITION
 from app.http.parameters import (
     DEFAULT_LIMIT,
     Inspection,
@@ -176,7 +176,7 @@ def put_query(
 
     With `?from_fork=` and without a body the query takes over a **fork** of it (`POST …/fork`): its definition, result, state and position,
     in one moment. Reads of the original's relation give the fork's result from then on; cursors of its changes end (410 `cursor_expired`, or
-    a `reset`). The wish stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
+    a `reset`). The desired state stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
     answers 409 `relation_in_use` and names it: its position is a number in the log that would go.
     """
     if from_fork is not None:
@@ -188,8 +188,10 @@ def put_query(
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
-    is_wish_given = "desired_state" in definition.model_fields_set
-    result = replace_query(transaction, definition, replace(wanted, is_wish_given=is_wish_given, conditions=conditions))
+    is_desired_state_given = "desired_state" in definition.model_fields_set
+    result = replace_query(
+        transaction, definition, replace(wanted, is_desired_state_given=is_desired_state_given, conditions=conditions)
+    )
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"
@@ -215,7 +217,7 @@ def _from_fork(
     responses={200: answered({"items": [QUERY], "next": None}, "Queries, by name."), **problems(400)},
 )
 def get_queries(services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> QueryPage:
-    """Definitions, wishes and states; progress is in each one's status."""
+    """Definitions, desired states and states; progress is in each one's status."""
     after = decode_cursor(cursor, [str])
     most = Most(limit + 1, services.settings.limits.page_bytes)
     found, is_beyond = list_queries(transaction, most, None if after is None else str(after[0]))
@@ -269,8 +271,8 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
     status_code=202,
     response_model=AcceptedAnswer,
     responses={
-        200: {"model": AcceptedAnswer, **answered(WISH, "It was wished already.", {"ETag": "The version."})},
-        202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}),
+        200: {"model": AcceptedAnswer, **answered(DESIRED_STATE, "It was the desired state already.", {"ETag": "The version."})},
+        202: answered(DESIRED_STATE, "Noted; a driver will see to it.", {"ETag": "The version."}),
         **problems(400, 404, 412, 413, 415, 422),
     },
     openapi_extra=request_body(
@@ -293,7 +295,10 @@ def put_desired_state(
     summary="Restart a query",
     status_code=202,
     response_model=AcceptedAnswer,
-    responses={202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}), **problems(400, 404, 409, 412)},
+    responses={
+        202: answered(DESIRED_STATE, "Noted; a driver will see to it.", {"ETag": "The version."}),
+        **problems(400, 404, 409, 412),
+    },
 )
 def post_restart(
     name: Name, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite

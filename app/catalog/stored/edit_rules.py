@@ -67,8 +67,8 @@ class Edit:
         )
 
 
-# The wish is changed by PUT …/desired-state; in a definition it only says how a new query starts.
-_WISH = "desired_state"
+# The desired state is changed by PUT …/desired-state; in a definition it only says how a new query starts.
+_DESIRED_STATE = "desired_state"
 
 _TASKS = "/tasks"
 
@@ -190,7 +190,7 @@ def value_at(definition: object, pointer: str) -> Any:
 
 def without_desired_state(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definition without its desired state."""
-    return {name: value for name, value in definition.items() if name != _WISH}
+    return {name: value for name, value in definition.items() if name != _DESIRED_STATE}
 
 
 def differences(left: object, right: object, pointer: str = "") -> list[str]:

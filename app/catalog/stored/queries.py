@@ -21,7 +21,7 @@ from app.http.requests.preconditions import Preconditions
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """A stored query: the user's wish, and the state its status row shows.
+    """A stored query: the desired state, and the state its status row shows.
 
     Attributes:
         fork_of: what it has gone on from, as ``app.catalog.queries.fork_rules.Fork`` is stored; None of a query that is no fork.
@@ -113,7 +113,7 @@ def list_queries(connection: sa.Connection, most: Most, after: str | None) -> tu
 
 
 def set_desired_state(connection: sa.Connection, name: str, state: str, conditions: Preconditions) -> tuple[QueryRow, bool]:
-    """Write the wish. Returns the query afterwards and whether anything changed."""
+    """Write the desired state. Returns the query afterwards and whether anything changed."""
     stored = get_query(connection, name, is_locking=True)
     conditions.check(f"query '{name}'", stored.version)
     if stored.desired_state == state:
@@ -133,14 +133,14 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
     """Ask for a new launch: the same definition, the same state, the next epoch.
 
     Raises:
-        Conflict: ``query_not_wanted``: a query that is not wished to run cannot be restarted.
+        Conflict: ``query_not_wanted``: a query that is not meant to run cannot be restarted.
     """
     stored = get_query(connection, name, is_locking=True)
     conditions.check(f"query '{name}'", stored.version)
     if stored.desired_state != "running":
         raise Conflict(
             "query_not_wanted",
-            f'query \'{name}\' is wished {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{"state": "running"}} starts it',
+            f'query \'{name}\' is to be {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{"state": "running"}} starts it',
         )
     connection.execute(
         sa.update(query)

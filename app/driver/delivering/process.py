@@ -22,14 +22,14 @@ from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
 from app.db.service_context import delivery_context_of
 from app.driver.delivering.connections import Lender
 from app.driver.delivering.worker import UNAVAILABLE, Worker
-from app.driver.notifications import WISHES, listen_forever
+from app.driver.notifications import DESIRED_STATES, listen_forever
 from app.driver.schema_fit import has_parent
 from app.settings.settings import Settings
 from engine.commit.written import COMMIT_CHANNEL
 from engine.connections.s3 import forget_own_credentials
 from engine.postgres.postgres import DATABASE_AWAY, Connection, connect
 
-CHANNELS: Final = (WISHES, COMMIT_CHANNEL)
+CHANNELS: Final = (DESIRED_STATES, COMMIT_CHANNEL)
 LOOK_S: Final = 0.5
 """Between two looks where nothing rings."""
 

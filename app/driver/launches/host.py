@@ -2,7 +2,7 @@
 
 Queries are started one after another: twenty Python sources starting at once were measured to lose fourteen of them. Stops run
 beside each other, each in a thread of its own: one that hangs must not hold up the rest. All threads are daemons: a launch or a
-stop that never returns must not keep the process alive. Knows nothing of rows, leases or wishes.
+stop that never returns must not keep the process alive. Knows nothing of rows, leases or desired states.
 """
 
 from __future__ import annotations

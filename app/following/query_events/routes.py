@@ -57,7 +57,7 @@ async def get_events(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Any:
-    """Every transition of its state, every wish and edit. Append only; an event stream begins with the oldest and goes on."""
+    """Every transition and every edit, also of the desired state. Append only; an event stream begins with the oldest and goes on."""
     key = decode_cursor(cursor, [int])
     is_stream = wants_events(request)
     if is_stream:

@@ -18,7 +18,7 @@ MAX_PART_CHARS = 80
 """Of what lies between two slashes. Names have at most 63 characters. A longer path gets no hint: to compare it costs more than it is long, and
 everybody may ask."""
 
-_WISHES = {
+_DESIRED_STATES = {
     "start": "running", "resume": "running", "run": "running", "unpause": "running", "pause": "paused", "stop": "stopped",
     "cancel": "stopped", "terminate": "stopped",
 }  # fmt: skip
@@ -62,7 +62,7 @@ MISSES: Sequence[_Miss] = (
     _Miss(_OF_QUERIES + r"/(?:records|rows|results?|output|changes)(?:[/:].*)?", _RESULT),
     _Miss(_OF_QUERIES + r"/(?:rejects|lineage)", "that belongs to relations: GET /v1/streams/{{name}}/rejects, GET /v1/tables/{{name}}/rejects"
           ", GET /v1/streams/{{name}}/lineage, GET /v1/tables/{{name}}/lineage"),
-    _Miss(_OF_QUERIES + r"/(?P<verb>" + "|".join(_WISHES) + ")", 'PUT /v1/queries/{name}/desired-state with {{"state": "{wish}"}}'),
+    _Miss(_OF_QUERIES + r"/(?P<verb>" + "|".join(_DESIRED_STATES) + ")", 'PUT /v1/queries/{name}/desired-state with {{"state": "{state}"}}'),
     _Miss(
         _OF_QUERIES + r"/(?:state|desired[-_]state)",
         "GET /v1/queries/{name}/status shows it, PUT /v1/queries/{name}/desired-state changes it",
@@ -89,7 +89,7 @@ def hint_for(method: str, path: str, paths: Paths) -> str | None:
         match = re.fullmatch(miss.pattern, path)
         if match is not None and (not miss.methods or method in miss.methods):
             groups = match.groupdict()
-            return miss.hint.format(**groups, wish=_WISHES.get(groups.get("verb") or "", ""))
+            return miss.hint.format(**groups, state=_DESIRED_STATES.get(groups.get("verb") or "", ""))
     if method == "PATCH":
         return "PUT replaces the whole definition; read it first, and send it back changed" if _fits(path, paths) else None
     return _nearest(path, paths)

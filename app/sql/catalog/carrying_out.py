@@ -229,7 +229,7 @@ def _control(connection: sa.Connection, wanted: str, names: Iterable[str]) -> Do
             delete_query(connection, name, keeps_result=True, conditions=ANY)
         else:
             set_desired_state(connection, name, "paused" if wanted == "pause" else "running", ANY)
-    done = {"terminate": "ended; its result stays for reading", "pause": "paused", "resume": "wished to run"}[wanted]
+    done = {"terminate": "ended; its result stays for reading", "pause": "paused", "resume": "meant to run"}[wanted]
     return Done(
         "there are no queries" if not listed else f"{', '.join(listed)}: {done}", query=listed[0] if len(listed) == 1 else None
     )

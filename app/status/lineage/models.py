@@ -32,7 +32,7 @@ class LineageQuery(Answer):
 
     name: str = Field(description="Name of the query.")
     state: QueryState = Field(description="What it is doing now.")
-    desired_state: DesiredState = Field(description="What is wished.")
+    desired_state: DesiredState = Field(description="The desired state.")
     tasks: int = Field(description="Number of its tasks.")
     internal: bool = Field(
         description="It keeps the rows of the source it reads (`materialize`), and writes no relation of its own."

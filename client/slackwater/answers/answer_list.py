@@ -530,7 +530,7 @@ class LineageQuery(Answer):
     """What it is doing now."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     tasks = Item[int]()
     """Number of its tasks."""
@@ -768,7 +768,7 @@ class Readiness(Answer):
 
 
 class Reason(Answer):
-    """What keeps a query from what was wished, and what can be done about it."""
+    """What keeps a query from its desired state, and what can be done about it."""
 
     code = Item[str]()
     """Stable code of the reason; of an error `GET /v1/errors/{code}` explains it."""
@@ -1066,13 +1066,13 @@ class WarningItem(Answer):
 
 
 class AcceptedAnswer(Answer):
-    """A wish that was noted; the status tells when it has come true."""
+    """A desired state that was stored; the status tells when the query has reached it."""
 
     name = Item[str]()
     """Name of the query."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
     """What it is doing now."""
@@ -1087,7 +1087,7 @@ class AcceptedAnswer(Answer):
     """Where to look."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """`waiting_for_place`: what is wished waits for a driver."""
+    """`waiting_for_place`: the desired state waits for a driver."""
 
 
 class AggregateItem(Answer):
@@ -1450,7 +1450,7 @@ class ForkAnswer(Answer):
     """As stored, every default spelled out."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
     """What it is doing now."""
@@ -1471,7 +1471,7 @@ class ForkAnswer(Answer):
     """When it was made."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its wish was last written."""
+    """When its definition or its desired state was last written."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
     """What may surprise of this definition; empty where nothing does."""
@@ -1631,7 +1631,7 @@ class OneQueryAnswer(Answer):
     """As stored, every default spelled out."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
     """What it is doing now."""
@@ -1652,7 +1652,7 @@ class OneQueryAnswer(Answer):
     """When it was made."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its wish was last written."""
+    """When its definition or its desired state was last written."""
 
     sql = Item[str]()
     """The statement that the definition stands for; carried out again it means the same."""
@@ -1691,7 +1691,7 @@ class OverviewDelivery(Answer):
 
 
 class QueryAnswer(Answer):
-    """A query: its definition as stored and its wish."""
+    """A query: its definition as stored and its desired state."""
 
     name = Item[str]()
     """Name of the query."""
@@ -1700,7 +1700,7 @@ class QueryAnswer(Answer):
     """As stored, every default spelled out."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
     """What it is doing now."""
@@ -1721,7 +1721,7 @@ class QueryAnswer(Answer):
     """When it was made."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its wish was last written."""
+    """When its definition or its desired state was last written."""
 
 
 class QueryError(Answer):
@@ -1901,7 +1901,7 @@ class RewindAnswer(Answer):
     """As stored, every default spelled out."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
     """What it is doing now."""
@@ -1922,7 +1922,7 @@ class RewindAnswer(Answer):
     """When it was made."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its wish was last written."""
+    """When its definition or its desired state was last written."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
     """What may surprise of this definition; empty where nothing does."""
@@ -2033,7 +2033,7 @@ class StoredQueryAnswer(Answer):
     """As stored, every default spelled out."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
     """What it is doing now."""
@@ -2054,7 +2054,7 @@ class StoredQueryAnswer(Answer):
     """When it was made."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its wish was last written."""
+    """When its definition or its desired state was last written."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
     """What may surprise of this definition; empty where nothing does."""
@@ -2250,7 +2250,7 @@ class OverviewQuery(Answer):
     """What it does inside its state, as in its status."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     conditions = Item[tuple[str, ...]](tuple)
     """`unreachable`, `unplaced`, `stale`, as in its status. Those that begin with `waits_for_` stand there alone: they take a
@@ -2376,7 +2376,7 @@ class StatusAnswer(Answer):
     """
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
-    """What is wished."""
+    """The desired state."""
 
     conditions = Item[tuple[str, ...]](tuple)
     """`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow
@@ -2387,9 +2387,9 @@ class StatusAnswer(Answer):
     """
 
     reason = Item[Reason | None](Reason)
-    """Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits
-    for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or
-    which Python function takes most of its time (`slow_function`).
+    """Why it is not in its desired state: its error, that no driver is there or has room, or which query or transaction it
+    waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`);
+    or which Python function takes most of its time (`slow_function`).
     """
 
     state_since = Item[datetime](moment)

@@ -173,15 +173,15 @@ class AsyncQuery:
         return await AsyncQueries(self._transport).validate({**json_of(definition), "name": self.name})
 
     async def pause(self) -> AcceptedAnswer:
-        """Wish it to be paused: its state stays at hand."""
+        """Ask for it to be paused: its state stays at hand."""
         return await self._set_state("paused")
 
     async def resume(self) -> AcceptedAnswer:
-        """Wish it to run."""
+        """Ask for it to run."""
         return await self._set_state("running")
 
     async def stop(self) -> AcceptedAnswer:
-        """Wish it to be stopped: its resources are released; position and results stay."""
+        """Ask for it to be stopped: its resources are released; position and results stay."""
         return await self._set_state("stopped")
 
     async def _set_state(self, state: str) -> AcceptedAnswer:

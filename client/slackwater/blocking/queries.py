@@ -174,15 +174,15 @@ class Query:
         return Queries(self._transport).validate({**json_of(definition), "name": self.name})
 
     def pause(self) -> AcceptedAnswer:
-        """Wish it to be paused: its state stays at hand."""
+        """Ask for it to be paused: its state stays at hand."""
         return self._set_state("paused")
 
     def resume(self) -> AcceptedAnswer:
-        """Wish it to run."""
+        """Ask for it to run."""
         return self._set_state("running")
 
     def stop(self) -> AcceptedAnswer:
-        """Wish it to be stopped: its resources are released; position and results stay."""
+        """Ask for it to be stopped: its resources are released; position and results stay."""
         return self._set_state("stopped")
 
     def _set_state(self, state: str) -> AcceptedAnswer:

@@ -305,11 +305,11 @@ def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool)
     Raises:
         KafkaException: it cannot be made.
     """
-    wish = definition.create
-    if wish is None or definition.topic in admin.list_topics(timeout=ANSWER_S).topics:
+    creation = definition.create
+    if creation is None or definition.topic in admin.list_topics(timeout=ANSWER_S).topics:
         return
-    policy = wish.cleanup_policy or ("compact" if is_table else "delete")
-    new = NewTopic(definition.topic, wish.partitions, wish.replication, config={"cleanup.policy": policy})
+    policy = creation.cleanup_policy or ("compact" if is_table else "delete")
+    new = NewTopic(definition.topic, creation.partitions, creation.replication, config={"cleanup.policy": policy})
     try:
         admin.create_topics([new], operation_timeout=ANSWER_S)[definition.topic].result(ANSWER_S)
     except KafkaException as error:

@@ -35,8 +35,8 @@ def query(
     is_internal: bool = False,
 ) -> QueryFact:
     """Return a query that reads these relations."""
-    wish = state if desired_state is None else desired_state
-    return QueryFact(uuid5(NAMESPACE_URL, name), name, state, wish, 4, reads, position or {}, read_to or {}, is_internal)
+    desired = state if desired_state is None else desired_state
+    return QueryFact(uuid5(NAMESPACE_URL, name), name, state, desired, 4, reads, position or {}, read_to or {}, is_internal)
 
 
 def graph_of(*nodes: RelationFact | QueryFact) -> Graph:

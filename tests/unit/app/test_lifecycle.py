@@ -27,7 +27,7 @@ def snapshot(
     outcome: str | None = None,
     is_lease_mine: bool = True,
     is_draining: bool = False,
-    wish: DesiredState | None = None,
+    desired: DesiredState | None = None,
     **fields: object,
 ) -> Snapshot:
     status = Status(
@@ -39,7 +39,7 @@ def snapshot(
         state_since_ms=NOW,
     )
     return Snapshot(
-        wish=wish or DesiredState(Desired(wants), generation=2, nonce=1),
+        desired=desired or DesiredState(Desired(wants), generation=2, nonce=1),
         status=replace(status, **fields),  # type: ignore[arg-type]
         handle=handle,
         is_lease_mine=is_lease_mine,
@@ -83,8 +83,8 @@ def test_02_a_query_wanted_paused_is_paused_without_a_launch() -> None:
 
 def test_03_a_deleted_query_is_purged_once_stopped() -> None:
     gone = DesiredState(Desired.RUNNING, generation=2, nonce=1, is_deleted=True)
-    assert decided(State.STOPPED, wish=gone).effect is Effect.PURGE
-    assert entered(decided(State.RUNNING, handle=RUNS, wish=gone)) == ("stopping", "stopped")
+    assert decided(State.STOPPED, desired=gone).effect is Effect.PURGE
+    assert entered(decided(State.RUNNING, handle=RUNS, desired=gone)) == ("stopping", "stopped")
 
 
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
@@ -108,11 +108,11 @@ def test_06_an_error_that_a_retry_cannot_help_leads_to_failed(state: State) -> N
 
 @pytest.mark.parametrize("changed", [DesiredState(Desired.RUNNING, 3, 1), DesiredState(Desired.RUNNING, 2, 2)])
 def test_05_a_new_generation_or_nonce_restarts(changed: DesiredState) -> None:
-    assert entered(decided(State.RUNNING, handle=RUNS, wish=changed)) == ("stopping", "restart")
+    assert entered(decided(State.RUNNING, handle=RUNS, desired=changed)) == ("stopping", "restart")
 
 
 def test_05_a_paused_query_observes_a_new_generation_and_stays_paused() -> None:
-    action = decided(State.PAUSED, wish=DesiredState(Desired.PAUSED, 3, 1))
+    action = decided(State.PAUSED, desired=DesiredState(Desired.PAUSED, 3, 1))
     assert entered(action) == ("paused", None)
     assert action.status is not None
     assert action.status.observed_generation == 3
@@ -163,7 +163,7 @@ def test_07a_a_query_with_nothing_under_way_starts_at_once_and_pays_nothing_for_
     assert then.status is not None
     assert (then.status.attempt, then.status.losses, then.status.error) == (1, SUSPECT_AFTER, LOST)
     # What the user changes meanwhile begins with a clean slate.
-    edited = replace(snapshot(State.STOPPING, wish=DesiredState(Desired.RUNNING, generation=3, nonce=1)), status=lost.status)
+    edited = replace(snapshot(State.STOPPING, desired=DesiredState(Desired.RUNNING, generation=3, nonce=1)), status=lost.status)
     assert (anew := decide(edited, LIMITS).status) is not None
     assert (anew.attempt, anew.losses, anew.error) == (0, 0, None)
 
@@ -325,9 +325,9 @@ def test_15_a_query_in_the_midst_of_a_round_is_stopped_at_once_and_its_lease_and
     assert not action.is_lease_released
     gone = DesiredState(Desired.STOPPED, generation=2, nonce=1, is_deleted=True)
     assert decided(State.STOPPED, wants="stopped", handle=LEAVING) is WAIT
-    assert decided(State.STOPPED, wish=gone, handle=LEAVING) is WAIT
+    assert decided(State.STOPPED, desired=gone, handle=LEAVING) is WAIT
     assert decided(State.STOPPED, wants="stopped").effect is Effect.RELEASE
-    assert decided(State.STOPPED, wish=gone).effect is Effect.PURGE
+    assert decided(State.STOPPED, desired=gone).effect is Effect.PURGE
 
 
 def test_02_a_query_is_launched_while_what_its_last_launch_left_at_work_goes_on() -> None:
@@ -382,7 +382,7 @@ def test_20_a_query_in_backoff_can_be_paused_and_a_failed_one_stays_failed() -> 
 
 @pytest.mark.parametrize("state", [State.BACKOFF, State.FAILED])
 def test_21_an_edit_or_a_restart_is_honoured_at_once(state: State) -> None:
-    action = decided(state, attempt=3, error=RETRYABLE, next_attempt_ms=NOW + 9, wish=DesiredState(Desired.RUNNING, 2, 2))
+    action = decided(state, attempt=3, error=RETRYABLE, next_attempt_ms=NOW + 9, desired=DesiredState(Desired.RUNNING, 2, 2))
     assert entered(action) == ("starting", None)
     assert action.status is not None
     assert (action.status.attempt, action.status.error, action.status.observed_nonce) == (0, None, 2)

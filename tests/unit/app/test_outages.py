@@ -78,9 +78,9 @@ class Life:
     launched_at: list[int] = field(default_factory=list)
 
     def _decided(self, handle: HandleReport, *, has_progressed: bool = False) -> Effect:
-        wish = DesiredState(Desired.RUNNING, generation=1, nonce=0)
+        desired = DesiredState(Desired.RUNNING, generation=1, nonce=0)
         snapshot = Snapshot(
-            wish, self.status, handle, True, False, self.now_ms, jitter=0.999, was_busy=False, has_progressed=has_progressed
+            desired, self.status, handle, True, False, self.now_ms, jitter=0.999, was_busy=False, has_progressed=has_progressed
         )
         action = decide(snapshot, LIMITS)
         self.status = action.status or self.status

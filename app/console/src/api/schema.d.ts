@@ -363,7 +363,7 @@ export interface paths {
         };
         /**
          * List queries
-         * @description Definitions, wishes and states; progress is in each one's status.
+         * @description Definitions, desired states and states; progress is in each one's status.
          */
         get: operations["get_queries"];
         put?: never;
@@ -405,7 +405,7 @@ export interface paths {
          *
          *     With `?from_fork=` and without a body the query takes over a **fork** of it (`POST …/fork`): its definition, result, state and position,
          *     in one moment. Reads of the original's relation give the fork's result from then on; cursors of its changes end (410 `cursor_expired`, or
-         *     a `reset`). The wish stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
+         *     a `reset`). The desired state stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
          *     answers 409 `relation_in_use` and names it: its position is a number in the log that would go.
          */
         put: operations["put_query"];
@@ -535,7 +535,7 @@ export interface paths {
          *     again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
          *
          *     Who follows the result gets 410 `cursor_expired`, or a `reset`, and starts from scratch. Replays of late records that were asked for since
-         *     are undone. A failed query that is wished to run is launched again. What queries refused of a source's records stays listed with the source.
+         *     are undone. A failed query that is meant to run is launched again. What queries refused of a source's records stays listed with the source.
          */
         post: operations["post_rewind"];
         delete?: never;
@@ -622,7 +622,7 @@ export interface paths {
         };
         /**
          * List or follow what happened to a query
-         * @description Every transition of its state, every wish and edit. Append only; an event stream begins with the oldest and goes on.
+         * @description Every transition and every edit, also of the desired state. Append only; an event stream begins with the oldest and goes on.
          */
         get: operations["get_events"];
         put?: never;
@@ -1270,7 +1270,7 @@ export interface components {
     schemas: {
         /**
          * AcceptedAnswer
-         * @description A wish that was noted; the status tells when it has come true.
+         * @description A desired state that was stored; the status tells when the query has reached it.
          */
         AcceptedAnswer: {
             /**
@@ -1280,7 +1280,7 @@ export interface components {
             name: string;
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -1308,7 +1308,7 @@ export interface components {
             status: string;
             /**
              * Warnings
-             * @description `waiting_for_place`: what is wished waits for a driver.
+             * @description `waiting_for_place`: the desired state waits for a driver.
              */
             warnings: components["schemas"]["WarningItem"][];
         };
@@ -2713,7 +2713,7 @@ export interface components {
             definition: components["schemas"]["QueryDefinition"];
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -2749,7 +2749,7 @@ export interface components {
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its wish was last written.
+             * @description When its definition or its desired state was last written.
              */
             updated_at: string;
             /**
@@ -3193,7 +3193,7 @@ export interface components {
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -3508,7 +3508,7 @@ export interface components {
             definition: components["schemas"]["QueryDefinition"];
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -3544,7 +3544,7 @@ export interface components {
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its wish was last written.
+             * @description When its definition or its desired state was last written.
              */
             updated_at: string;
             /**
@@ -3657,7 +3657,7 @@ export interface components {
             phase: string | null;
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -3939,7 +3939,7 @@ export interface components {
         };
         /**
          * QueryAnswer
-         * @description A query: its definition as stored and its wish.
+         * @description A query: its definition as stored and its desired state.
          */
         QueryAnswer: {
             /**
@@ -3954,7 +3954,7 @@ export interface components {
             definition: components["schemas"]["QueryDefinition"];
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -3990,7 +3990,7 @@ export interface components {
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its wish was last written.
+             * @description When its definition or its desired state was last written.
              */
             updated_at: string;
         };
@@ -4061,7 +4061,7 @@ export interface components {
         };
         /**
          * Reason
-         * @description What keeps a query from what was wished, and what can be done about it.
+         * @description What keeps a query from its desired state, and what can be done about it.
          */
         Reason: {
             /**
@@ -4640,7 +4640,7 @@ export interface components {
             definition: components["schemas"]["QueryDefinition"];
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -4676,7 +4676,7 @@ export interface components {
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its wish was last written.
+             * @description When its definition or its desired state was last written.
              */
             updated_at: string;
             /**
@@ -5066,7 +5066,7 @@ export interface components {
             phase: string | null;
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -5075,7 +5075,7 @@ export interface components {
              * @description `unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has not ended for a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of the time that it works.
              */
             conditions: string[];
-            /** @description Why it is not what was wished: its error, that no driver is there or has room, or which query or transaction it waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or which Python function takes most of its time (`slow_function`). */
+            /** @description Why it is not in its desired state: its error, that no driver is there or has room, or which query or transaction it waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or which Python function takes most of its time (`slow_function`). */
             reason: components["schemas"]["Reason"] | null;
             /**
              * State Since
@@ -5211,7 +5211,7 @@ export interface components {
             definition: components["schemas"]["QueryDefinition"];
             /**
              * Desired State
-             * @description What is wished.
+             * @description The desired state.
              * @enum {string}
              */
             desired_state: "running" | "paused" | "stopped";
@@ -5247,7 +5247,7 @@ export interface components {
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its wish was last written.
+             * @description When its definition or its desired state was last written.
              */
             updated_at: string;
             /**
@@ -5790,12 +5790,12 @@ export interface components {
         };
         /**
          * DesiredStateBody
-         * @description The wish.
+         * @description The desired state.
          */
         DesiredStateBody: {
             /**
              * State
-             * @description What is wished: `running`; `paused`: state kept at hand; `stopped`: resources released.
+             * @description The desired state: `running`; `paused`: state kept at hand; `stopped`: resources released.
              * @enum {string}
              */
             state: "running" | "paused" | "stopped";
@@ -5928,7 +5928,7 @@ export interface components {
             definition?: components["schemas"]["QueryDefinition"] | null;
             /**
              * Desired State
-             * @description What is wished of it; absent: what `definition` says, else `running`.
+             * @description Its desired state; absent: what `definition` says, else `running`.
              * @default null
              */
             desired_state: ("running" | "paused" | "stopped") | null;
@@ -6849,7 +6849,7 @@ export interface components {
             definition?: components["schemas"]["QueryDefinition"] | null;
             /**
              * Desired State
-             * @description What is wished of it; absent: what `definition` says, else what is wished now.
+             * @description Its desired state; absent: what `definition` says, else what it is now.
              * @default null
              */
             desired_state: ("running" | "paused" | "stopped") | null;
@@ -14347,7 +14347,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was wished already. */
+            /** @description It was the desired state already. */
             200: {
                 headers: {
                     /** @description The version. */

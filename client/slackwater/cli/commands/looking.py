@@ -230,8 +230,8 @@ def _status_row(found: Status) -> tuple[Any, ...]:
 
 def _status_facts(found: Status) -> Iterator[tuple[str, Any]]:
     phase = "" if found.phase is None else f" ({found.phase})"
-    wish = "" if found.desired_state == found.state else f", wished: {found.desired_state}"
-    yield "State", f"{found.state}{phase} for {age(found.state_since)}{wish}"
+    desired = "" if found.desired_state == found.state else f", desired: {found.desired_state}"
+    yield "State", f"{found.state}{phase} for {age(found.state_since)}{desired}"
     yield "Conditions", ", ".join(found.conditions)
     if found.reason is not None:
         yield "Why", f"{found.reason.code}: {found.reason.detail}"
@@ -306,7 +306,7 @@ def events(
     query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
 ) -> None:
-    """Show what happened to a query: launches, edits, failures, wishes."""
+    """Show what happened to a query: launches, edits, failures, desired states."""
     here = invocation_of(context)
     wanted = here.client.query(query)
     found: Any = wanted.follow_events() if follow else wanted.events()

@@ -1,1 +1,1 @@
-"""Definitions in files: ``apply``, ``diff`` and ``export``. Files are the wish, the service is the fact; a plan leads from one to the other."""
+"""Definitions in files: ``apply``, ``diff`` and ``export``. Files have the desired state; a plan leads to it from the state of the service."""

@@ -28,7 +28,7 @@ def _do(client: Client, step: Step) -> None:
     item = step.item
     if item is None:
         raise ValueError(f"{step.name} has nothing to be carried out")
-    # Without the wish: a statement says none, so who has paused a query has paused it.
+    # Without the desired state: a statement says none, so who has paused a query has paused it.
     definition: Mapping[str, Any] = {name: value for name, value in (item.definition or {}).items() if name != "desired_state"}
     if step.wanted is not None and step.wanted.definition is not None:
         definition = step.wanted.definition  # what the file says, so that what it leaves open stays open

@@ -147,7 +147,7 @@ def _everything(client: Client) -> Iterator[_Exported]:
         body = {name: value for name, value in query.definition.items() if name != "name"}
         if (
             body.get("desired_state") == "running"
-        ):  # the usual wish: a file that leaves it open lets whoever pauses a query pause it
+        ):  # the usual case: a file that leaves it open lets whoever pauses a query pause it
             del body["desired_state"]
         yield _Exported("query", query.name, body)
 

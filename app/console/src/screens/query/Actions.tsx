@@ -14,7 +14,7 @@ import { navigate, pathOf } from "~/router";
 import { may } from "~/session";
 import { waitingOf } from "./Now";
 
-type Wish = "running" | "paused" | "stopped";
+type DesiredState = "running" | "paused" | "stopped";
 type Open = "fork" | "delete" | null;
 
 export function Actions({ query, status, onDone }: { query: OneQuery; status: Status; onDone: () => void }) {
@@ -34,20 +34,20 @@ export function Actions({ query, status, onDone }: { query: OneQuery; status: St
         refreshOverview();
       });
   };
-  const wish = (state: Wish, done: string): void => act(() => api.put("/v1/queries/{name}/desired-state", { path: { name }, body: { state } }), done);
+  const setDesiredState = (state: DesiredState, done: string): void => act(() => api.put("/v1/queries/{name}/desired-state", { path: { name }, body: { state } }), done);
   return (
     <>
       {status.desired_state === "running" ? (
-        <Button icon="pause" disabled={isBusy} onClick={() => wish("paused", `${name} pauses. Its state stays at hand.`)}>
+        <Button icon="pause" disabled={isBusy} onClick={() => setDesiredState("paused", `${name} pauses. Its state stays at hand.`)}>
           Pause
         </Button>
       ) : (
-        <Button kind="primary" icon="play" disabled={isBusy} onClick={() => wish("running", `${name} goes on.`)}>
+        <Button kind="primary" icon="play" disabled={isBusy} onClick={() => setDesiredState("running", `${name} goes on.`)}>
           Resume
         </Button>
       )}
       {status.desired_state !== "stopped" && (
-        <Button disabled={isBusy} title="Frees its resources; state, position and results stay" onClick={() => wish("stopped", `${name} stops. State, position and results stay.`)}>
+        <Button disabled={isBusy} title="Frees its resources; state, position and results stay" onClick={() => setDesiredState("stopped", `${name} stops. State, position and results stay.`)}>
           Stop
         </Button>
       )}
