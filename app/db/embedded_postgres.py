@@ -144,11 +144,14 @@ def _runs_or_is_cleared(directory: Path, deadline: float) -> bool:
     """
     lock_file = directory / LOCK_FILE
     try:
-        pid = int(lock_file.read_text().split("\n", 1)[0])
-    except (FileNotFoundError, ValueError):
+        pid = lock_file.read_text().split("\n", 1)[0]
+    except FileNotFoundError:
         return False
-    if pid in (left := _servers(directory)):
+    left = _servers(directory)
+    if pid in {str(each) for each in left}:
         return True
+    if not pid and left:
+        return False  # a server is starting: it has made the file, and not written it yet
     while left:
         # Backends end when they notice that their postmaster is gone; beside a new one they would harm the files.
         if time.monotonic() > deadline:

@@ -146,6 +146,18 @@ def test_a_server_that_is_killed_while_it_comes_back_is_not_waited_for(directory
     kept.stop()
 
 
+def test_an_empty_lock_file_of_a_server_that_was_killed_is_removed(directory: Path) -> None:
+    """Postgres makes the file first, and writes it afterwards."""
+    kept = EmbeddedPostgres(directory)
+    write_one_row(kept.start())
+    kill_servers_once(directory)
+    begun = time.monotonic()
+    (directory / "postmaster.pid").write_text("")
+    assert rows_when_reachable(kept.start()) == 1
+    assert time.monotonic() - begun < 60, "the file is found again and again for 90 s"
+    kept.stop()
+
+
 def test_a_server_that_is_kept_comes_back_after_an_attempt_that_went_wrong_in_any_way(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
