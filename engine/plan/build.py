@@ -5,6 +5,7 @@ Operators follow T9: ``from.where`` first, joins, ``where``, group and window, `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.reading import read_definition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.cpu_deadline import begin
+from engine.expressions.names import NAME_PATTERN
 from engine.expressions.python_functions import known_functions
 from engine.expressions.suggestions import meant
 from engine.plan.appending import check_append
@@ -38,13 +40,17 @@ _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTE
 
 
 def normalise(definition: QueryDefinition) -> QueryDefinition:
-    """Spell out the defaults that depend on other fields: aliases and the window's retention."""
+    """Spell out the defaults that depend on other fields: aliases (where a relation can have that name) and the window's retention."""
     source, window = definition.source, definition.window
     if window is not None and window.retention is None and definition.into.table is not None:
         window = window.model_copy(update={"retention": default_retention(window)})
-    joins = tuple(join.model_copy(update={"alias": join.alias or join.relation}) for join in definition.joins)
-    source = source.model_copy(update={"alias": source.alias or source.relation})
+    joins = tuple(join.model_copy(update={"alias": join.alias or _usable_name(join.relation)}) for join in definition.joins)
+    source = source.model_copy(update={"alias": source.alias or _usable_name(source.relation)})
     return definition.model_copy(update={"source": source, "joins": joins, "window": window})
+
+
+def _usable_name(relation: str) -> str | None:
+    return relation if re.fullmatch(NAME_PATTERN, relation) else None
 
 
 def read_query(body: Any, catalog: Callable[[], Catalog]) -> QueryDefinition:

@@ -151,7 +151,7 @@ def _created(body: Any, connection: sa.Connection, services: Services, response:
     responses={
         200: answered(STORED_QUERY, "Replaced, or equal to what was there.", {"ETag": "The version."}),
         201: {"model": StoredQueryAnswer, **answered(STORED_QUERY, "Created.", _HEADERS)},
-        **problems(400, 409, 412, 413, 415, 422, 503),
+        **problems(400, 404, 409, 412, 413, 415, 422, 503),
     },
     openapi_extra=_BODY_OF_PUT,
 )
