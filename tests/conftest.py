@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -140,3 +141,12 @@ def empty(postgres_dsn: str) -> Iterator[str]:
     """An empty database of the test's own."""
     with database(postgres_dsn, "empty") as dsn:
         yield dsn
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Spark session for all tests of a worker; its modules are imported by the tests that need it alone."""
+    from engine.spark.session import SparkSettings, session_of
+
+    with session_of(SparkSettings(data_dir=tmp_path_factory.mktemp("spark"), driver_memory="1g", class_dir=CLASSES)) as session:
+        yield session

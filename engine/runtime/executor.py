@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from engine.plan.model import Plan
-from engine.runtime.launch_state import Launch
-from engine.runtime.run_options import RunOptions
+from engine.runtime.launches.launch_state import Launch
+from engine.runtime.launches.run_options import RunOptions
 
 
 class QueryHandle(Protocol):

@@ -54,7 +54,11 @@ class PacketReader:
         return [found for reader, split in readers if (found := reader.fetchable(split)) is not None]
 
     def done(self, group: SplitGroup, batch_id: int, fetched: Fetched | None = None) -> Iterator[Packet]:
-        """Yield the packets of a group of splits, or the stages' results if the group is the whole batch; runs in a worker.
+        """Yield ``results`` within the bounds of the query's work; runs in a worker."""
+        return each_at_work(self.results(group, batch_id, fetched), self._spec.bounds, self._spec.run, batch_id)
+
+    def results(self, group: SplitGroup, batch_id: int, fetched: Fetched | None = None) -> Iterator[Packet]:
+        """Yield the packets of a group of splits, or the stages' results if the group is the whole batch.
 
         Args:
             group: the splits.
@@ -69,7 +73,7 @@ class PacketReader:
                 packets = stage.of_batch(batch_id, fetched).done(packets)
         elif self._spec.aside is not None:
             packets = map(self._spec.aside.lay_aside, packets)
-        return each_at_work(packets, self._spec.bounds, self._spec.run, batch_id)
+        return packets
 
     def read(self, group: SplitGroup, fetched: Fetched | None = None, batch_id: int | None = None) -> Iterator[Packet]:
         """Yield the packets of a group of splits. See ``done``."""

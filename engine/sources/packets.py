@@ -50,7 +50,7 @@ BATCH_ID: Final = "batch_id"
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
-    "min_ts long, max_ts long, now_ms long, blob binary, file string, member int"
+    "min_ts long, max_ts long, now_ms long, blob binary, file string, query_number int"
 )
 PACKET_SCHEMA = pa.schema(
     [
@@ -65,7 +65,7 @@ PACKET_SCHEMA = pa.schema(
         ("now_ms", pa.int64()),
         ("blob", pa.binary()),
         ("file", pa.string()),
-        ("member", pa.int32()),
+        ("query_number", pa.int32()),
     ]
 )
 
@@ -91,7 +91,7 @@ class Packet:
         blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick``, ``cursor`` and ``effort``, see ``TaskState`` for ``state``;
             empty for ``active``.
         file: the file that holds the blob (``engine.runtime.blob_files``); None if the packet holds it.
-        member: number of the query in its slot (``engine.spark.streams.slot``).
+        query_number: number of the query in its slot (``engine.spark.streams.slot``).
         frame: the content of a ``data`` packet that stays in its process; the blob is then empty.
     """
 
@@ -106,12 +106,12 @@ class Packet:
     now_ms: int
     blob: bytes
     file: str | None = None
-    member: int = 0
+    query_number: int = 0
     frame: pl.DataFrame | None = field(default=None, compare=False)
 
-    def of_member(self, member: int) -> Packet:
+    def of_query(self, query_number: int) -> Packet:
         """Return the packet for one of a slot's queries: the result of ``replace``, at half the cost."""
-        values = [*_VALUES(self)[:-1], member, self.frame]
+        values = [*_VALUES(self)[:-1], query_number, self.frame]
         return Packet(*values)
 
 

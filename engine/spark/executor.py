@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 
 from engine.plan.model import Plan
 from engine.runtime.executor import QueryHandle
-from engine.runtime.launch_state import Launch
-from engine.runtime.run_options import RunOptions
+from engine.runtime.launches.launch_state import Launch
+from engine.runtime.launches.run_options import RunOptions
 from engine.spark.streams.slot_manager import SlotManager
 from engine.spark.warm_up import warm_up
 

@@ -43,16 +43,16 @@ from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch
 from engine.postgres.postgres import close_shared_connections, connect
 from engine.postgres.sink_link import SinkLink
-from engine.runtime.launch_state import Launch, LaunchState
+from engine.runtime.launches.committing import QueryBatch, commit_cycle
+from engine.runtime.launches.launch_state import Launch, LaunchState
+from engine.runtime.launches.launched_query import LaunchedQuery, OpenedLaunch
+from engine.runtime.launches.run_options import RunOptions
+from engine.runtime.limits.execution_mode import ExecutionMode
 from engine.runtime.planning.cursors import new_cursor, start_positions
-from engine.runtime.run_options import RunOptions
 from engine.sources.packets import unpack
-from engine.spark.streams.committing import QueryBatch, commit_cycle
 from engine.spark.streams.cycle_work import CyclePartition
-from engine.spark.streams.runner import RunningQuery
-from engine.spark.streams.scheduling import RoundReader
+from engine.spark.streams.scheduling import CycleReader
 from engine.spark.streams.silence import Silence
-from engine.spark.streams.slot_query import SlotMode
 from tests.bench.roles import cpu_by_role
 from tests.bench.steady import KEYS, Lane
 from tests.conftest import migrate
@@ -75,13 +75,13 @@ class Members:
     offset: dict[str, int] = field(default_factory=lambda: {"round": 0})
     spent: dict[str, float] = field(default_factory=dict)
     profiles: dict[str, cProfile.Profile] = field(default_factory=dict)
-    members: dict[int, RunningQuery] = field(default_factory=dict)
+    members: dict[int, LaunchedQuery] = field(default_factory=dict)
     feeds: list[int] = field(default_factory=list)
     sent: int = 0
     looks: int = 0
 
     def __post_init__(self) -> None:
-        self.reader = RoundReader(self.folder / "members", Silence(sleep=self._looked))
+        self.reader = CycleReader(self.folder / "members", Silence(sleep=self._looked))
         self.link = SinkLink(self.dsn, 20.0)
         (self.folder / "members").mkdir(parents=True)
         with connect(self.dsn, "bench") as connection:
@@ -97,10 +97,10 @@ class Members:
         make_result_feed(connection, change_feed(plan.output.name), plan.tasks, None)
         query = self._launched(connection, plan)
         self.members[place + 1] = query
-        spec = query.board(self.link, None, SlotMode.SHARED, 0)
+        spec = query.resume(self.link, None, ExecutionMode.SHARED, 0)
         (self.folder / "members" / str(place + 1)).write_bytes(spec.encoded())
 
-    def _launched(self, connection: psycopg.Connection[Any], plan: Plan) -> RunningQuery:
+    def _launched(self, connection: psycopg.Connection[Any], plan: Plan) -> LaunchedQuery:
         launch = Launch(identity := uuid4(), identity, 1, self.folder / str(identity))
         claim_epoch(connection, identity, identity, 1)
         layout = new_layout(plan.tasks)
@@ -109,7 +109,7 @@ class Members:
         run = launch.directory / "run"
         run.mkdir(parents=True)
         plan = replace(plan, hash_seed=layout.hash_seed)
-        return RunningQuery(plan, launch, LaunchState(0, cursor, layout), self.dsn, RunOptions(), run)
+        return LaunchedQuery(OpenedLaunch(plan, launch, LaunchState(0, cursor, layout), self.dsn, RunOptions(), run))
 
     def append(self, busy: int) -> None:
         """Give some queries one second's records."""
@@ -148,7 +148,7 @@ class Members:
     def _committed(self, table: pa.Table) -> int:
         batches = [
             QueryBatch(self.members[number], list(own), {})
-            for number, own in groupby(unpack(table), key=lambda packet: packet.member)
+            for number, own in groupby(unpack(table), key=lambda packet: packet.query_number)
         ]
         for _, error in commit_cycle(self.link, batches):
             if error is not None:

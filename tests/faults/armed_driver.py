@@ -5,19 +5,19 @@ import os
 from app.driver import process
 from app.driver.entry import main
 from app.driver.launches.launching import discard_query
-from engine.runtime.launch_state import open_state
-from engine.runtime.limits import load as weight
-from engine.spark.streams import runner
-from engine.spark.streams import scheduling as rounds
+from engine.runtime.launches import launched_query
+from engine.runtime.launches.launch_state import open_state
+from engine.runtime.limits import load
+from engine.spark.streams import scheduling
 from tests.faults.points import ALONE, POINT, ArmedRunner, ArmedSink, ArmedSource, ArmedWork, passing_after
 
 ARMED = (
-    (runner, "Sink", ArmedSink),
-    (runner, "StageWork", ArmedWork),
-    (runner, "open_state", passing_after("state opened", open_state)),
-    (rounds, "PacketSource", ArmedSource),
+    (launched_query, "Sink", ArmedSink),
+    (launched_query, "StageWork", ArmedWork),
+    (launched_query, "open_state", passing_after("state opened", open_state)),
+    (scheduling, "PacketSource", ArmedSource),
     (process, "discard_query", passing_after("purging", discard_query)),
-    (weight, "HEAVY_ROWS", 1 if os.environ.get(POINT) == ALONE else weight.HEAVY_ROWS),
+    (load, "HEAVY_ROWS", 1 if os.environ.get(POINT) == ALONE else load.HEAVY_ROWS),
 )
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from engine.postgres.postgres import shared_connection
 from engine.runtime.executor import QueryHandle
 from engine.runtime.stages import StageWork
 from engine.sources.packets import Packet
-from engine.spark.streams.scheduling import FOLDER_OPTION, PacketSource, RoundReader
+from engine.spark.streams.scheduling import FOLDER_OPTION, CycleReader, PacketSource
 from engine.state.segments.files import FileSegmentStore
 
 POINT, PASSAGE, MARK = "FAULTS_POINT", "FAULTS_PASSAGE", "FAULTS_MARK"
@@ -89,7 +89,7 @@ def passing_after(point: str, function: Callable[..., T]) -> Callable[..., T]:
     return armed
 
 
-class ArmedReader(RoundReader):
+class ArmedReader(CycleReader):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         # Spark asks for the next batch when it has noted that the last one is done.
         passing("batch done")
@@ -101,7 +101,7 @@ class ArmedReader(RoundReader):
 
 
 class ArmedSource(PacketSource):
-    def streamReader(self, schema: StructType) -> RoundReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> CycleReader:  # noqa: N802 - Spark's name
         return ArmedReader(Path(self.options[FOLDER_OPTION]))
 
 

@@ -18,7 +18,7 @@ from app.catalog.drivers.sql import forget_driver
 from app.driver.entry import main
 from app.driver.launches import spark_runner
 from app.driver.supervisor.process_group import end_session
-from engine.runtime.run_options import RunOptions
+from engine.runtime.launches.run_options import RunOptions
 from tests.faults.service import Driverless
 
 BATCH_ROWS = "FAULTS_BATCH_ROWS"

@@ -26,13 +26,13 @@ from engine.plan.catalog import source_entry
 from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch, cut_off_older
 from engine.postgres.sink_link import SinkLink
-from engine.runtime.launch_state import Launch, LaunchState
+from engine.runtime.launches.committing import QueryBatch, commit_cycle
+from engine.runtime.launches.launch_state import Launch, LaunchState
+from engine.runtime.launches.launched_query import LaunchedQuery, OpenedLaunch
+from engine.runtime.launches.run_options import RunOptions
+from engine.runtime.limits.execution_mode import ExecutionMode
 from engine.runtime.planning.cursors import new_cursor
-from engine.runtime.run_options import RunOptions
 from engine.sources.packets import Packet
-from engine.spark.streams.committing import QueryBatch, commit_cycle
-from engine.spark.streams.runner import RunningQuery
-from engine.spark.streams.slot_query import SlotMode
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import cursor, progress, stats
 
@@ -46,7 +46,7 @@ class Round:
 
     conn: psycopg.Connection[Any]
     link: SinkLink
-    queries: dict[str, RunningQuery]
+    queries: dict[str, LaunchedQuery]
     ids: dict[str, UUID]
 
     def commit(self, batches: dict[str, Sequence[Packet]]) -> dict[str, BaseException | None]:
@@ -93,8 +93,8 @@ def carried(dsn: str, tmp_path: Path) -> Iterator[Round]:
             layout, start = new_layout(plan.tasks), new_cursor({"log:s": {"0": 0}}, 0, 0)
             begin_state(conn, query_id, 1, layout, start, {})
             launch = Launch(query_id, query_id, 1, tmp_path / name)
-            query = RunningQuery(plan, launch, LaunchState(0, start, layout), dsn, RunOptions(), tmp_path)
-            query.board(link, None, SlotMode.SHARED, 0)
+            query = LaunchedQuery(OpenedLaunch(plan, launch, LaunchState(0, start, layout), dsn, RunOptions(), tmp_path))
+            query.resume(link, None, ExecutionMode.SHARED, 0)
             made.queries[name] = query
         yield made
         link.close()

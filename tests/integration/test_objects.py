@@ -21,7 +21,7 @@ from app.settings.settings import Settings
 from app.testing.machines.service import free_port
 from engine.commit.task_states import Layout, TaskState
 from engine.errors import StateCorrupt, StateUnavailable
-from engine.runtime.launch_state import bring_over, require_segments
+from engine.runtime.launches.launch_state import bring_over, require_segments
 from engine.state.segments import objects
 from engine.state.segments.directories import Directories
 from engine.state.segments.objects import Objects

@@ -21,7 +21,7 @@ from app.driver.launches.spark_runner import span_of
 from app.main.main import create_app
 from app.settings.settings import Settings
 from app.telemetry.tracing import TracingMissing, tracing_of
-from engine.runtime.run_options import CommittedBatch
+from engine.runtime.launches.run_options import CommittedBatch
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

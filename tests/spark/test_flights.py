@@ -16,12 +16,13 @@ from engine.commit.sink import Draft, Sink
 from engine.commit.sink_batch import Committed
 from engine.errors import DataInvalid
 from engine.runtime.checkpoint import planned_batch, run_of
-from engine.spark.streams import runner
-from engine.spark.streams.runner import RunningQuery
+from engine.runtime.launches import launched_query
+from engine.spark.streams import running_query
+from engine.spark.streams.running_query import RunningQuery
 from engine.spark.streams.slot import Slot
-from tests.spark.conftest import Launcher
-from tests.spark.test_end_to_end import DEADLINE_SECONDS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
-from tests.spark.test_end_to_end import wait_for as wait_until
+from tests.launching import DEADLINE_S, counting, hourly_oracle, hourly_rows, many_flights, register_flights
+from tests.launching import wait_for as wait_until
+from tests.spark.conftest import SparkLauncher
 
 pytestmark = pytest.mark.spark
 
@@ -58,17 +59,17 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
         def commit_draft(self, draft: Draft) -> Committed:
             if draft.batch_id == made.batch_id:
                 made.begun.set()
-                assert made.may_go_on.wait(DEADLINE_SECONDS)
+                assert made.may_go_on.wait(DEADLINE_S)
                 if made.failure is not None:
                     raise made.failure
             return super().commit_draft(draft)
 
-    monkeypatch.setattr(runner, "Sink", HeldSink)
+    monkeypatch.setattr(launched_query, "Sink", HeldSink)
     yield made
     made.may_go_on.set()
 
 
-def launched(launcher: Launcher, name: str) -> tuple[RunningQuery, UUID, pl.DataFrame]:
+def launched(launcher: SparkLauncher, name: str) -> tuple[RunningQuery, UUID, pl.DataFrame]:
     register_flights(launcher)
     plan = launcher.plan(**counting(name=name, into={"table": name}))
     flights = many_flights(ROWS * BATCHES)
@@ -78,13 +79,13 @@ def launched(launcher: Launcher, name: str) -> tuple[RunningQuery, UUID, pl.Data
     return launcher.launch(plan, identity, 1, max_rows=ROWS), identity, flights
 
 
-def is_planned_behind(launcher: Launcher, identity: UUID, batch_id: int) -> bool:
+def is_planned_behind(launcher: SparkLauncher, identity: UUID, batch_id: int) -> bool:
     run = run_of(launcher.directory(identity), 1)
     planned = None if run is None else planned_batch(run)
     return planned is not None and planned > batch_id
 
 
-def test_the_next_batch_is_planned_while_one_is_committed_and_waits_for_it(launcher: Launcher, held: Held) -> None:
+def test_the_next_batch_is_planned_while_one_is_committed_and_waits_for_it(launcher: SparkLauncher, held: Held) -> None:
     query, identity, flights = launched(launcher, "overlapped")
     try:
         wait_until(lambda: is_planned_behind(launcher, identity, held.batch_id))
@@ -93,17 +94,19 @@ def test_the_next_batch_is_planned_while_one_is_committed_and_waits_for_it(launc
         wait_until(lambda: hourly_rows(launcher, "overlapped") == hourly_oracle(flights))
         assert query.error() is None
     finally:
-        assert query.stop(DEADLINE_SECONDS)
+        assert query.stop(DEADLINE_S)
 
 
-def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_nowhere(launcher: Launcher, held: Held) -> None:
+def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_nowhere(
+    launcher: SparkLauncher, held: Held
+) -> None:
     query, identity, flights = launched(launcher, "failing")
     held.failure = DataInvalid("not to be written")
     wait_until(lambda: is_planned_behind(launcher, identity, held.batch_id))
     held.may_go_on.set()
     wait_until(lambda: not query.is_active)
     assert isinstance(query.error(), DataInvalid)
-    assert query.stop(DEADLINE_SECONDS)
+    assert query.stop(DEADLINE_S)
     assert launcher.kept(identity).batch_id == held.batch_id - 1
     held.failure = None
     plan = launcher.replanned(**counting(name="failing", into={"table": "failing"}))
@@ -112,7 +115,7 @@ def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_n
 
 
 def test_a_job_that_begins_when_its_stream_is_told_to_stop_is_found(
-    launcher: Launcher, held: Held, monkeypatch: pytest.MonkeyPatch
+    launcher: SparkLauncher, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class LateSlot(Slot):
         def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
@@ -123,20 +126,20 @@ def test_a_job_that_begins_when_its_stream_is_told_to_stop_is_found(
                 time.sleep(PASSED_BY_S)
             return done
 
-    monkeypatch.setattr(runner, "Slot", LateSlot)
+    monkeypatch.setattr(running_query, "Slot", LateSlot)
     held.failure = DataInvalid("not to be written")
     query, _, _ = launched(launcher, "begun_late")
     wait_until(lambda: not query.is_active)
-    assert query.stop(DEADLINE_SECONDS)
+    assert query.stop(DEADLINE_S)
 
 
-def test_a_stop_waits_for_the_commit_that_is_under_way(launcher: Launcher, held: Held) -> None:
+def test_a_stop_waits_for_the_commit_that_is_under_way(launcher: SparkLauncher, held: Held) -> None:
     query, identity, flights = launched(launcher, "stopped")
-    assert held.begun.wait(DEADLINE_SECONDS)
+    assert held.begun.wait(DEADLINE_S)
     wait_until(lambda: is_planned_behind(launcher, identity, held.batch_id))
     assert not query.stop(0.2), "it is under way"
     held.may_go_on.set()
-    assert query.stop(DEADLINE_SECONDS)
+    assert query.stop(DEADLINE_S)
     kept = launcher.kept(identity)
     assert query.next_batch == (kept.batch_id or 0) + 1
     plan = launcher.replanned(**counting(name="stopped", into={"table": "stopped"}))

@@ -14,8 +14,8 @@ import pytest
 from engine.spark.make_jar import DIGEST, sources_digest
 from engine.spark.session import JAR
 from engine.spark.streams.leftovers import sweep
-from tests.spark.conftest import Launcher
-from tests.spark.test_end_to_end import counting, many_flights, register_flights
+from tests.launching import counting, many_flights, register_flights
+from tests.spark.conftest import SparkLauncher
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ LAUNCHES = 5
 SECONDS = 20.0
 
 
-def kept(launcher: Launcher) -> Counter[str]:
+def kept(launcher: SparkLauncher) -> Counter[str]:
     """Count what launches are known to leave."""
     context = launcher.spark.sparkContext
     gateway = context._gateway
@@ -44,7 +44,7 @@ def _target(handle: Path) -> str:
         return ""
 
 
-def test_launches_leave_no_threads_selectors_or_ports(launcher: Launcher) -> None:
+def test_launches_leave_no_threads_selectors_or_ports(launcher: SparkLauncher) -> None:
     register_flights(launcher)
     launcher.append("flights", many_flights(10))
     plan = launcher.plan(**counting())

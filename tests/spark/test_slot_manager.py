@@ -15,17 +15,15 @@ from engine.errors import DataInvalid, EngineError, ResultLocked
 from engine.plan.model import Feed, Plan
 from engine.postgres.fence import claim_epoch
 from engine.runtime.crash_errors import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
-from engine.runtime.launch_state import Launch
+from engine.runtime.launches import launched_query
+from engine.runtime.launches.launch_state import Launch
+from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.limits.watchdog import USUAL, WorkBounds
-from engine.runtime.run_options import RunOptions
 from engine.sources.log.replay_reader import replay_feed
-from engine.spark.streams import runner
-from engine.spark.streams.runner import RunningQuery
+from engine.spark.streams.running_query import RunningQuery
 from engine.spark.streams.slot_manager import SlotManager
-from tests.spark.conftest import Launcher
-from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
-from tests.spark.test_end_to_end import (
-    DEADLINE_SECONDS,
+from tests.launching import (
+    DEADLINE_S,
     counting,
     flight,
     hourly_oracle,
@@ -34,7 +32,9 @@ from tests.spark.test_end_to_end import (
     many_flights,
     register_flights,
 )
-from tests.spark.test_end_to_end import wait_for as wait_until
+from tests.launching import wait_for as wait_until
+from tests.spark.conftest import SparkLauncher
+from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.spark
 class Fleets:
     """Queries that ride in one fleet."""
 
-    launcher: Launcher
+    launcher: SparkLauncher
     fleet: SlotManager
     bounds: WorkBounds = USUAL
     queries: dict[str, RunningQuery] = field(default_factory=dict)
@@ -79,11 +79,11 @@ class Fleets:
 
 
 @pytest.fixture
-def fleets(launcher: Launcher) -> Iterator[Fleets]:
+def fleets(launcher: SparkLauncher) -> Iterator[Fleets]:
     register_flights(launcher)
     made = Fleets(launcher, SlotManager(launcher.spark, launcher.dsn, lambda: True))
     yield made
-    assert all(query.stop(DEADLINE_SECONDS) for query in made.queries.values())
+    assert all(query.stop(DEADLINE_S) for query in made.queries.values())
     for stream in launcher.spark.streams.active:
         stream.stop()
 
@@ -97,7 +97,7 @@ def test_queries_share_one_stream_and_come_and_go(fleets: Fleets) -> None:
     for name in names[:10]:
         fleets.show(name, flights)
     assert fleets.streams() - before == 2, "one for each core"
-    assert fleets.queries[names[0]].stop(DEADLINE_SECONDS)
+    assert fleets.queries[names[0]].stop(DEADLINE_S)
     batches = fleets.queries[names[0]].next_batch
     for name in names[10:]:
         fleets.launch(name)
@@ -178,7 +178,7 @@ def test_workers_that_are_killed_cost_nobody_anything(fleets: Fleets) -> None:
 
 
 def test_a_query_whose_worker_crashed_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "StageWork", PoisonedWork)
+    monkeypatch.setattr(launched_query, "StageWork", PoisonedWork)
     names = ["innocent_1", "innocent_2", "innocent_3"]
     for name in names:
         fleets.launch(name)
@@ -207,7 +207,7 @@ def test_a_query_whose_worker_crashed_is_found_and_the_others_go_on(fleets: Flee
 def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch, name: str, bounds: WorkBounds, code: type[EngineError], said: str
 ) -> None:
-    monkeypatch.setattr(runner, "StageWork", PoisonedWork)
+    monkeypatch.setattr(launched_query, "StageWork", PoisonedWork)
     fleets.bounds = bounds
     names = [f"{name}_{number}" for number in range(3)]
     for each in names:
@@ -220,7 +220,7 @@ def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
     for each in names:
         fleets.show(each, flights)
     before = {each: fleets.queries[each].slot for each in names}
-    assert fleets.queries[name].stop(DEADLINE_SECONDS)
+    assert fleets.queries[name].stop(DEADLINE_S)
     again = fleets.launch_definition(counting(name=name, into={"table": name}), epoch=2)
     fleets.launcher.append("flights", more := many_flights(50, first=10))
     wait_until(lambda: not again.is_active)
@@ -231,16 +231,16 @@ def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
 
 
 def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "StageWork", PoisonedWork)
+    monkeypatch.setattr(launched_query, "StageWork", PoisonedWork)
     slow, query = fleets.launch(WAITING), fleets.launch("stopped_within")
     fleets.launcher.append("flights", [flight("JFK", 5_000, 1)])
     wait_until(lambda: slow.is_under_way and query.is_under_way)
     slot = query.slot
     assert slot is not None
     assert slot is slow.slot
-    done = slot.rounds_done  # Spark's first, where it came before the records
-    assert query.stop(DEADLINE_SECONDS)
-    assert slot.rounds_done == done, "the round goes on"
+    done = slot.cycles_done  # Spark's first, where it came before the records
+    assert query.stop(DEADLINE_S)
+    assert slot.cycles_done == done, "the round goes on"
     resting = threading.Thread(target=query.await_rest)
     resting.start()
     assert query not in slot.members
@@ -259,7 +259,7 @@ def test_who_holds_the_planning_up_is_found_and_the_others_go_on(fleets: Fleets,
         name = replay_feed(query_id)
         return WaitingReplays(dsn, Feed(name, "log", name), plan) if plan.query == WAITING else None
 
-    monkeypatch.setattr(runner, "_replays", replays)
+    monkeypatch.setattr(launched_query, "_replays", replays)
     fleets.bounds = WorkBounds(stall_s=3)
     names = ["planned_1", "planned_2"]
     for name in names:
@@ -284,7 +284,7 @@ def test_a_lock_on_one_result_holds_the_others_up_for_a_moment_only(fleets: Flee
         fleets.show("free", flights)
         wait_until(lambda: not locked.is_active)
     assert isinstance(locked.error(), ResultLocked)
-    assert locked.stop(DEADLINE_SECONDS)
+    assert locked.stop(DEADLINE_S)
     fleets.launch_definition(counting(name="locked", into={"table": "locked"}), epoch=2)
     fleets.show("locked", flights)
     assert fleets.queries["free"].error() is None
@@ -322,7 +322,7 @@ def show_grown(fleets: Fleets, name: str, numbers: range) -> None:
 def test_a_query_that_makes_much_of_little_takes_less_at_once(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
-    monkeypatch.setattr("engine.spark.streams.runner.SHARED_EMITTED", 8 << 20)
+    monkeypatch.setattr("engine.runtime.launches.launched_query.SHARED_EMITTED", 8 << 20)
     other = fleets.launch("other_one")
     query = fleets.launch_definition(grown(fleets, "grown", partitions))
     fleets.launcher.append("texts", texts(range(24)))
@@ -338,7 +338,7 @@ def test_who_rides_alone_and_makes_more_than_its_driver_may_hold_takes_less_at_o
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the bound of a slot of its own is for: its batches are large, and nobody else's wait for them, but the driver holds them."""
-    monkeypatch.setattr("engine.spark.streams.runner.OWN_EMITTED", 8 << 20)
+    monkeypatch.setattr("engine.runtime.launches.launched_query.OWN_EMITTED", 8 << 20)
     monkeypatch.setattr("engine.runtime.limits.load.HEAVY_ROWS", 2)
     query = fleets.launch_definition(grown(fleets, "grown"))
     fleets.launcher.append("texts", texts(range(3)))

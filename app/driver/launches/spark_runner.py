@@ -30,9 +30,9 @@ from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import LAUNCHES, Connection, borrowed_connection
 from engine.runtime.checkpoint import planned_batch, run_of
 from engine.runtime.executor import Executor, QueryHandle
-from engine.runtime.launch_state import Launch
+from engine.runtime.launches.launch_state import Launch
+from engine.runtime.launches.run_options import CommittedBatch, RunOptions
 from engine.runtime.limits.watchdog import WorkBounds
-from engine.runtime.run_options import CommittedBatch, RunOptions
 from engine.sources.connector_kinds import control_of
 from engine.spark.executor import SparkExecutor
 from engine.spark.warm_up import make_class_archive

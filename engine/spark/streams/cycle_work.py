@@ -22,7 +22,7 @@ from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
 from engine.runtime.source import PacketReader
 from engine.sources.packets import Packet, encode_json, size_of
 
-MAX_CYCLE_BYTES: Final = 64 << 20
+MAX_CYCLE_OUTPUT_BYTES: Final = 64 << 20
 """Once the batches of a cycle have emitted this much, the remaining batches are postponed to the next cycle. One query may emit as much
 (``SHARED_EMITTED``), so the total is at most twice this. The driver holds several copies of what a cycle emits."""
 
@@ -38,14 +38,14 @@ class QueryPart:
     """A query's batch, or a part of it.
 
     Attributes:
-        member: the query's number.
+        query_number: in its slot.
         spec: its encoded ``SourceSpec``.
         batch_id: number of the batch, counted per checkpoint.
         group: the splits to read; None: planning failed.
         failure: why it did, as ``decoded`` reads it.
     """
 
-    member: int
+    query_number: int
     spec: bytes
     batch_id: int
     group: SplitGroup | None = None
@@ -74,9 +74,9 @@ def error_text(error: Exception) -> str:
         return "".join(traceback.format_exception(found, chain=False))
 
 
-def failed(member: int, failure: str) -> Packet:
+def failed(query_number: int, failure: str) -> Packet:
     """Return the packet of a batch that failed."""
-    return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
+    return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), query_number=query_number)
 
 
 def cycle_packets(partition: CyclePartition) -> Iterator[Packet]:
@@ -84,8 +84,8 @@ def cycle_packets(partition: CyclePartition) -> Iterator[Packet]:
     fetched = _fetched(partition.parts)
     emitted = 0
     for part in partition.parts:
-        if emitted >= MAX_CYCLE_BYTES and part.group is not None and not partition.is_alone:
-            yield Packet(0, "postponed", 0, 0, 0, 0, None, None, part.group.now_ms, b"", member=part.member)
+        if emitted >= MAX_CYCLE_OUTPUT_BYTES and part.group is not None and not partition.is_alone:
+            yield Packet(0, "postponed", 0, 0, 0, 0, None, None, part.group.now_ms, b"", query_number=part.query_number)
             continue
         for packet in _packets(part, fetched, is_alone=partition.is_alone):
             emitted += size_of(packet)
@@ -115,7 +115,7 @@ def _fetched(parts: Sequence[QueryPart]) -> Fetched | None:
 def _packets(part: QueryPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
     """Yield the results of a part. In a shared slot a part that fails half-way yields nothing; a query alone in its slot raises the error."""
     if part.group is None:
-        yield failed(part.member, part.failure)
+        yield failed(part.query_number, part.failure)
         return
     reader = _reader(part.spec)
     found = reader.done(part.group, part.batch_id, fetched)
@@ -125,13 +125,13 @@ def _packets(part: QueryPart, fetched: Fetched | None, *, is_alone: bool) -> Ite
             with reader.at_work(part.batch_id):  # once for all packets: most packets take less time than this call
                 packets = list(found)
         except Exception as error:  # noqa: BLE001 - reported to the query
-            yield failed(part.member, error_text(error))
+            yield failed(part.query_number, error_text(error))
             return
         part_ms = round((perf_counter() - begun) * 1_000)
         effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
         found = iter([*packets, effort])
     for packet in found:
-        yield packet.of_member(part.member)
+        yield packet.of_query(part.query_number)
 
 
 def _reader(spec: bytes) -> PacketReader:

@@ -4,9 +4,9 @@ Files of the slot's folder list the queries. The driver writes them, and the pla
 ``<number>`` holds a ``SourceSpec``. So queries join and leave while the stream runs. A query that joins notifies the planning process
 (``engine.spark.streams.notification``). ``<number>.looked`` says that a first look found nothing.
 
-A cycle takes at most ``ROUND_BYTES`` and ``MAX_CYCLE_QUERIES`` queries. It takes the query that has waited longest, then small batches before
-large ones, each in the order of waiting. The others wait for later cycles, together with queries that get new data by then. So a query
-with little input waits a short time.
+A cycle takes at most ``MAX_CYCLE_INPUT_BYTES`` and ``MAX_CYCLE_QUERIES`` queries. It takes the query that has waited longest, then small
+batches before large ones, each in the order of waiting. The others wait for later cycles, together with queries that get new data by
+then. So a query with little input waits a short time.
 A cycle also bounds what it emits. This size is known only while a worker computes it (``engine.spark.streams.cycle_work``). Past the
 bound, a query's batch is postponed: the query resumes from its last commit and is among the first in the next cycle.
 
@@ -32,11 +32,11 @@ from engine.log.backlogs import Looked
 from engine.log.feed_ends import feed_ends
 from engine.postgres.postgres import shared_connection
 from engine.runtime.failures import marked
+from engine.runtime.launches.committing import MAX_SHARED
 from engine.runtime.limits.watchdog import watch
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.planning.source_spec import SourceSpec
 from engine.sources.packets import PACKET_DDL, packet_batches
-from engine.spark.streams.committing import MAX_SHARED
 from engine.spark.streams.cycle_work import CyclePartition, QueryPart, cycle_packets, error_text
 from engine.spark.streams.notification import Notification
 from engine.spark.streams.planned import Ends, Planned, looked_at
@@ -44,9 +44,9 @@ from engine.spark.streams.silence import Silence
 
 FORMAT: Final = "slackwater"
 
-FOLDER_OPTION: Final = "members"
+FOLDER_OPTION: Final = "queries"
 
-ROUND_BYTES: Final = 16 << 20
+MAX_CYCLE_INPUT_BYTES: Final = 16 << 20
 """Approximate bytes that one cycle of several queries reads: twice the most that one query takes. Such a cycle lasts 0.5 to 1 s. Each
 query waits for the others, and the driver holds the results of all."""
 
@@ -70,8 +70,8 @@ class PacketSource(DataSource):
     def schema(self) -> str:
         return PACKET_DDL
 
-    def streamReader(self, schema: StructType) -> RoundReader:  # noqa: ARG002, N802 - Spark's name
-        return RoundReader(Path(self.options[FOLDER_OPTION]))
+    def streamReader(self, schema: StructType) -> CycleReader:  # noqa: ARG002, N802 - Spark's name
+        return CycleReader(Path(self.options[FOLDER_OPTION]))
 
 
 def register_for_pool(session: SparkSession, pool: int) -> str:
@@ -99,7 +99,7 @@ def register_for_pool(session: SparkSession, pool: int) -> str:
     return PooledSource.name()
 
 
-class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class CycleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans cycles in the slot's planning process, and does them in workers.
 
     Args:
@@ -110,7 +110,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:
         self._folder = folder
         self._silence = silence or Silence(sleep=Notification(folder).wait)
-        self._members: dict[int, Planned] = {}
+        self._queries: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
         self._left_over = frozenset[int]()
@@ -126,7 +126,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._is_bounded = True
         self._refresh()
-        for planned in self._members.values():
+        for planned in self._queries.values():
             if planned.planner is not None:
                 try:
                     planned.planner.prepare()
@@ -142,13 +142,13 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._silence.broken()
             return {"round": start["round"] + 1}
         if not self._is_bounded:
-            self._silence.wait(self._look, is_told=lambda: not self._members)
+            self._silence.wait(self._look, is_notified=lambda: not self._queries)
         return start
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Split a cycle among Spark's tasks: the batches of many queries run in one task, those of a single query in groups."""
         if self._shared_out[0] != end["round"]:
-            self._shared_out = end["round"], self._round_parts() if end != start else self._without_parts()
+            self._shared_out = end["round"], self._cycle_parts() if end != start else self._without_parts()
         return self._shared_out[1]
 
     def _without_parts(self) -> list[CyclePartition]:
@@ -159,36 +159,36 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not self._is_alone:
             return [CyclePartition((), False)]
-        for planned in self._members.values():
+        for planned in self._queries.values():
             planned.next_batch += 1
         return []
 
-    def _round_parts(self) -> list[CyclePartition]:
+    def _cycle_parts(self) -> list[CyclePartition]:
         if not (self._is_bounded or self._is_alone):
             # Spark has recorded and planned since this cycle was found. Queries with data from that time join this cycle now,
             # and so does newer data of queries that the last cycle left over.
-            for number in self._left_over.intersection(self._pending[:MAX_CYCLE_QUERIES], self._members):
-                self._members[number].plan_again()
+            for number in self._left_over.intersection(self._pending[:MAX_CYCLE_QUERIES], self._queries):
+                self._queries[number].plan_again()
             self._look()
-        chosen = self._taken()
+        chosen = self._chosen()
         taken = [number for number in self._pending if number in chosen]
         parts = [part for number in taken for part in self._parts(number)]
         for number in taken:
-            self._members[number].go_on()
+            self._queries[number].go_on()
         self._pending = [number for number in self._pending if number not in taken]
         self._left_over = frozenset(self._pending)
         if self._is_alone:
             return [CyclePartition((part,), True) for part in parts]
         return [CyclePartition(tuple(parts), False)]
 
-    def _taken(self) -> set[int]:
+    def _chosen(self) -> set[int]:
         """Return the queries of this cycle: first the one that has waited longest, then small batches, up to the limits of a cycle."""
-        share = ROUND_BYTES // MAX_CYCLE_QUERIES  # smaller batches count as equally small
+        share = MAX_CYCLE_INPUT_BYTES // MAX_CYCLE_QUERIES  # smaller batches count as equally small
         weights, small = dict[int, int](), 0
         for number in self._pending:
             if small == MAX_CYCLE_QUERIES:
                 break
-            if (planned := self._members.get(number)) is not None:
+            if (planned := self._queries.get(number)) is not None:
                 if not planned.failure:
                     try:
                         self._cut(planned)
@@ -196,7 +196,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         planned.failure = error_text(error)
                 weights[number] = 0 if planned.failure else planned.weight_bytes
                 small += weights[number] < share
-        left, taken = ROUND_BYTES, set[int]()
+        left, taken = MAX_CYCLE_INPUT_BYTES, set[int]()
         # Sorting keeps the order of waiting among batches that count as equal.
         for number in [*list(weights)[:1], *sorted(list(weights)[1:], key=lambda number: weights[number] // share)]:
             if taken and (weights[number] > left or len(taken) == MAX_CYCLE_QUERIES):
@@ -223,14 +223,14 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _refresh(self) -> None:
         """Read which queries the slot has now."""
         there = {int(name) for name in os.listdir(self._folder) if name.isdecimal()}  # noqa: PTH208 - hundreds, in each look
-        for number in self._members.keys() - there:
-            del self._members[number]
-        for number in sorted(there - self._members.keys()):
+        for number in self._queries.keys() - there:
+            del self._queries[number]
+        for number in sorted(there - self._queries.keys()):
             try:
                 planned = Planned((self._folder / str(number)).read_bytes())
             except FileNotFoundError:
                 continue
-            self._members[number] = planned
+            self._queries[number] = planned
             try:
                 planned.spec = SourceSpec.decoded(planned.written)
                 planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
@@ -253,11 +253,11 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.failure = error_text(error)
         has_batch = {
             number: None
-            for number, planned in self._members.items()
+            for number, planned in self._queries.items()
             if planned.end is not None or (planned.failure and not planned.is_told)
         }
         # Queries that the last cycle left over come first, then the queries that it postponed.
-        postponed = [number for number in has_batch if self._members[number].is_postponed]
+        postponed = [number for number in has_batch if self._queries[number].is_postponed]
         self._pending = [*dict.fromkeys([*(number for number in self._pending if number in has_batch), *postponed, *has_batch])]
         return bool(self._pending)
 
@@ -265,7 +265,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the queries to look at. A query that had read everything is skipped while no feed has grown."""
         still, resting = self._rested[1] if self._rested[0] == ends else frozenset(), set[int]()
         awake = {}
-        for number, planned in self._members.items():
+        for number, planned in self._queries.items():
             if number in still or (not self._is_bounded and planned.rests(ends)):
                 resting.add(number)
             elif not planned.failure and planned.end is None:
@@ -275,7 +275,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Ends:
         """Return the ends of the feeds of queries for which these decide. If the database is away, all queries fail after one wait."""
-        known = [planned for planned in self._members.values() if planned.place is not None and not planned.failure]
+        known = [planned for planned in self._queries.values() if planned.place is not None and not planned.failure]
         if not known or self._is_bounded:
             return {}
         dsn = next(planned.spec.dsn for planned in known if planned.spec is not None)
@@ -283,7 +283,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return _ends_of(dsn, names)
         except SourceUnavailable as error:
-            for planned in self._members.values():
+            for planned in self._queries.values():
                 planned.failure = planned.failure or error_text(error)
             return {}
 
@@ -298,7 +298,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned.is_discovered = True
 
     def _parts(self, number: int) -> list[QueryPart]:
-        planned = self._members[number]
+        planned = self._queries[number]
         groups = None if planned.failure else planned.groups
         if groups is not None:
             try:

@@ -35,16 +35,16 @@ class Silence:
         """Record that data has come."""
         self._broken_at = self._clock()
 
-    def wait(self, is_over: Callable[[], bool], is_told: Callable[[], bool] = lambda: False) -> None:
+    def wait(self, is_over: Callable[[], bool], is_notified: Callable[[], bool] = lambda: False) -> None:
         """Look repeatedly until data has come, or ``PATIENCE_S`` has passed.
 
         Args:
             is_over: looks for data.
-            is_told: whether a notification ends a sleep; asked before each sleep.
+            is_notified: whether a notification ends a sleep; asked before each sleep.
         """
         deadline = self._clock() + PATIENCE_S
         while (now := self._clock()) < deadline:
-            self._sleep(deadline - now if is_told() else SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
+            self._sleep(deadline - now if is_notified() else SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
             if is_over():
                 self.broken()
                 return

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -31,9 +32,9 @@ from engine.errors import EngineError, ExternalError, InternalError
 from engine.plan.model import Plan
 from engine.runtime.crash_errors import BETTER_ALONE, crash_error
 from engine.runtime.failures import WorkerLost, decoded
-from engine.runtime.launch_state import Launch
-from engine.runtime.run_options import RunOptions
-from engine.spark.streams.runner import RunningQuery
+from engine.runtime.launches.launch_state import Launch
+from engine.runtime.launches.run_options import RunOptions
+from engine.spark.streams.running_query import RunningQuery
 from engine.spark.streams.slot import Slot
 
 FEW: Final = 8
@@ -42,7 +43,7 @@ FEW: Final = 8
 LEAST_OWN: Final = 8
 """The most queries with a slot of their own; on a large machine two for each core. Each costs about 100 MB and three connections."""
 
-MOST_BARREN: Final = 3
+MAX_FAILED_STARTS: Final = 3
 """After this many shared slots in a row that end early without a cycle, their queries fail with the reason."""
 
 STOP_S: Final = 30.0
@@ -75,11 +76,11 @@ class SlotManager:
         self._shared: list[Slot] = []
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
         self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
-        self._barren = 0
-        self._alone: set[RunningQuery] = set()
-        self._parting: set[RunningQuery] = set()
+        self._failed_starts = 0
+        self._dedicated: set[RunningQuery] = set()
+        self._moving: set[RunningQuery] = set()
         self._counting = threading.Lock()
-        self._culprits: set[UUID] = set()
+        self._crash_suspects: set[UUID] = set()
         self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._suspects: queue.SimpleQueue[RunningQuery] = queue.SimpleQueue()
         threading.Thread(target=self._move_forever, name="slots", daemon=True).start()
@@ -88,37 +89,37 @@ class SlotManager:
 
     def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> RunningQuery:
         """Launch a query. See ``RunningQuery.prepare``."""
-        member = RunningQuery.prepare(self._spark, plan, launch, self._dsn, options)
-        member.on_weight, member.on_failed = self._weighed, self._failed
-        if launch.query_id in self._culprits:
-            self._suspects.put(member)
+        query = RunningQuery.prepare(self._spark, plan, launch, self._dsn, options)
+        query.on_weight, query.on_failed = partial(self._weighed, query), partial(self._failed, query)
+        if launch.query_id in self._crash_suspects:
+            self._suspects.put(query)
         else:
-            self._share(member)
-        return member
+            self._share(query)
+        return query
 
     def make_ready(self) -> None:
         """Start a shared slot before a query needs it, unless one exists."""
         self._open(least=1)
 
-    def _share(self, member: RunningQuery) -> None:
+    def _share(self, query: RunningQuery) -> None:
         """Run a query in a shared slot.
 
         Raises:
             ExternalError: shared slots end as soon as they begin.
         """
-        for _ in range(MOST_BARREN):
-            if self._joined(member):
+        for _ in range(MAX_FAILED_STARTS):
+            if self._joined(query):
                 return
             self._open(least=1)
-        if not self._joined(member):
+        if not self._joined(query):
             raise ExternalError("shared slots end before a query has joined them; driver.log has the reason")
 
-    def _joined(self, member: RunningQuery) -> bool:
+    def _joined(self, query: RunningQuery) -> bool:
         """Add a query to the shared slot with the fewest queries; return whether there is one."""
         with self._lock:
-            for slot in sorted(self._shared, key=lambda each: len(each.members)):
-                if slot.join(member):
-                    member.slot = slot
+            for slot in sorted(self._shared, key=lambda each: len(each.queries)):
+                if slot.join(query):
+                    query.slot = slot
                     self._open_beside()
                     return True
                 self._shared.remove(slot)  # it has ended, and reports this soon
@@ -128,7 +129,7 @@ class SlotManager:
         """Start another shared slot if all have ``FEW`` queries. Nobody waits for it: the next query may still join an existing slot."""
         number = len(self._shared)
         is_room = number < self._most_shared and not self._opening.locked()
-        if is_room and min(len(slot.members) for slot in self._shared) >= FEW:
+        if is_room and min(len(slot.queries) for slot in self._shared) >= FEW:
             threading.Thread(target=self._open_another, args=(number + 1,), name="opens-slot", daemon=True).start()
 
     def _open_another(self, least: int) -> None:
@@ -149,56 +150,56 @@ class SlotManager:
             with self._lock:
                 self._shared.append(slot)
 
-    def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
+    def _weighed(self, query: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two cycles of its slot."""
-        slot = member.slot
+        slot = query.slot
         if not is_heavy or slot is None or not slot.is_shared:
             return
-        if not self._takes_place(member, self._parting):
+        if not self._reserve_place(query, self._moving):
             return  # tried again after its next batch
-        slot.leave(member)
-        self._due.put(lambda: self._part(member, slot))
+        slot.leave(query)
+        self._due.put(lambda: self._move(query, slot))
 
-    def _takes_place(self, member: RunningQuery, among: set[RunningQuery]) -> bool:
+    def _reserve_place(self, query: RunningQuery, among: set[RunningQuery]) -> bool:
         """Reserve a place for a query that gets its own slot; return whether one was free."""
         with self._counting:
-            if len((self._alone | self._parting) - {member}) >= self._most_own:
+            if len((self._dedicated | self._moving) - {query}) >= self._most_own:
                 return False
-            among.add(member)
+            among.add(query)
             return True
 
-    def _part(self, member: RunningQuery, left: Slot) -> None:
+    def _move(self, query: RunningQuery, left: Slot) -> None:
         """Give a query its own slot after it left its slot or its slot ended, unless another slot has it meanwhile."""
-        with _failing(member), member.moving:
-            if member.is_active and member.slot is left:
-                log.info("query_got_dedicated_slot", query=member.name)
-                member.use_own_slot(self._spark, lambda slot, error: self._ended_alone(member, slot, error))
-                self._alone.add(member)
-        self._parting.discard(member)
+        with _failing(query), query.moving:
+            if query.is_active and query.slot is left:
+                log.info("query_got_dedicated_slot", query=query.name)
+                query.use_own_slot(self._spark, lambda slot, error: self._ended_alone(query, slot, error))
+                self._dedicated.add(query)
+        self._moving.discard(query)
 
-    def _look_after_alone(self) -> None:
+    def _return_light_queries(self) -> None:
         """Bring back queries that were light or idle for a while. A query with a long current batch is neither."""
-        for member in list(self._alone):
-            slot = member.slot
-            if not member.is_active or slot is None or slot.is_shared:
-                self._alone.discard(member)
-            elif member.is_light() and member.is_settled and not member.is_under_way:
-                self._bring_back(member, slot)
+        for query in list(self._dedicated):
+            slot = query.slot
+            if not query.is_active or slot is None or slot.is_shared:
+                self._dedicated.discard(query)
+            elif query.is_light() and query.is_settled and not query.is_under_way:
+                self._bring_back(query, slot)
 
-    def _bring_back(self, member: RunningQuery, slot: Slot) -> None:
+    def _bring_back(self, query: RunningQuery, slot: Slot) -> None:
         """Return a query to a shared slot once it has committed something alone, however long this took."""
-        self._culprits.discard(member.query_id)
-        with _failing(member), member.moving:
-            if not member.is_active or member.slot is not slot:
+        self._crash_suspects.discard(query.query_id)
+        with _failing(query), query.moving:
+            if not query.is_active or query.slot is not slot:
                 return
             if not slot.stop(STOP_S):
                 # Its commits are fenced, so the query need not wait; a slow stop is due to the machine or the JVM.
                 raise ExternalError(
                     f"the stream that ran this query alone did not stop within {STOP_S:.0f} s. The query is started again"
                 )
-            if member.is_active:  # its last commit may have failed meanwhile
-                log.info("query_shares", query=member.name)
-                self._share(member)
+            if query.is_active:  # its last commit may have failed meanwhile
+                log.info("query_shares", query=query.name)
+                self._share(query)
 
     def _move_forever(self) -> None:
         looked_at = time.monotonic()
@@ -207,7 +208,7 @@ class SlotManager:
             try:
                 if left_s <= 0:
                     looked_at = time.monotonic()
-                    self._look_after_alone()
+                    self._return_light_queries()
                 else:
                     with suppress(queue.Empty):
                         self._due.get(timeout=left_s)()
@@ -216,90 +217,90 @@ class SlotManager:
 
     # Streams that end by themselves
 
-    def _ended_alone(self, member: RunningQuery, slot: Slot, error: BaseException | None) -> None:
-        if member.slot is not slot:
+    def _ended_alone(self, query: RunningQuery, slot: Slot, error: BaseException | None) -> None:
+        if query.slot is not slot:
             return
-        found = _cause(error)
-        ended = member.accusation()
-        if member.goes_on_after(found) or member.goes_on_with_less(ended):
-            self._due.put(lambda: self._part(member, slot))
+        cause = _cause(error)
+        ended = query.accusation()
+        if query.goes_on_after(cause) or query.goes_on_with_less(ended):
+            self._due.put(lambda: self._move(query, slot))
         else:
-            member.fail(found if ended is None else crash_error(found, ended))
+            query.fail(cause if ended is None else crash_error(cause, ended))
 
     def _ended(self, slot: Slot, error: BaseException | None) -> None:
         """Handle a shared slot that ended: because of a query's batch, of the session, or of someone outside."""
-        found = _cause(error)
+        cause = _cause(error)
         with self._lock:
             if slot in self._shared:
                 self._shared.remove(slot)
-            self._barren = 0 if slot.is_proven else self._barren + 1
-            is_hopeless = self._barren >= MOST_BARREN
-        members = [member for member in slot.members if isinstance(member, RunningQuery) and member.is_active]
-        if not members:
+            self._failed_starts = 0 if slot.is_proven else self._failed_starts + 1
+            is_given_up = self._failed_starts >= MAX_FAILED_STARTS
+        queries = [query for query in slot.queries if isinstance(query, RunningQuery) and query.is_active]
+        if not queries:
             return  # the next query that joins opens another slot
-        if is_hopeless or not self._is_alive():
-            for member in members:
-                member.fail(found)
+        if is_given_up or not self._is_alive():
+            for query in queries:
+                query.fail(cause)
             return
-        accused = {member: ended for member in members if (ended := member.accusation()) is not None}
-        for member, ended in accused.items():
-            log.warning("worker_ended", query=member.name, **asdict(ended))
-        suspects = list(accused) or [member for member in members if member.is_under_way]
-        log.warning("slot_ended", error=str(found), members=len(members), suspects=len(suspects))
-        for member in members:
-            if member in suspects:
-                member.slot = None
-                self._suspects.put(member)
+        causes = {query: ended for query in queries if (ended := query.accusation()) is not None}
+        for query, ended in causes.items():
+            log.warning("worker_ended", query=query.name, **asdict(ended))
+        suspects = list(causes) or [query for query in queries if query.is_under_way]
+        log.warning("slot_ended", error=str(cause), queries=len(queries), suspects=len(suspects))
+        for query in queries:
+            if query in suspects:
+                query.slot = None
+                self._suspects.put(query)
             else:
-                with _failing(member), member.moving:
-                    if member.is_active and member.slot is slot:
-                        self._share(member)
+                with _failing(query), query.moving:
+                    if query.is_active and query.slot is slot:
+                        self._share(query)
 
     def _try_forever(self) -> None:
         while True:
-            member = self._suspects.get()
-            with _failing(member):
-                self._try_alone(member)
+            query = self._suspects.get()
+            with _failing(query):
+                self._try_alone(query)
 
-    def _try_alone(self, member: RunningQuery) -> None:
+    def _try_alone(self, query: RunningQuery) -> None:
         """Run a suspect's batch alone, and return the query to a shared slot after the commit. A slow suspect continues alone until then."""
         is_over = threading.Event()
 
         def ended(slot: Slot, error: BaseException | None) -> None:
-            with member.moving:  # it may be on its way back just now
-                if member.slot is not slot:
+            with query.moving:  # it may be on its way back just now
+                if query.slot is not slot:
                     return
-                member.slot = None
-            found = _cause(error)
-            noted = member.accusation()
-            if member.goes_on_after(found) or member.goes_on_with_less(noted):
-                self._suspects.put(member)
-            elif isinstance(found, WorkerLost) or noted is not None:
-                member.fail(crash_error(found, noted or member.overdue()))
+                query.slot = None
+            cause = _cause(error)
+            recorded = query.accusation()
+            if query.goes_on_after(cause) or query.goes_on_with_less(recorded):
+                self._suspects.put(query)
+            elif isinstance(cause, WorkerLost) or recorded is not None:
+                query.fail(crash_error(cause, recorded or query.overdue()))
             else:
-                member.fail(found)
+                query.fail(cause)
             is_over.set()
 
-        with member.moving:
-            if not member.is_active or member.slot is not None:
+        with query.moving:
+            if not query.is_active or query.slot is not None:
                 return
-            member.is_settled = False
-            member.on_settled = is_over.set
-            member.use_own_slot(self._spark, ended, is_trial=True)
-            slot = member.slot
+            query.is_settled = False
+            query.on_settled = is_over.set
+            query.use_own_slot(self._spark, ended, is_trial=True)
+            slot = query.slot
         is_free = is_over.wait(TRIAL_S)
-        while not is_free and member.is_active:
-            is_free = self._takes_place(member, self._alone) or is_over.wait(LOOK_S)
-        member.on_settled = None
-        if slot is None or not member.is_active:
-            self._alone.discard(member)
+        while not is_free and query.is_active:
+            is_free = self._reserve_place(query, self._dedicated) or is_over.wait(LOOK_S)
+        query.on_settled = None
+        if slot is None or not query.is_active:
+            self._dedicated.discard(query)
             return
-        if member.is_settled:
-            self._bring_back(member, slot)
+        if query.is_settled:
+            self._bring_back(query, slot)
 
-    def _failed(self, member: RunningQuery, error: BaseException) -> None:
+    def _failed(self, query: RunningQuery, error: BaseException) -> None:
         if isinstance(error, BETTER_ALONE):
-            self._culprits.add(member.query_id)
+            self._crash_suspects.add(query.query_id)
 
 
 def _cause(error: BaseException | None) -> EngineError:
@@ -308,10 +309,10 @@ def _cause(error: BaseException | None) -> EngineError:
 
 
 @contextmanager
-def _failing(member: RunningQuery) -> Iterator[None]:
+def _failing(query: RunningQuery) -> Iterator[None]:
     """Fail a query that could not be moved, with the reason: it is in no slot, and is launched again."""
     try:
         yield
     except Exception as error:
-        log.exception("query_not_moved", query=member.name)
-        member.fail(error)
+        log.exception("query_not_moved", query=query.name)
+        query.fail(error)

@@ -12,7 +12,7 @@ import pytest
 from engine.commit.task_states import Layout, TaskState
 from engine.errors import StateCorrupt
 from engine.runtime.checkpoint import begin_run, discard_scratch, note_planned, planned_batch, run_of
-from engine.runtime.launch_state import require_segments
+from engine.runtime.launches.launch_state import require_segments
 from engine.state.segments.directories import Directories
 
 CHECKPOINT = UUID(int=7)

@@ -76,8 +76,8 @@ def test_a_frame_never_crosses_the_border_unseen() -> None:
 def test_a_packet_becomes_a_members_with_all_it_has() -> None:
     (packet,) = data_packets(frame(3), 1, Route(1, 3, 9))
     for given in (packet, replace(packet, file="f"), replace(packet, frame=frame(3))):
-        own = given.of_member(5)
-        assert own == replace(given, member=5)
+        own = given.of_query(5)
+        assert own == replace(given, query_number=5)
         assert own.frame is given.frame
 
 

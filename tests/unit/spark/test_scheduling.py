@@ -26,7 +26,7 @@ from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.sources.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.sources.packets import BATCH_ID, Packet, packets_in
 from engine.spark.streams.cycle_work import CyclePartition
-from engine.spark.streams.scheduling import LOOKED, RoundReader
+from engine.spark.streams.scheduling import LOOKED, CycleReader
 from engine.spark.streams.silence import Silence
 from tests.unit.runtime.test_source import FakeFeed, a_feed, an_input
 
@@ -62,7 +62,7 @@ class Rounds:
     offset: dict[str, int] = field(default_factory=lambda: {"round": 0})
 
     def __post_init__(self) -> None:
-        self.reader = RoundReader(self.folder, Silence(sleep=lambda _seconds: None))
+        self.reader = CycleReader(self.folder, Silence(sleep=lambda _seconds: None))
 
     def join(self, number: int, feed: FakeFeed, run: Path | None = None, cores: int = 0, *, is_postponed: bool = False) -> None:
         self.feeds[feed.feed.log_feed] = feed
@@ -83,7 +83,7 @@ class Rounds:
         for part in parts:
             for batch in pickle.loads(pickle.dumps(self.reader)).read(part):  # noqa: S301 - our own
                 for packet in packets_in(batch):
-                    found.setdefault(packet.member, []).append(packet)
+                    found.setdefault(packet.query_number, []).append(packet)
         return found
 
     def parts(self) -> list[CyclePartition]:
@@ -150,7 +150,7 @@ def test_who_gets_news_before_a_round_is_shared_out_is_in_it(rounds: Rounds) -> 
     late.length[0] = 11
     (part,) = rounds.reader.partitions(rounds.offset, end)
     assert isinstance(part, CyclePartition)
-    assert [(each.member, each.batch_id) for each in part.parts] == [(1, 8), (2, 8)]
+    assert [(each.query_number, each.batch_id) for each in part.parts] == [(1, 8), (2, 8)]
     assert [each.group.end["feeds"] for each in part.parts if each.group and each.group.end] == [
         {"log:a": {"0": 20}},
         {"log:b": {"0": 11}},
@@ -212,7 +212,7 @@ def test_what_is_planned_is_written_down_before_anything_is_done(rounds: Rounds,
 
 
 def test_a_round_takes_who_has_waited_longest_and_beside_it_the_smallest(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_INPUT_BYTES", 1_000 * BYTES_PER_RECORD)
     for number in (1, 2, 3):
         rounds.join(number, a_feed(f"large{number}", p0=900))
     for number in (4, 5):
@@ -224,7 +224,7 @@ def test_a_round_takes_who_has_waited_longest_and_beside_it_the_smallest(rounds:
 
 
 def test_who_has_little_news_is_in_each_round_while_others_are_left_over(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_INPUT_BYTES", 1_000 * BYTES_PER_RECORD)
     rounds.join(1, a_feed("large1", p0=900))
     rounds.join(2, a_feed("large2", p0=900))
     rounds.join(3, small := a_feed("small", p0=20))
@@ -251,7 +251,7 @@ def test_who_waits_for_a_round_reads_what_comes_meanwhile_with_it(rounds: Rounds
     assert [*rounds.round()] == [1]
     late.length[0] = 25
     ((part,),) = (each.parts for each in rounds.parts())
-    assert (part.member, part.group and part.group.splits[-1][1].end) == (2, 25)
+    assert (part.query_number, part.group and part.group.splits[-1][1].end) == (2, 25)
 
 
 def test_a_launch_has_its_batch_without_records_also_where_it_waits_for_a_round(
@@ -288,7 +288,7 @@ def test_a_member_is_discovered_once_for_a_round(rounds: Rounds, monkeypatch: py
 
 
 def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_INPUT_BYTES", 1_000 * BYTES_PER_RECORD)
     rounds.join(1, a_feed("first", p0=900))
     rounds.join(2, a_feed("second", p0=900), tmp_path)
     assert sorted(rounds.round()) == [1]
@@ -300,7 +300,7 @@ def test_a_batch_that_is_left_over_is_not_under_way(rounds: Rounds, tmp_path: Pa
 def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_the_first_of_the_next(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.spark.streams.cycle_work.MAX_CYCLE_BYTES", 6_000)
+    monkeypatch.setattr("engine.spark.streams.cycle_work.MAX_CYCLE_OUTPUT_BYTES", 6_000)
     feeds = {number: Emitting(a_feed(f"much{number}").feed, {0: 40}) for number in (1, 2, 3)}
     for number, feed in feeds.items():
         rounds.join(number, feed)
@@ -324,7 +324,7 @@ def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_t
 
 
 def test_who_is_alone_emits_what_it_emits(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.cycle_work.MAX_CYCLE_BYTES", 1)
+    monkeypatch.setattr("engine.spark.streams.cycle_work.MAX_CYCLE_OUTPUT_BYTES", 1)
     (rounds.folder / "alone").touch()
     feed = a_feed("a").feed
     rounds.join(1, Emitting(feed, {0: 300_000, 1: 300_000}), cores=2)
@@ -341,11 +341,11 @@ def test_a_directory_that_is_gone_costs_the_others_nothing(rounds: Rounds, tmp_p
         (rounds.folder / "1").unlink()
     (part,) = rounds.reader.partitions(rounds.offset, end)
     assert isinstance(part, CyclePartition)
-    assert [(each.member, bool(each.failure)) for each in part.parts] == ([(1, True)] if is_there else []) + [(2, False)]
+    assert [(each.query_number, bool(each.failure)) for each in part.parts] == ([(1, True)] if is_there else []) + [(2, False)]
 
 
 def test_who_leaves_while_left_over_is_forgotten(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.streams.scheduling.ROUND_BYTES", 1_000 * BYTES_PER_RECORD)
+    monkeypatch.setattr("engine.spark.streams.scheduling.MAX_CYCLE_INPUT_BYTES", 1_000 * BYTES_PER_RECORD)
     for number in (1, 2, 3):
         rounds.join(number, a_feed(f"large{number}", p0=900))
     assert sorted(rounds.round()) == [1]
@@ -418,7 +418,7 @@ def test_what_comes_while_the_reader_waits_is_for_the_next_call(rounds: Rounds) 
     def something_comes(_: float) -> None:
         feed.length[0] = 30
 
-    rounds.reader = RoundReader(rounds.folder, Silence(sleep=something_comes))
+    rounds.reader = CycleReader(rounds.folder, Silence(sleep=something_comes))
     rounds.join(1, feed)
     assert rounds.round() == {}
     assert rounds.round().keys() == {1}

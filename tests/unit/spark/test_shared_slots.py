@@ -12,8 +12,8 @@ import pytest
 
 from engine.errors import ExternalError
 from engine.spark.streams import slot_manager as fleets
-from engine.spark.streams.runner import RunningQuery
-from engine.spark.streams.slot_manager import FEW, MOST_BARREN, SlotManager
+from engine.spark.streams.running_query import RunningQuery
+from engine.spark.streams.slot_manager import FEW, MAX_FAILED_STARTS, SlotManager
 
 DEADLINE_S = 60.0
 
@@ -102,4 +102,4 @@ def test_a_launch_is_told_where_slots_end_as_soon_as_they_begin(fleet: SlotManag
     monkeypatch.setattr(Slot, "dies", True)
     with pytest.raises(ExternalError, match=r"driver\.log has the reason"):
         launch(fleet)
-    assert len(Slot.made) == MOST_BARREN
+    assert len(Slot.made) == MAX_FAILED_STARTS

@@ -75,25 +75,25 @@ def test_who_is_stopped_while_it_boards_anew_is_carried_no_longer(spark: Any) ->
         slot.leave(member)  # type: ignore[arg-type]
 
     member.boards = is_stopped
-    slot._board_again([member])  # type: ignore[list-item]
+    slot._resume([member])  # type: ignore[list-item]
     assert slot.members == []
 
 
 def test_a_round_is_waited_for_as_long_as_one_says_and_the_end_of_the_stream_ends_every_wait(spark: Any) -> None:
     slot = a_slot(spark)
-    assert not slot.await_round(0, 0.01)
+    assert not slot.await_cycle(0, 0.01)
     assert slot.stop(1)
-    assert slot.await_round(0, 60)
+    assert slot.await_cycle(0, 60)
 
 
 def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark: Any) -> None:
     fleet, left, other = SlotManager(spark, "", lambda: True), a_slot(spark), a_slot(spark)
     member: Any = Riding(slot=other)
-    fleet._part(member, left)
+    fleet._move(member, left)
     fleet._try_alone(member)
     assert (member.rode, member.slot) == (0, other)
     member.slot = left
-    fleet._part(member, left)
+    fleet._move(member, left)
     assert member.rode == 1
 
 
@@ -107,7 +107,7 @@ def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None
             held.enter_context(member.moving)  # the stream before it takes long to start
         for member in members:
             fleet._weighed(member, is_heavy=True)
-        fleet._look_after_alone()
+        fleet._return_light_queries()
         fleet._weighed(last, is_heavy=True)
         assert shared.members == [last]
 
@@ -121,11 +121,11 @@ def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> N
         return True
 
     member.slot = SimpleNamespace(is_shared=False, stop=stop)
-    fleet._alone.add(member)
-    fleet._look_after_alone()
+    fleet._dedicated.add(member)
+    fleet._return_light_queries()
     assert member.is_active, "its slot goes on"
     member.is_under_way = False
-    fleet._look_after_alone()
+    fleet._return_light_queries()
     assert not member.is_active, "its slot was stopped"
 
 
@@ -155,7 +155,7 @@ def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spa
         fleet._suspects.put(member)
     riding = [begun.get(timeout=60) for _ in range(most)]
     for _ in range(3):
-        fleet._look_after_alone()  # none of them is settled: each keeps its place
+        fleet._return_light_queries()  # none of them is settled: each keeps its place
         with pytest.raises(queue.Empty):
             begun.get(timeout=0.1)
         over = next(member for member in riding if member.is_active and member.on_settled is not None)

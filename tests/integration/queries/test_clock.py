@@ -1,4 +1,4 @@
-"""What happens on Spark although no record comes: timers, silence, holds; a full buffer; results with a history."""
+"""What happens although no record comes: timers, silence, holds; a full buffer; results with a history."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from psycopg import sql
 
 from engine.errors import UserError
 from engine.plan.model import Plan
-from engine.spark.streams.runner import RunningQuery
-from tests.spark.conftest import END_SECONDS, Launcher
-
-pytestmark = pytest.mark.spark
+from engine.runtime.in_process import InProcessQuery
+from tests.integration.queries.conftest import InProcessLauncher
+from tests.launching import DEADLINE_S
 
 COLUMNS = {"k": "string", "v": "bigint", "ts": "bigint"}
 WAIT_SECONDS = 60
@@ -24,13 +23,13 @@ LONG = "36500d"
 
 
 @contextmanager
-def running(launcher: Launcher, plan: Plan) -> Iterator[tuple[RunningQuery, UUID]]:
+def running(launcher: InProcessLauncher, plan: Plan) -> Iterator[tuple[InProcessQuery, UUID]]:
     identity = uuid4()
     query = launcher.launch(plan, identity, 1)
     try:
         yield query, identity
     finally:
-        assert query.stop(END_SECONDS)
+        assert query.stop(DEADLINE_S)
 
 
 def until(what: str, condition: Callable[[], Any]) -> Any:
@@ -41,18 +40,18 @@ def until(what: str, condition: Callable[[], Any]) -> Any:
     return found
 
 
-def read_rows(launcher: Launcher, identity: UUID) -> int:
+def read_rows(launcher: InProcessLauncher, identity: UUID) -> int:
     with launcher.connect() as connection:
         row = connection.execute("SELECT detail FROM log.commit WHERE query_id = %s", (identity,)).fetchone()
     return 0 if row is None else sum(row[0].get("read_rows", {}).values())
 
 
-def register(launcher: Launcher, kind: str, name: str, **more: Any) -> None:
+def register(launcher: InProcessLauncher, kind: str, name: str, **more: Any) -> None:
     connector = {"type": "log", "partitions": 1}
     launcher.register(kind, name, key=["k"], columns=COLUMNS, event_time="ts", connector=connector, **more)
 
 
-def test_a_quiet_key_is_released_by_the_wall_clock_and_an_idle_task_closes_its_windows(launcher: Launcher) -> None:
+def test_a_quiet_key_is_released_by_the_wall_clock_and_an_idle_task_closes_its_windows(launcher: InProcessLauncher) -> None:
     register(launcher, "stream", "events")
     held = launcher.plan(
         name="held", tasks=2, **{"from": {"stream": "events"}}, group_by=["k"], aggregate={"n": "count(*)"},
@@ -72,7 +71,7 @@ def test_a_quiet_key_is_released_by_the_wall_clock_and_an_idle_task_closes_its_w
         assert [(row[0], row[names.index("n")], row[names.index("forced")]) for row in closed] == [("a", 2, True), ("b", 1, True)]
 
 
-def test_a_hold_waits_for_the_table_and_lets_go_at_the_latest_after_at_most(launcher: Launcher) -> None:
+def test_a_hold_waits_for_the_table_and_lets_go_at_the_latest_after_at_most(launcher: InProcessLauncher) -> None:
     register(launcher, "stream", "events")
     register(launcher, "table", "prices", versioned={"history_retention": "1d"})
     plan = launcher.plan(
@@ -94,7 +93,7 @@ def test_a_hold_waits_for_the_table_and_lets_go_at_the_latest_after_at_most(laun
 
 
 def test_a_full_buffer_stops_the_query_after_what_came_before_and_nothing_is_lost_when_the_bound_is_raised(
-    launcher: Launcher,
+    launcher: InProcessLauncher,
 ) -> None:
     register(launcher, "stream", "events")
 
@@ -116,7 +115,7 @@ def test_a_full_buffer_stops_the_query_after_what_came_before_and_nothing_is_los
     assert {row[0] for row in launcher.view("held")} == {f"k{number}" for number in range(30)}, "what is older than the limit"
 
 
-def test_a_versioned_result_keeps_its_versions_and_shows_the_latest_by_event_time(launcher: Launcher) -> None:
+def test_a_versioned_result_keeps_its_versions_and_shows_the_latest_by_event_time(launcher: InProcessLauncher) -> None:
     register(launcher, "table", "prices", versioned={"history_retention": "1d"})
     plan = launcher.plan(
         name="kept", tasks=2, **{"from": {"table": "prices", "where": "v >= 0"}},

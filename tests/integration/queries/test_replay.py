@@ -1,4 +1,4 @@
-"""Late records go through a query again on real Spark: through the log, the source, every stage, to the sink."""
+"""Late records go through a query again: through the log, the source, every stage, to the sink."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.plan.result_feeds import change_feed
 from engine.sources.log.replay_reader import replay_feed
 from tests.derived_log import derived_rows
-from tests.spark.conftest import Launcher
+from tests.integration.queries.conftest import InProcessLauncher
 
-pytestmark = pytest.mark.spark
 COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
 
 
@@ -24,7 +23,7 @@ def diverting(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sources(launcher: Launcher) -> None:
+def sources(launcher: InProcessLauncher) -> None:
     launcher.register(
         "stream", "flights", key=["k"], columns=COLUMNS, event_time="ts", connector={"type": "log", "partitions": 2}
     )
@@ -36,11 +35,11 @@ def sources(launcher: Launcher) -> None:
     launcher.append("flights", [{"k": k, "carrier": "AA", "ts": 60_000, "n": n} for n, k in enumerate(("JFK", "LGA"))])
 
 
-def append_late(launcher: Launcher) -> None:
+def append_late(launcher: InProcessLauncher) -> None:
     launcher.append("flights", [{"k": k, "carrier": "AA", "ts": 5_000, "n": n} for n, k in ((7, "JFK"), (8, "LGA"))])
 
 
-def replay_all(launcher: Launcher, identity: UUID) -> int:
+def replay_all(launcher: InProcessLauncher, identity: UUID) -> int:
     """Hand over every kept late record, as the service does; returns how many."""
     with launcher.connect() as connection:
         rows = connection.execute(
@@ -56,12 +55,12 @@ def replay_all(launcher: Launcher, identity: UUID) -> int:
     return len(rows)
 
 
-def written(launcher: Launcher, feed: str) -> list[dict[str, Any]]:
+def written(launcher: InProcessLauncher, feed: str) -> list[dict[str, Any]]:
     with launcher.connect() as connection:
         return derived_rows(connection, feed).to_dicts()
 
 
-def test_replayed_records_are_joined_once_and_marked(launcher: Launcher, sources: None) -> None:
+def test_replayed_records_are_joined_once_and_marked(launcher: InProcessLauncher, sources: None) -> None:
     select = {"k": "flights.k", "n": "flights.n", "temp": "w.temp"}
     plan = launcher.plan(**diverting(select=select, into={"stream": "joined"}))
     identity = launcher.run(plan)
@@ -81,7 +80,7 @@ def test_replayed_records_are_joined_once_and_marked(launcher: Launcher, sources
 
 
 @pytest.mark.slow
-def test_what_was_replayed_reaches_the_next_stage(launcher: Launcher, sources: None) -> None:
+def test_what_was_replayed_reaches_the_next_stage(launcher: InProcessLauncher, sources: None) -> None:
     plan = launcher.plan(
         **diverting(group_by=["carrier"], aggregate={"flights": "count(*)", "total": "sum(n)"}, into={"table": "t"})
     )

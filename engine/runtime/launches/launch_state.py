@@ -17,8 +17,8 @@ from engine.commit.task_states import Cursor, Layout, Place, TaskState, begin_st
 from engine.errors import STATE_CURE, StateCorrupt
 from engine.plan.model import Plan
 from engine.postgres.postgres import Connection
+from engine.runtime.launches.repartition import shared_out
 from engine.runtime.planning.cursors import Positions, new_cursor, require_readable
-from engine.runtime.repartition import shared_out
 from engine.state.segments.directories import Directories
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore

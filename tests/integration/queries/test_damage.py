@@ -13,9 +13,9 @@ import pytest
 
 from engine.errors import StateCorrupt
 from engine.plan.model import Plan
-from tests.spark.conftest import Launcher
+from tests.integration.queries.conftest import InProcessLauncher
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 KEYS = [f"k{number}" for number in range(8)]
 CARRIERS = ("AA", "B6", "DL")
@@ -51,7 +51,7 @@ DAMAGES: tuple[Damage, ...] = (flipped, cut, emptied, Path.unlink)
 class Damaged:
     """A query that is started anew for each kind of damage, and put back where it was refused."""
 
-    def __init__(self, launcher: Launcher, aside: Path) -> None:
+    def __init__(self, launcher: InProcessLauncher, aside: Path) -> None:
         self._launcher, self._aside = launcher, aside
         self._chance = random.Random(7)
         self._made = 0
@@ -131,7 +131,7 @@ class Damaged:
         self._launcher.append("flights", rows)
 
 
-def test_damage_of_any_file_is_refused_or_nobody_looks_at_it(launcher: Launcher, tmp_path: Path) -> None:
+def test_damage_of_any_file_is_refused_or_nobody_looks_at_it(launcher: InProcessLauncher, tmp_path: Path) -> None:
     query = Damaged(launcher, tmp_path / "aside")
     for damage in DAMAGES:
         assert query.is_refused("segments/**/*.arrow", damage), damage.__name__

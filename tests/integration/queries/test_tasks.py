@@ -1,4 +1,4 @@
-"""Another number of tasks on real Spark: results go on as if it had always been so, whatever crashes on the way."""
+"""Another number of tasks: results go on as if it had always been so, whatever crashes on the way."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
-import polars as pl
 import pytest
 
 from engine.commit.task_states import Layout
 from engine.errors import StateCorrupt
 from engine.plan.model import Plan
-from tests.spark.conftest import Launcher
-from tests.spark.test_end_to_end import counting, hourly_oracle, hourly_rows, kill_workers, many_flights, register_flights
+from tests.integration.queries.conftest import InProcessLauncher
 
-pytestmark = pytest.mark.spark
 COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
 NOTE_CHARS = 8_000
 """Of random text in each flight: what waits for the join is too large for a manifest."""
@@ -28,18 +25,18 @@ MINUTE = 60_000
 
 
 @pytest.fixture
-def plan(launcher: Launcher) -> Plan:
+def plan(launcher: InProcessLauncher) -> Plan:
     """Two stages with state: a join with grace by airport, counts by carrier behind it. Their state is small."""
     return _plan(launcher, COLUMNS, {})
 
 
 @pytest.fixture
-def noted(launcher: Launcher) -> Plan:
+def noted(launcher: InProcessLauncher) -> Plan:
     """The same with the notes of flights: what waits for the join is in files."""
     return _plan(launcher, {**COLUMNS, "note": "string"}, {"note": "max(note)"})
 
 
-def _plan(launcher: Launcher, columns: dict[str, str], more: dict[str, str]) -> Plan:
+def _plan(launcher: InProcessLauncher, columns: dict[str, str], more: dict[str, str]) -> Plan:
     log = {"type": "log", "partitions": 2}
     launcher.register("stream", "flights", key=["k"], columns=columns, event_time="ts", connector=log)
     weather = {"k": "string", "temp": "bigint", "ts": "bigint"}
@@ -53,7 +50,7 @@ def _plan(launcher: Launcher, columns: dict[str, str], more: dict[str, str]) -> 
     )  # fmt: skip
 
 
-def fly(launcher: Launcher, minute: int) -> None:
+def fly(launcher: InProcessLauncher, minute: int) -> None:
     """Append one flight of each carrier from each airport."""
     launcher.append(
         "flights",
@@ -71,21 +68,21 @@ def released(minutes: list[int]) -> list[tuple[Any, ...]]:
     return [(carrier, *each) for carrier in ("AA", "DL", "UA")]
 
 
-def rows(launcher: Launcher) -> list[tuple[Any, ...]]:
+def rows(launcher: InProcessLauncher) -> list[tuple[Any, ...]]:
     return [row[:4] for row in launcher.view("counted")]
 
 
-def layout(launcher: Launcher, identity: UUID) -> Layout:
+def layout(launcher: InProcessLauncher, identity: UUID) -> Layout:
     found = launcher.kept(identity).layout
     assert found is not None
     return found
 
 
-def waiting(launcher: Launcher, identity: UUID) -> int:
+def waiting(launcher: InProcessLauncher, identity: UUID) -> int:
     return sum(launcher.commit(identity)["detail"]["buffered"]["w"].values())
 
 
-def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: Launcher, noted: Plan) -> None:
+def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: InProcessLauncher, noted: Plan) -> None:
     fly(launcher, 1)
     identity = launcher.run(noted)
     for minute, tasks in ((2, 3), (3, 2)):
@@ -105,26 +102,8 @@ def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: Launcher, n
     assert folders >= {"segments", layout(launcher, identity).segments}, "what was before stays, for whoever puts a database back"
 
 
-def test_results_go_on_over_other_numbers_of_shuffle_partitions_and_other_workers(launcher: Launcher) -> None:
-    register_flights(launcher)
-    plan, identity = launcher.plan(**counting(tasks=4)), None
-    usual = launcher.spark.conf.get("spark.sql.shuffle.partitions")
-    flights = many_flights(1).clear()
-    try:
-        for epoch, partitions in enumerate((2, 4, 1), 1):
-            launcher.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-            launcher.append("flights", part := many_flights(130_000, first=flights.height))
-            flights = pl.concat([flights, part])
-            identity = launcher.run(plan, identity, epoch)
-            assert hourly_rows(launcher) == hourly_oracle(flights)
-            assert layout(launcher, identity).generation == 0, "nothing of the state has moved"
-            kill_workers()
-    finally:
-        launcher.spark.conf.set("spark.sql.shuffle.partitions", str(usual))
-
-
 @pytest.mark.slow
-def test_a_change_that_was_cut_off_is_made_again_and_one_that_counts_is_not(launcher: Launcher, noted: Plan) -> None:
+def test_a_change_that_was_cut_off_is_made_again_and_one_that_counts_is_not(launcher: InProcessLauncher, noted: Plan) -> None:
     fly(launcher, 1)
     identity = launcher.run(noted)
     directory = launcher.directory(identity)
@@ -146,7 +125,7 @@ def test_a_change_that_was_cut_off_is_made_again_and_one_that_counts_is_not(laun
 
 
 @pytest.mark.slow
-def test_a_query_that_has_committed_nothing_takes_another_number_of_tasks(launcher: Launcher, plan: Plan) -> None:
+def test_a_query_that_has_committed_nothing_takes_another_number_of_tasks(launcher: InProcessLauncher, plan: Plan) -> None:
     query = launcher.launch(plan, identity := UUID(int=5), epoch=1)
     assert query.stop(120)
     plan = replace(plan, tasks=2)
@@ -158,7 +137,7 @@ def test_a_query_that_has_committed_nothing_takes_another_number_of_tasks(launch
 
 
 @pytest.mark.slow
-def test_damaged_state_is_refused_before_anything_has_changed(launcher: Launcher, noted: Plan) -> None:
+def test_damaged_state_is_refused_before_anything_has_changed(launcher: InProcessLauncher, noted: Plan) -> None:
     fly(launcher, 1)
     identity = launcher.run(noted)
     path = launcher.segments(identity)[0]

@@ -1,18 +1,15 @@
-"""Queries that append to a stream which another one reads, on Spark: a writer may come while the reader has state already."""
+"""Queries that append to a stream which another one reads: a writer may come while the reader has state already."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import polars as pl
-import pytest
 
 from engine.plan.build import state_fingerprint
 from engine.plan.catalog import derived_entry, with_parts
-from tests.spark.conftest import Launcher
-from tests.spark.test_end_to_end import COLUMNS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
-
-pytestmark = pytest.mark.spark
+from tests.integration.queries.conftest import InProcessLauncher
+from tests.launching import COLUMNS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
 
 
 def writing(source: str) -> dict[str, Any]:
@@ -20,7 +17,7 @@ def writing(source: str) -> dict[str, Any]:
     return {"name": f"from_{source}", "from": {"stream": source}, "where": "n >= 0", "tasks": 2, "into": into}
 
 
-def test_a_reader_goes_on_with_another_writer_and_has_every_record_once(launcher: Launcher) -> None:
+def test_a_reader_goes_on_with_another_writer_and_has_every_record_once(launcher: InProcessLauncher) -> None:
     register_flights(launcher)
     launcher.register("stream", "charter", key=["k"], columns={**COLUMNS, "n": "int"}, event_time="ts")
     launcher.append("flights", own := many_flights(2_000))

@@ -10,10 +10,11 @@ from uuid import uuid4
 from engine.commit.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
 from engine.runtime.checkpoint import note_planned
-from engine.runtime.launch_state import Launch, LaunchState
+from engine.runtime.launches.launch_state import Launch, LaunchState
+from engine.runtime.launches.launched_query import OpenedLaunch
+from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.limits.watchdog import STALL_S
-from engine.runtime.run_options import RunOptions
-from engine.spark.streams.runner import REST_STALLS, RunningQuery
+from engine.spark.streams.running_query import REST_STALLS, RunningQuery
 
 
 def a_query(directory: Path) -> RunningQuery:
@@ -21,7 +22,7 @@ def a_query(directory: Path) -> RunningQuery:
         "Plan", SimpleNamespace(query="q", stages=(), output=SimpleNamespace(kind="stream"), late_records=LateRecords(0, 0))
     )
     launch = Launch(uuid4(), uuid4(), 1, directory)
-    return RunningQuery(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory)
+    return RunningQuery(OpenedLaunch(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory))
 
 
 def test_what_ended_a_query_first_is_what_is_told(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_a_query_that_was_stopped_commits_nothing_any_more(tmp_path: Path) -> No
 class Rounds:
     """A shared slot as one sees it who leaves it in the midst of a round that does not end."""
 
-    is_shared, rounds_done = True, 5
+    is_shared, cycles_done = True, 5
 
     def __init__(self) -> None:
         self.waited: list[tuple[int, float]] = []
@@ -51,7 +52,7 @@ class Rounds:
     def leave(self, _member: RunningQuery) -> bool:
         return True
 
-    def await_round(self, done: int, timeout: float) -> bool:
+    def await_cycle(self, done: int, timeout: float) -> bool:
         self.waited.append((done, timeout))
         return False
 

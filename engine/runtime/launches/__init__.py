@@ -1,0 +1,1 @@
+"""A query that was launched: where it resumes, what it commits, how it ends."""
