@@ -9,7 +9,7 @@ from uuid import UUID
 import polars as pl
 import psycopg
 
-from engine.commit.written import Written
+from engine.commit.written import SharedRows
 from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.frames import HEAD, TS
 from engine.log.sequence import Numbered
@@ -45,7 +45,7 @@ def append_rows(
     """Append a batch's rows to a feed in a transaction of its producer, as the sink does."""
     add_partitions(connection, feed, len(tasks))
     rows = sum(frame.height for frame in tasks)
-    written = Written()
+    written = SharedRows()
     advance = Advance(feed.id, feed.next_sequence + rows, numbers.reached_ms, producer, len(tasks))
     written.append(advance, blocks_of(feed, tasks, numbers, now_ms))
     with connection.cursor() as cursor:

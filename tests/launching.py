@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import polars as pl
+import psutil
 import psycopg
 from psycopg import sql
 
@@ -210,3 +211,15 @@ def emptied(dsn: str) -> None:
         for schema in ("views", "history"):
             connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+
+
+def kill_workers() -> None:
+    """Kill -9 every worker below this session's JVM, but not the daemon that forks them."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            parent = process.parent()
+            # Daemons and what they fork have the same name, the fork server's is another.
+            if process.name().startswith("py-") and parent is not None and parent.name() == process.name():
+                process.kill()
+        except psutil.NoSuchProcess:
+            continue

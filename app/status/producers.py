@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.catalog.reasons import Reason
 from app.http.sentences import lasting, shown
 from app.status.lineage.rules import FeedFact, Graph, Places, QueryFact, RelationFact, read_of
-from engine.runtime.planning.upstream import Fact, Reached, log_feed_of, walk
+from engine.runtime.planning.upstream import ProducerFact, Reached, log_feed_of, walk
 
 WAITS_FOR_PRODUCER = "waits_for_producer"
 _AT_WORK = ("running", "starting")
@@ -62,12 +62,12 @@ def wait_of(graph: Graph, reader: Reader) -> Reason | None:
     return _reason(graph, relation, [producer for _, producer in producers], reader)
 
 
-def _facts(graph: Graph) -> dict[str, Fact]:
+def _facts(graph: Graph) -> dict[str, ProducerFact]:
     facts = {}
     for relation in graph.relations.values():
         feed, producer = relation.feed, graph.queries.get(relation.produced_by or "")
         parts = {str(part.partition): part.end_offset for part in feed.parts or ()}
-        facts[log_feed_of(feed.name)] = Fact(
+        facts[log_feed_of(feed.name)] = ProducerFact(
             producer=None if producer is None else producer.id,
             next_sequence=feed.next_sequence,
             reached_ms=feed.reached_ms,

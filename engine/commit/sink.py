@@ -21,11 +21,11 @@ from engine.commit.commit_row import CommitRow
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
 from engine.commit.late_log import LateLog
 from engine.commit.outputs import form_of
-from engine.commit.sink_batch import Batch, Committed, Moment, counters_of, read_of
+from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, read_of
 from engine.commit.stored_rejects import keep_rejects
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
-from engine.commit.written import Written
+from engine.commit.written import SharedRows
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
 from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.clocks import AFTER_ALL_TIME
@@ -71,14 +71,14 @@ class Draft:
 
     sink: Sink
     batch_id: int
-    batch: Batch
-    begun: Moment
+    batch: GroupedPackets
+    begun: ClockReading
 
     @property
-    def spent(self) -> Moment:
+    def spent(self) -> ClockReading:
         """The time since it began."""
-        now = Moment.now()
-        return Moment(now.wall_ns - self.begun.wall_ns, now.cpu_ns - self.begun.cpu_ns)
+        now = ClockReading.now()
+        return ClockReading(now.wall_ns - self.begun.wall_ns, now.cpu_ns - self.begun.cpu_ns)
 
     @property
     def is_light(self) -> bool:
@@ -127,7 +127,7 @@ def commit_together(link: SinkLink, drafts: Sequence[Draft]) -> bool:
 def _transact(link: SinkLink, drafts: Sequence[Draft]) -> None:
     conn = link.connection()
     is_small = all(draft.batch.is_small for draft in drafts)
-    written = Written()
+    written = SharedRows()
     try:
         with conn.pipeline() if is_small else nullcontext(), conn.transaction(), conn.cursor() as cursor:
             rows, feeds = _fence(cursor, drafts)
@@ -221,8 +221,8 @@ class Sink:
         Raises:
             CommitRefused: it was planned under another number.
         """
-        begun = Moment.now()
-        batch = Batch.of(packets)
+        begun = ClockReading.now()
+        batch = GroupedPackets.of(packets)
         if batch.planned_as not in (None, batch_id):
             # It begins where that batch began. The fence cannot detect this, because it counts commits.
             raise CommitRefused(
@@ -290,7 +290,7 @@ class Sink:
             )
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
-    def write(self, cursor: Cursor, draft: Draft, before: CommitRow, feed: SequencedFeed, written: Written) -> None:
+    def write(self, cursor: Cursor, draft: Draft, before: CommitRow, feed: SequencedFeed, written: SharedRows) -> None:
         """Write the query's own rows, and collect the rows of shared tables.
 
         Args:
@@ -345,7 +345,9 @@ class Sink:
         empty = next(iter(found.values())).clear()
         return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
 
-    def _write_changes(self, cursor: Cursor, batch: Batch, emitted: _Emitted, feed: SequencedFeed, written: Written) -> int:
+    def _write_changes(
+        self, cursor: Cursor, batch: GroupedPackets, emitted: _Emitted, feed: SequencedFeed, written: SharedRows
+    ) -> int:
         """Write rows, and append them to the result's log in the order of the merge of the inputs (P6)."""
         output = self._plan.output
         reached_ms, count = feed.reached_ms, 0

@@ -16,7 +16,7 @@ from engine.commit.staging import is_inline
 from engine.commit.task_states import Place, TaskState
 from engine.errors import BufferFull
 from engine.frames.arrow_frames import decode_frame
-from engine.log.sequence import Reach
+from engine.log.sequence import ReadSpan
 from engine.operators.tasks.order import declared_indices, lane_of
 from engine.plan.model import Plan
 from engine.sources.packets import BATCH_ID, Packet, stage_of
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Batch:
+class GroupedPackets:
     """A batch's packets grouped by use.
 
     Attributes:
@@ -55,7 +55,7 @@ class Batch:
     part_ms: int | None = None
 
     @classmethod
-    def of(cls, packets: Sequence[Packet]) -> Batch:
+    def of(cls, packets: Sequence[Packet]) -> GroupedPackets:
         batch = cls(max((packet.now_ms for packet in packets), default=0))
         for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
             if packet.kind in ("data", "replayed", "opened", "late"):
@@ -139,7 +139,7 @@ class Batch:
         return None if found is None else BufferFull(found["detail"], found["position"])
 
 
-def counters_of(batch: Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
+def counters_of(batch: GroupedPackets, plan: Plan) -> defaultdict[tuple[str, str], int]:
     """Return (input or operator, reason) → number that the batch adds."""
     counters: defaultdict[tuple[str, str], int] = defaultdict(int)
     for stats in batch.stats:
@@ -151,14 +151,14 @@ def counters_of(batch: Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
     return counters
 
 
-def read_of(batch: Batch, plan: Plan) -> dict[int, list[Reach]]:
+def read_of(batch: GroupedPackets, plan: Plan) -> dict[int, list[ReadSpan]]:
     """Return what the batch read, by lane."""
     declared = declared_indices(plan.inputs)
-    read: dict[int, list[Reach]] = {}
+    read: dict[int, list[ReadSpan]] = {}
     for part in batch.progress:
         if part["feed"] in declared:
             lane = lane_of(declared[part["feed"]], part["partition"])
-            read.setdefault(lane, []).append(Reach(part["start_offset"], part["head"]))
+            read.setdefault(lane, []).append(ReadSpan(part["start_offset"], part["head"]))
     return read
 
 
@@ -187,12 +187,12 @@ class Committed:
     function_ms: Mapping[str, int]
 
 
-class Moment(NamedTuple):
+class ClockReading(NamedTuple):
     """A moment, or the time between two: by the monotonic clock, and by the CPU time of this thread."""
 
     wall_ns: int
     cpu_ns: int
 
     @classmethod
-    def now(cls) -> Moment:
+    def now(cls) -> ClockReading:
         return cls(time.perf_counter_ns(), time.thread_time_ns())

@@ -76,7 +76,7 @@ def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> Sta
     return Staged(_source(output, _copied(cursor, texts, own, role)), {}, is_inline=False)
 
 
-class _Remembered(sql.Composed):
+class _CachedStatement(sql.Composed):
     """A statement that is composed once: with ten columns this costs more than sending it."""
 
     _bytes: bytes | None = None
@@ -97,7 +97,7 @@ def statement(build: Callable[..., sql.Composed], stage: Staged, output: Output,
 
 @lru_cache(maxsize=_STATEMENTS)
 def _remembered(build: Callable[..., sql.Composed], output: Output, *given: str) -> sql.Composed:
-    return _Remembered(list(build(_inline_source(output), output, *given)))
+    return _CachedStatement(list(build(_inline_source(output), output, *given)))
 
 
 @lru_cache(maxsize=_STATEMENTS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from engine.commit.sink_batch import Batch
+from engine.commit.sink_batch import GroupedPackets
 from engine.plan.model import Plan
 
 REJECTS_KEPT = 100_000
@@ -20,7 +20,7 @@ _TRIM_OWNER = """
 """
 
 
-def keep_rejects(cursor: psycopg.Cursor[Any], plan: Plan, batch: Batch) -> None:
+def keep_rejects(cursor: psycopg.Cursor[Any], plan: Plan, batch: GroupedPackets) -> None:
     """Keep the refused records of a batch; two queries that read one feed keep them once.
 
     In a fixed order, whatever the order of a query's inputs, because two queries that keep the same record wait for each other.

@@ -61,7 +61,7 @@ _NOTIFY_SQL: Final = "SELECT pg_notify('slackwater_commit', query::text) FROM un
 
 
 @dataclass(slots=True)
-class Written:
+class SharedRows:
     """Rows for the tables that all queries share. Each row belongs to one query, so the order between queries is free."""
 
     _advances: dict[int, Advance] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class SecretKeyMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SecretPlace:
     """The place to which a secret is bound.
 
     Attributes:
@@ -102,14 +102,14 @@ class SecretKeys:
             )
         return cls(*texts) if texts else None
 
-    def encrypt(self, text: str, place: Place) -> str:
+    def encrypt(self, text: str, place: SecretPlace) -> str:
         """Return the stored form of a secret."""
         first = self._keys[0]
         nonce = os.urandom(_NONCE_BYTES)
         sealed = nonce + first.cipher.encrypt(nonce, text.encode(), place.bytes)
         return f"{_FORMAT}.{first.id}.{urlsafe_b64encode(sealed).decode()}"
 
-    def decrypt(self, stored: str, place: Place) -> str:
+    def decrypt(self, stored: str, place: SecretPlace) -> str:
         """Return the secret.
 
         Raises:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-from engine.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
+from engine.connections.keys import SecretKeyMissing, SecretKeys, SecretPlace, SecretUnreadable
 from engine.connections.kinds import KINDS, AnyConnection
 from engine.connections.secret_sources import SecretReader, SecretSources
 from engine.definition.connections.hosts import HostRefused
@@ -56,9 +56,9 @@ class Stored:
     definition: Mapping[str, Any]
     secrets: Mapping[str, str]
 
-    def place(self, pointer: str) -> Place:
+    def place(self, pointer: str) -> SecretPlace:
         """The place to which the secret at this pointer is bound."""
-        return Place(self.name, self.definition, pointer)
+        return SecretPlace(self.name, self.definition, pointer)
 
     def decrypted(self, keys: SecretKeys | None) -> AnyConnection:
         """Return the definition with its secrets.

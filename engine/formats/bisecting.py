@@ -26,7 +26,7 @@ class UndecodablePayload(ValueError):
     """A batch holds an unreadable payload. The text says what is wrong with the first one."""
 
 
-def read_soundly(
+def read_bisecting(
     read: ReadAll, payloads: pl.Series, empty: pa.RecordBatch, reason: str
 ) -> tuple[pa.Table, pl.Series, pl.DataFrame]:
     """Read payloads, and leave out the unreadable ones.

@@ -54,7 +54,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class UnreadLook:
     """The result of one look at the logs.
 
     Attributes:

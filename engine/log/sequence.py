@@ -18,7 +18,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReadSpan:
     """How far a span of a lane was read; the heads after it start from here.
 
     Attributes:
@@ -45,7 +45,7 @@ class Numbered:
     reached_ms: int | None
 
 
-def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[int, list[Reach]]) -> Numbered:
+def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[int, list[ReadSpan]]) -> Numbered:
     """Number the rows of a batch.
 
     Args:
@@ -71,7 +71,7 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     return Numbered(of_tasks, heads_of_tasks, None if reached == BEFORE_ALL_TIME else reached)
 
 
-def _raised(causes: Causes, read: dict[int, list[Reach]]) -> I64:
+def _raised(causes: Causes, read: dict[int, list[ReadSpan]]) -> I64:
     """Raise heads to the greatest event time of their lane's earlier spans."""
     heads = causes.heads
     for lane, reaches in read.items():

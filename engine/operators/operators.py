@@ -35,7 +35,7 @@ class TableProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class BatchTime:
     """When a batch is handled.
 
     Attributes:
@@ -77,7 +77,7 @@ class Operator:
     name: str | None = None
     schema: Schema
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle a batch.
 
         Args:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.definition.relations import EventTimeUnit
-from engine.definition.sources.connector import LOG_PREFIX, ChangeRules, LostRecords, Place, Traits
+from engine.definition.sources.connector import LOG_PREFIX, ChangeRules, LostRecords, RecordLocation, Traits
 from engine.definition.sources.connector_list import DEFAULT, MODELS
 from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.expressions.python_functions import KnownFunction
@@ -37,7 +37,7 @@ class Feed:
     name: str
     type: str
     log_feed: str
-    place: Place | None = None
+    place: RecordLocation | None = None
     is_derived: bool = False
 
     @classmethod

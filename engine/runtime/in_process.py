@@ -14,7 +14,7 @@ from engine.plan.model import Plan
 from engine.postgres.sink_link import SinkLink
 from engine.runtime.checkpoint import note_planned
 from engine.runtime.launches.launch_state import Launch
-from engine.runtime.launches.launched_query import LaunchedQuery, OpenedLaunch
+from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.limits.execution_mode import ExecutionMode
 from engine.runtime.planning.batch_planner import BatchPlanner
@@ -27,8 +27,8 @@ LOOK_S: Final = 0.02
 class InProcessQuery(LaunchedQuery):
     """A launched query; its executor's thread calls ``run_batch``. See ``QueryHandle``."""
 
-    def __init__(self, opened: OpenedLaunch, link: SinkLink) -> None:
-        super().__init__(opened)
+    def __init__(self, context: LaunchContext, link: SinkLink) -> None:
+        super().__init__(context)
         self._link = link
         self._in_batch = threading.Lock()
         self._has_looked = False
@@ -109,8 +109,8 @@ class InProcessExecutor:
         return not self._is_closed
 
     def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> InProcessQuery:
-        """See ``Executor`` and ``OpenedLaunch.open``."""
-        query = InProcessQuery(OpenedLaunch.open(plan, launch, self._dsn, options), self._link)
+        """See ``Executor`` and ``LaunchContext.open``."""
+        query = InProcessQuery(LaunchContext.open(plan, launch, self._dsn, options), self._link)
         with self._changed:
             self._queries.append(query)
             self._changed.notify()

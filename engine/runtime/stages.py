@@ -29,7 +29,7 @@ from engine.log.fetched import Fetched
 from engine.operators.emission import Emitted, emitting_at_most
 from engine.operators.operators import Emission
 from engine.operators.tasks.order import UPSTREAM, Slice
-from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.task import Replays, build_task
 from engine.plan.model import Plan
 from engine.postgres.postgres import shared_connection
@@ -37,7 +37,7 @@ from engine.processes.python_functions import taken_function_ms
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import marked
 from engine.runtime.limits.watchdog import USUAL, WorkBounds, each_at_work
-from engine.runtime.task_cache import Built, CachedTask, TaskPlace, kept_tasks
+from engine.runtime.task_cache import BuiltTask, CachedTask, TaskId, task_cache
 from engine.runtime.worker_requirements import WorkerRequirements
 from engine.sources.packets import (
     PACKET_BYTES,
@@ -102,7 +102,7 @@ class _Batch:
     """A task's part of one batch."""
 
     slices: list[Slice]
-    readings: list[Reading]
+    readings: list[PartitionProgress]
     now_ms: int | None = None
     awake_ms: int | None = None
     is_upstream_active: bool = False
@@ -213,7 +213,7 @@ class StageWork:
                 tick = json.loads(blob_of(packet))
                 batch.awake_ms = tick["awake_ms"]
                 batch.is_release = batch.is_release or tick.get("is_release", False)
-                batch.readings += [Reading(*item) for item in tick["readings"]]
+                batch.readings += [PartitionProgress(*item) for item in tick["readings"]]
             case "data":
                 batch.slices.append(self._slice(packet))
             case "replay":
@@ -233,7 +233,7 @@ class StageWork:
             return Slice(UPSTREAM, "", packet.partition, frame_in(packet))
         return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, frame_in(packet))
 
-    def _work(self, ordinal: int, built: Built, batch: _Batch) -> list[Packet]:
+    def _work(self, ordinal: int, built: BuiltTask, batch: _Batch) -> list[Packet]:
         assert batch.now_ms is not None  # noqa: S101 - only such batches are due
         begun, cpu_begun = perf_counter(), process_time()
         emission = built.task.process(
@@ -247,15 +247,15 @@ class StageWork:
         )
         state = TaskState.of(built.store.completed(built.task.snapshot()))
         memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
-        kept_tasks.put(self._key(ordinal), CachedTask(state.token, self._place.dsn, built, memory_bytes))
+        task_cache.put(self._key(ordinal), CachedTask(state.token, self._place.dsn, built, memory_bytes))
         work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
         packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
         return packets
 
-    def _at_state(self, ordinals: Sequence[int]) -> dict[int, Built]:
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, BuiltTask]:
         """Return tasks at their committed state: cached ones, or new ones."""
-        kept = {ordinal: kept_tasks.take(self._key(ordinal)) for ordinal in ordinals}
+        kept = {ordinal: task_cache.take(self._key(ordinal)) for ordinal in ordinals}
         changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
         tasks = {}
         for ordinal, found in kept.items():
@@ -279,16 +279,16 @@ class StageWork:
                 await_batch(connection, self.query_id, self._place.epoch, self._batch_id - 1)
             return load_changed(connection, self.query_id, self._stage.index, known)
 
-    def _key(self, ordinal: int) -> TaskPlace:
-        return TaskPlace(self._place.query_id, self._place.epoch, self._stage.index, ordinal)
+    def _key(self, ordinal: int) -> TaskId:
+        return TaskId(self._place.query_id, self._place.epoch, self._stage.index, ordinal)
 
-    def _built(self, ordinal: int, kept: TaskState | None) -> Built:
-        kept_tasks.forget_older(self._place.query_id, self._place.epoch)
+    def _built(self, ordinal: int, kept: TaskState | None) -> BuiltTask:
+        task_cache.forget_older(self._place.query_id, self._place.epoch)
         state = None if kept is None else json.loads(kept.manifest)
         folder = task_folder(self._place.folder, self._stage.index, ordinal)
         behind = self._place.segments.task(folder, KeyHash(self._plan.hash_seed))
         store = ManifestSegmentStore(behind, state)
-        return Built(build_task(self._stage, self._plan, state, store), store, behind)
+        return BuiltTask(build_task(self._stage, self._plan, state, store), store, behind)
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)

@@ -25,7 +25,7 @@ FORGET_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltTask:
     """A task and its segments: all, and those behind its manifest."""
 
     task: Task
@@ -39,11 +39,11 @@ class CachedTask:
 
     token: str
     dsn: str
-    built: Built
+    built: BuiltTask
     memory_bytes: int
 
 
-class TaskPlace(NamedTuple):
+class TaskId(NamedTuple):
     """A task's identity: in another launch the plan may differ."""
 
     query_id: UUID
@@ -56,18 +56,18 @@ class TaskCache:
     """See the module's text. The cost of each operation does not depend on the number of tasks, except ``forget_older`` for a new launch."""
 
     def __init__(self) -> None:
-        self._tasks: OrderedDict[TaskPlace, CachedTask] = OrderedDict()
+        self._tasks: OrderedDict[TaskId, CachedTask] = OrderedDict()
         self._size = 0
         self._epochs: dict[UUID, int] = {}
         self._looked_at = 0.0
 
-    def take(self, place: TaskPlace) -> CachedTask | None:
+    def take(self, place: TaskId) -> CachedTask | None:
         """Remove and return a task; the caller puts its new state back."""
         found = self._tasks.pop(place, None)
         self._size -= 0 if found is None else found.memory_bytes
         return found
 
-    def put(self, place: TaskPlace, kept: CachedTask) -> None:
+    def put(self, place: TaskId, kept: CachedTask) -> None:
         """Keep a task; drop the oldest beyond the bounds."""
         self.take(place)
         self._tasks[place] = kept
@@ -99,5 +99,5 @@ class TaskCache:
         self._epochs = {query_id: epoch for query_id, epoch in self._epochs.items() if query_id in there}
 
 
-kept_tasks: Final = TaskCache()
+task_cache: Final = TaskCache()
 """The cache of this process."""

@@ -34,7 +34,7 @@ class ServiceContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class FeedConflict:
     """Why a source cannot join an existing feed.
 
     Attributes:
@@ -83,7 +83,7 @@ class Control(Protocol[Model]):
         """
         ...
 
-    def register(self, connection: Connection, feed: Feed, model: Model) -> Clash | None:
+    def register(self, connection: Connection, feed: Feed, model: Model) -> FeedConflict | None:
         """Make the feed's row in ``log.feed`` with its partitions, or join the existing one; return why it cannot be joined."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
-from engine.sql.lexing.places import Lines, Origin, Passage, Place
+from engine.sql.lexing.places import Lines, Origin, Passage, TextPosition
 from engine.sql.lexing.splitting import Filled, cuts_of, filled
 from engine.sql.statement_tree import Define, Statement
 from engine.sql.statements.statements import STATEMENT_BOUNDS, parse_statement
@@ -42,7 +42,7 @@ class Parsed:
     origin: Origin = field(compare=False, repr=False)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TextPosition:
         """Where it begins."""
         return self.passage((0, 0)).place
 
@@ -65,7 +65,7 @@ class ScriptFault:
     passage: Passage
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TextPosition:
         """Where it is."""
         return self.passage.place
 

@@ -119,9 +119,9 @@ async def test_what_is_stored_with_another_key_can_be_read_and_replaced(
 
 
 def _anywhere() -> Any:
-    from engine.connections.keys import Place
+    from engine.connections.keys import SecretPlace
 
-    return Place("", {}, "")
+    return SecretPlace("", {}, "")
 
 
 async def test_preconditions_are_held_against_the_version(client: httpx.AsyncClient, problem: Problem) -> None:

@@ -45,7 +45,7 @@ from engine.postgres.postgres import close_shared_connections, connect
 from engine.postgres.sink_link import SinkLink
 from engine.runtime.launches.committing import QueryBatch, commit_cycle
 from engine.runtime.launches.launch_state import Launch, LaunchState
-from engine.runtime.launches.launched_query import LaunchedQuery, OpenedLaunch
+from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.limits.execution_mode import ExecutionMode
 from engine.runtime.planning.cursors import new_cursor, start_positions
@@ -109,7 +109,7 @@ class Members:
         run = launch.directory / "run"
         run.mkdir(parents=True)
         plan = replace(plan, hash_seed=layout.hash_seed)
-        return LaunchedQuery(OpenedLaunch(plan, launch, LaunchState(0, cursor, layout), self.dsn, RunOptions(), run))
+        return LaunchedQuery(LaunchContext(plan, launch, LaunchState(0, cursor, layout), self.dsn, RunOptions(), run))
 
     def append(self, busy: int) -> None:
         """Give some queries one second's records."""

@@ -10,7 +10,7 @@ import pytest
 
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.log import storage as log
-from engine.log.backlogs import MOST_BATCHES, LogPlace, Looked, unread_behind
+from engine.log.backlogs import MOST_BATCHES, LogPlace, UnreadLook, unread_behind
 from engine.log.feed_ends import feed_ends
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.batch_planner import BatchPlanner
@@ -45,9 +45,9 @@ def planner_of(dsn: str, max_rows: int = 100) -> BatchPlanner:
     return BatchPlanner(spec, open_feeds(dsn, inputs), WallClock(lambda: 5.0))
 
 
-def looked_by(conn: Connection, reader: BatchPlanner, cursor: Any) -> Looked:
+def looked_by(conn: Connection, reader: BatchPlanner, cursor: Any) -> UnreadLook:
     ends = feed_ends(conn, [FEED.log_feed])
-    return Looked(ends, unread_behind(conn, reader.unread(cursor, ends)))
+    return UnreadLook(ends, unread_behind(conn, reader.unread(cursor, ends)))
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 5, 8])

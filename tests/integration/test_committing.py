@@ -28,7 +28,7 @@ from engine.postgres.fence import claim_epoch, cut_off_older
 from engine.postgres.sink_link import SinkLink
 from engine.runtime.launches.committing import QueryBatch, commit_cycle
 from engine.runtime.launches.launch_state import Launch, LaunchState
-from engine.runtime.launches.launched_query import LaunchedQuery, OpenedLaunch
+from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.limits.execution_mode import ExecutionMode
 from engine.runtime.planning.cursors import new_cursor
@@ -93,7 +93,7 @@ def carried(dsn: str, tmp_path: Path) -> Iterator[Round]:
             layout, start = new_layout(plan.tasks), new_cursor({"log:s": {"0": 0}}, 0, 0)
             begin_state(conn, query_id, 1, layout, start, {})
             launch = Launch(query_id, query_id, 1, tmp_path / name)
-            query = LaunchedQuery(OpenedLaunch(plan, launch, LaunchState(0, start, layout), dsn, RunOptions(), tmp_path))
+            query = LaunchedQuery(LaunchContext(plan, launch, LaunchState(0, start, layout), dsn, RunOptions(), tmp_path))
             query.resume(link, None, ExecutionMode.SHARED, 0)
             made.queries[name] = query
         yield made
@@ -211,7 +211,7 @@ def test_one_whose_buffer_is_full_ends_with_its_batch_committed(carried: Round) 
 
 
 def test_one_that_was_stopped_commits_nothing(carried: Round) -> None:
-    assert carried.queries["second"].stop(1)
+    assert carried.queries["second"].end_orderly(1)
     assert carried.commit({name: batch(("a", 1)) for name in NAMES}) == dict.fromkeys(NAMES)
     assert [carried.batch_id(name) for name in NAMES] == [0, None, 0]
 

@@ -40,8 +40,8 @@ PACKAGES = ("app", "engine", "migrations")
 EXTRAS = ("demo", "embedded", "java", "otel")
 SECONDS = 120.0
 T = TypeVar("T")
-STREAM = {"columns": {"n": "int"}, "connector": {"partitions": 1}}
-QUERY = {"name": "doubled", "from": {"stream": "numbers"}, "select": {"n": "n * 2"}, "tasks": 1, "into": {"stream": "doubled"}}
+README_SQL = re.findall(r"```sql\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+"""The first requests of the README, in order."""
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +244,7 @@ def test_an_installed_wheel_tests_a_query(programs: Path, elsewhere: Path) -> No
     assert run(programs, elsewhere, "--version").stdout == f"slackwater {__version__}\n"
 
 
-def test_an_installed_wheel_serves_a_query(programs: Path, elsewhere: Path) -> None:
+def test_an_installed_wheel_answers_the_first_requests_of_the_readme(programs: Path, elsewhere: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -261,11 +261,12 @@ def test_an_installed_wheel_serves_a_query(programs: Path, elsewhere: Path) -> N
             script = re.search(r'src="(/docs/assets/[^"]+)"', http.get("/docs").text)
             assert script is not None
             assert http.get(script[1]).status_code == 200
-            assert http.put("/v1/streams/numbers", json=STREAM).status_code == 201
-            assert http.post("/v1/queries", json=QUERY).status_code == 201
-            assert http.post("/v1/streams/numbers/records", json=[{"n": 21}]).status_code == 200
-            found = until(lambda: records(http), service, log)
-            assert [record["n"] for record in found] == [42]
+            *made, selected, explained = README_SQL
+            for script in made:
+                answer = http.post("/v1/statements", content=script, headers={"content-type": "application/sql"})
+                assert answer.status_code == 200, answer.text
+            assert until(lambda: rows(http, selected), service, log) == [["tea", 2, 3.5]]
+            assert ["buffered_until", "p"] in [row[:2] for row in rows(http, explained)]
             assert http.get("/readyz").json()["checks"]["driver"] == "ready"
         service.send_signal(signal.SIGTERM)
         assert service.wait(SECONDS) == 0
@@ -289,9 +290,12 @@ def answers(http: httpx.Client) -> bool:
         return False
 
 
-def records(http: httpx.Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = http.get("/v1/streams/doubled/records").json()["records"]
-    return found
+def rows(http: httpx.Client, statement: str) -> list[list[Any]]:
+    """Return the rows that a statement shows."""
+    answer = http.post("/v1/statements", content=statement, headers={"content-type": "application/sql"})
+    assert answer.status_code == 200, answer.text
+    shown: list[list[Any]] = answer.json()["results"][0]["rows"]
+    return shown
 
 
 def until(condition: Callable[[], T], service: subprocess.Popen[bytes], log: Path) -> T:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import KeyHash
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.windows.corrections import Corrections
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
@@ -196,10 +196,10 @@ def test_an_idle_task_shows_and_closes_its_windows_by_wall_clock() -> None:
     operator.process(window_model.frame([window_model.Row(3, "a", None, None, None)]))
     nothing = window_model.frame([])
     assert operator.due_in_ms == 7
-    shown = operator.process(nothing, {}, Moment(position=77, advance_ms=7)).frame
+    shown = operator.process(nothing, {}, BatchTime(position=77, advance_ms=7)).frame
     assert shown.select("_pos", "window_end", "$state").rows()[0][::2] == (77, "preliminary")
     assert operator.due_in_ms == 5
-    closed = operator.process(nothing, {}, Moment(position=78, advance_ms=6)).frame
+    closed = operator.process(nothing, {}, BatchTime(position=78, advance_ms=6)).frame
     assert closed["$state"].to_list() == ["final"]
     assert (operator.due_in_ms, operator.clocks) == (None, {"w": 16})
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.expressions.types.types import BIGINT, Schema
 from engine.frames.frames import OFFSET, OP, POS, TS
 from engine.operators.joins.grace_buffer import GraceBuffer
-from engine.operators.operators import Moment, Operator
+from engine.operators.operators import BatchTime, Operator
 from engine.operators.pending.spans import MAX_SPANS, Span, bounded
 from engine.operators.suppression.suppress import TimeLimitSuppressor
 from engine.operators.windows.hopping import WindowAggregator
@@ -32,7 +32,7 @@ _COLUMNS = Schema((("key", BIGINT), ("number", BIGINT)))
 _ROWS = (AggregateColumn("rows", "count", None),)
 _GROUP = (("key", "key"),)
 _US = 1000
-RELEASE = Moment(now_ms=0, position=10_000, is_release=True)
+RELEASE = BatchTime(now_ms=0, position=10_000, is_release=True)
 
 
 def frame(times: Sequence[int], first: int, key: Callable[[int], int] = lambda _: 0) -> pl.DataFrame:
@@ -53,7 +53,7 @@ class _Join(Operator):
         self.name = "j"
         self._buffer = GraceBuffer(grace, "drop", state, store)
 
-    def run(self, rows: pl.DataFrame, moment: Moment) -> list[Out]:
+    def run(self, rows: pl.DataFrame, moment: BatchTime) -> list[Out]:
         due = self._buffer.process(rows, None, moment.position, moment.step_ms)
         return [Out(ts, ts, 1) for ts in due.frame.get_column(TS)]
 
@@ -77,7 +77,7 @@ class _Real:
         self.name = "j" if kind == "grace" else "w"
         self.operator = _operator(kind, grace, state, store)
 
-    def run(self, times: Sequence[int], first: int, moment: Moment) -> list[Out]:
+    def run(self, times: Sequence[int], first: int, moment: BatchTime) -> list[Out]:
         rows = frame(times, first, (lambda ts: ts % 3) if self.kind == "limit" else lambda _: 0)
         if isinstance(self.operator, _Join):
             return self.operator.run(rows, moment)
@@ -117,13 +117,13 @@ def test_results_after_an_edit_follow_the_rule(
 ) -> None:
     store, model = MemorySegmentStore(), _MODELS[kind](graces[0])
     old = _Real(kind, graces[0], None, store)
-    assert old.run(before, 0, Moment()) == outcomes(model, before, 0)
+    assert old.run(before, 0, BatchTime()) == outcomes(model, before, 0)
     new = _Real(kind, graces[1], old.operator.snapshot(), store)
     model.grace = graces[1]
     if is_release:
         assert new.run([], 0, RELEASE) == model.release()
     first = 20_000
-    assert new.run(after, first, Moment()) == outcomes(model, after, first)
+    assert new.run(after, first, BatchTime()) == outcomes(model, after, first)
 
 
 @pytest.mark.parametrize("kind", [*_MODELS, "sliding"])
@@ -135,7 +135,7 @@ def test_what_an_edit_lets_go_at_once_is_within_the_bounds_that_waiting_tells(
     store = MemorySegmentStore()
     old = _Real(kind, graces[0], None, store)
     for place, ts in enumerate(before):
-        old.run([ts], place, Moment())
+        old.run([ts], place, BatchTime())
     clock, spans = old.operator.clocks[old.name], old.operator.waiting[old.name]
     gone = _Real(kind, graces[1], old.operator.snapshot(), store).run([], 0, RELEASE)
     until = -1 if clock is None else clock - graces[1] - _DELAYS[kind]
@@ -154,7 +154,7 @@ def test_however_often_the_grace_changes_no_window_is_final_twice(kind: str, rou
         operator = _Real(kind, grace, state, store)
         if is_release:
             shown += operator.run([], 0, replace(RELEASE, position=place))
-        shown += operator.run(times, place + 1, Moment())
+        shown += operator.run(times, place + 1, BatchTime())
         place += len(times) + 2
         state = operator.operator.snapshot()
     assert len({(out.start, out.end) for out in shown}) == len(shown)

@@ -18,7 +18,7 @@ from engine.expressions.types.types import BIGINT, INT, STRING, ColumnType, Sche
 from engine.frames.frames import SERVICE_COLUMNS, empty_frame
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
-from engine.operators.operators import Moment, Operator
+from engine.operators.operators import BatchTime, Operator
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.state.segments.memory import MemorySegmentStore
@@ -91,7 +91,7 @@ class Chain:
 
     def process(self, place: int, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], task: int = 0) -> pl.DataFrame:
         operator = self.stages[place][task]
-        result = operator.process(frame, inputs, Moment())
+        result = operator.process(frame, inputs, BatchTime())
         assert result.frame.schema == empty_frame(operator.schema).schema
         assert result.frame["_pos"].is_sorted()
         for (name, reason), count in result.counters.items():

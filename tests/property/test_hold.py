@@ -14,7 +14,7 @@ from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME
 from engine.frames.hashing import key_hash
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.operators.operators import Moment, TableProgress
+from engine.operators.operators import BatchTime, TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
@@ -98,7 +98,7 @@ def test_hold_equals_the_model_for_the_same_batches(
         progress = TableProgress(read_to_ms, AFTER_ALL_TIME if batch.is_at_end else read_to_ms)
         end = pos + len(batch.records)
         puts = frame(batch.records, "table", pos)
-        moment = Moment(model.now_ms, end, batch.advance_ms, {0: progress})
+        moment = BatchTime(model.now_ms, end, batch.advance_ms, {0: progress})
         result = join.process(frame(batch.records, "stream", pos), {0: puts} if puts.height else {}, moment)
         output += result.frame.select("_pos", "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
         counters.update({reason: count for (_, reason), count in result.counters.items()})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
@@ -74,7 +74,7 @@ class Runner:
     def start(self, spec: StreamTableJoin, state: dict[str, Any] | None) -> None:
         self.join = StreamTableJoiner(spec, STREAM, TABLE, self.keys, state, self.store)
 
-    def run(self, batch: list[tuple[int, Record]], moment: Moment) -> None:
+    def run(self, batch: list[tuple[int, Record]], moment: BatchTime) -> None:
         puts = frame(batch, "table", "w", self.store.hashing)
         result = self.join.process(frame(batch, "stream", "s", self.store.hashing), {0: puts} if puts.height else {}, moment)
         assert result.frame["_pos"].is_sorted()
@@ -114,7 +114,7 @@ def test_join_equals_the_model_in_every_slicing(
     order = list(enumerate(records))
     inner = range(1, len(records)) if is_single else cuts | advances.keys()
     for start, stop in pairwise(sorted({0, len(records), *(cut for cut in inner if cut < len(records))})):
-        runner.run(order[start:stop], Moment(position=2 * stop - 1, advance_ms=advances.get(stop, 0)))
+        runner.run(order[start:stop], BatchTime(position=2 * stop - 1, advance_ms=advances.get(stop, 0)))
         runner.restart(spec)
     assert runner.output == model.output
     assert +runner.counters == +model.counters
@@ -132,9 +132,9 @@ def test_a_changed_grace_holds_from_the_next_record_on(records: list[Record], cu
     runner = Runner(before, JoinKeys(is_stream_hashed=True, is_table_hashed=True))
     model = JoinModel("left", 20, graces[0], "join", "null")
     order = list(enumerate(records))
-    runner.run(order[:cut], Moment(position=2 * cut))
+    runner.run(order[:cut], BatchTime(position=2 * cut))
     runner.restart(after)
-    runner.run(order[cut:], Moment(position=2 * len(order)))
+    runner.run(order[cut:], BatchTime(position=2 * len(order)))
     for pos, (side, key, value, ts) in order:
         if pos == cut:
             model.grace_ms = graces[1]

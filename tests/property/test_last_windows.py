@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.clocks import LAST_EVENT_TIME_MS as LAST
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
@@ -49,7 +49,7 @@ def run(spec: Spec, rows: Sequence[Row], cuts: set[int]) -> tuple[dict[Window, i
     late: Counter[tuple[str, int]] = Counter()
     for start, stop in pairwise(sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})):
         operator = build(spec, state, store)
-        output = operator.process(frame(rows[start:stop], start), {}, Moment(0, 10 * stop))
+        output = operator.process(frame(rows[start:stop], start), {}, BatchTime(0, 10 * stop))
         for row in output.frame.to_dicts():
             bounds = (round(row[name].timestamp() * 1000) for name in ("window_start", "window_end"))
             window = (row["key"], *bounds)

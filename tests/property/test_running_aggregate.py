@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.aggregation.running_aggregate import RunningAggregator
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
@@ -43,7 +43,7 @@ def run(
     counters: dict[tuple[str, str], int] = {}
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
-        output = operator.process(model.frame(rows[start:end], start), {}, Moment())
+        output = operator.process(model.frame(rows[start:end], start), {}, BatchTime())
         assert output.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *operator.schema.names]
         emitted += output.frame.to_dicts()
         for name, count in output.counters.items():
@@ -97,13 +97,13 @@ def test_folded_changes_are_the_last_ones_of_every_change(rows: list[model.Row],
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
         batch = model.frame(rows[start:end], start)
-        assert_folds_to(folding.process(batch, {}, Moment()).frame, full.process(batch, {}, Moment()).frame, ["group"])
+        assert_folds_to(folding.process(batch, {}, BatchTime()).frame, full.process(batch, {}, BatchTime()).frame, ["group"])
 
 
 def test_a_list_that_grows_in_one_batch_is_written_once_when_folded() -> None:
     rows = [model.Row(i, "k", "a", i, None, str(i), None) for i in range(20_000)]
     operator = RunningAggregator(replace(spec(model.OTHERS), is_folded=True), model.SCHEMA, None, MemorySegmentStore())
-    result = operator.process(model.frame(rows), {}, Moment())
+    result = operator.process(model.frame(rows), {}, BatchTime())
     output = result.frame
     assert output["list"].to_list() == [[str(i) for i in range(10_000)]]
     assert output["_pos"].to_list() == [model.frame(rows)["_pos"][-1]]

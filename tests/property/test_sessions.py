@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from engine.frames.clocks import running_clock
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.windows.sessions.session_components import components_of
 from engine.operators.windows.sessions.session_exact import in_line, record_by_record
 from engine.operators.windows.sessions.session_store import END, HASH, START, SessionStore
@@ -85,7 +85,9 @@ def run(
     edges = [0, *sorted({*(cut for cut in cuts if cut < len(rows)), *advances}), len(rows)]
     for start, end in itertools.pairwise(edges):
         is_last = end == len(rows)
-        moment = Moment(position=model.advance_position(end), advance_ms=0 if is_last and start == end else advances.get(end, 0))
+        moment = BatchTime(
+            position=model.advance_position(end), advance_ms=0 if is_last and start == end else advances.get(end, 0)
+        )
         output = operator.process(frame(rows[start:end], start), {}, moment)
         shown += emitted(output.frame)
         late += output.late.to_dicts()
@@ -273,8 +275,8 @@ def test_due_in_ms_is_the_advance_that_closes_the_first_session() -> None:
     assert operator.due_in_ms is None
     operator.process(frame([Row(10, "a", 1, None, None), Row(14, "b", 1, None, None)]))
     assert operator.due_in_ms == 10 + 5 + 3 + 1 - 14
-    assert operator.process(frame([]), {}, Moment(position=1, advance_ms=4)).frame.is_empty()
-    closed = operator.process(frame([]), {}, Moment(position=2, advance_ms=1)).frame
+    assert operator.process(frame([]), {}, BatchTime(position=1, advance_ms=4)).frame.is_empty()
+    closed = operator.process(frame([]), {}, BatchTime(position=2, advance_ms=1)).frame
     assert closed["key"].to_list() == ["a"]
     assert closed["_pos"].to_list() == [2]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.windows.sliding.sliding import SlidingAggregator
 from engine.operators.windows.sliding.sliding_store import HASH, SEQ
 from engine.operators.windows.sliding.sliding_windows import BOUNDARY, timelines
@@ -89,7 +89,7 @@ def run(
     seen = Seen()
     edges = sorted({0, len(rows), *(cut for cut in (*cuts, *advances) if cut < len(rows))})
     for start, end in itertools.pairwise(edges):
-        moment = Moment(position=10 * end - 5, advance_ms=advances.get(end, 0))
+        moment = BatchTime(position=10 * end - 5, advance_ms=advances.get(end, 0))
         output = operator.process(window_model.frame(rows[start:end], start), {}, moment)
         assert output.frame.columns[5:] == list(operator.schema.names)
         seen.emitted += window_model.emitted(output.frame)
@@ -189,9 +189,9 @@ def test_a_new_grace_never_reopens_a_window(
     store = MemorySegmentStore()
     spec = sliding_model.spec(difference, graces[0], emit)
     before = SlidingAggregator(spec, window_model.SCHEMA, None, store)
-    emitted = window_model.emitted(before.process(window_model.frame(rows[:at]), {}, Moment()).frame)
+    emitted = window_model.emitted(before.process(window_model.frame(rows[:at]), {}, BatchTime()).frame)
     after = SlidingAggregator(replace(spec, grace_ms=graces[1]), window_model.SCHEMA, before.snapshot(), store)
-    emitted += window_model.emitted(after.process(window_model.frame(rows[at:], at), {}, Moment()).frame)
+    emitted += window_model.emitted(after.process(window_model.frame(rows[at:], at), {}, BatchTime()).frame)
     assert emitted == model.outputs
 
 
@@ -199,17 +199,17 @@ def test_a_new_grace_never_reopens_a_window(
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES)
 def test_nothing_is_let_go_before_it_is_due(rows: list[window_model.Row], difference: int, grace: int) -> None:
     operator = SlidingAggregator(sliding_model.spec(difference, grace, "final"), window_model.SCHEMA, None, MemorySegmentStore())
-    operator.process(window_model.frame(rows), {}, Moment())
+    operator.process(window_model.frame(rows), {}, BatchTime())
     for _ in range(3 * len(rows) + 1):
         due = operator.due_in_ms
         if due is None:
             break
         if due > 1:
-            early = operator.process(window_model.frame([]), {}, Moment(position=10**6, advance_ms=due - 1))
+            early = operator.process(window_model.frame([]), {}, BatchTime(position=10**6, advance_ms=due - 1))
             assert early.frame.is_empty()
-        operator.process(window_model.frame([]), {}, Moment(position=10**6, advance_ms=1))
+        operator.process(window_model.frame([]), {}, BatchTime(position=10**6, advance_ms=1))
     assert operator.due_in_ms is None
-    assert operator.process(window_model.frame([]), {}, Moment(position=10**6, advance_ms=10**6)).frame.is_empty()
+    assert operator.process(window_model.frame([]), {}, BatchTime(position=10**6, advance_ms=10**6)).frame.is_empty()
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -237,7 +237,7 @@ def test_more_pairs_than_are_expanded_at_once_give_the_same_as_small_batches(emi
     def emitted(size: int) -> pl.DataFrame:
         operator = SlidingAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore())
         slices = (window_model.frame(rows[start : start + size], start) for start in range(0, len(rows), size))
-        return pl.concat([operator.process(part, {}, Moment()).frame for part in slices])
+        return pl.concat([operator.process(part, {}, BatchTime()).frame for part in slices])
 
     whole = emitted(len(rows))
     assert whole.height > (1 << 20 if emit == "changes" else 1000)
@@ -261,7 +261,7 @@ def test_state_stays_bounded_while_time_goes_on(emit: str) -> None:
     operator = SlidingAggregator(spec, window_model.SCHEMA, None, store)
     for batch in range(200):
         rows = [window_model.Row(5 * batch + at, "a", 1, 1.0, "x") for at in range(5)]
-        operator.process(window_model.frame(rows, 5 * batch), {}, Moment())
+        operator.process(window_model.frame(rows, 5 * batch), {}, BatchTime())
         state = operator.snapshot()
         store.purge()
     assert len(store.segment_ids) <= 24
@@ -285,7 +285,7 @@ def test_zero_and_minus_zero_are_one_group() -> None:
             "s.n": [1, 2, 3, 4],
         }
     )
-    output = SlidingAggregator(spec, schema, None, MemorySegmentStore()).process(frame, {}, Moment())
+    output = SlidingAggregator(spec, schema, None, MemorySegmentStore()).process(frame, {}, BatchTime())
     assert output.frame["kind"].to_list() == ["a", "a", "b", "a"]
     assert output.frame["n"].to_list() == [1, 3, 3, 7]
     assert output.frame["_offset"].to_list() == [0, 1, 2, 3]
@@ -297,8 +297,8 @@ def test_many_groups_over_all_of_time_are_handled_apart(emit: str) -> None:
     rows = [window_model.Row(ts, f"k{n}", 1, None, None) for ts in (0, year_9999) for n in range(keys)]
     spec = sliding_model.spec(1000, year_9999, emit, aggregates=(AggregateColumn("rows", "count", None),))
     operator = SlidingAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore())
-    emitted = operator.process(window_model.frame(rows), {}, Moment()).frame
-    closing = operator.process(window_model.frame([]), {}, Moment(position=10**7, advance_ms=2 * year_9999)).frame
+    emitted = operator.process(window_model.frame(rows), {}, BatchTime()).frame
+    closing = operator.process(window_model.frame([]), {}, BatchTime(position=10**7, advance_ms=2 * year_9999)).frame
     result = pl.concat([emitted, closing])
     assert np.array_equal(result["_ts"].to_numpy(), np.repeat([0, year_9999], keys))
     assert result["key"].to_list() == [row.key for row in rows]
@@ -324,5 +324,5 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
         batch = window_model.frame(rows[start:end], start)
-        changes, every = folding.process(batch, {}, Moment()).frame, full.process(batch, {}, Moment()).frame
+        changes, every = folding.process(batch, {}, BatchTime()).frame, full.process(batch, {}, BatchTime()).frame
         assert_folds_to(changes, every, ["key", "window_start", "window_end"])

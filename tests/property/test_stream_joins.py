@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.joins.stream_stream import StreamStreamJoiner
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
@@ -83,7 +83,7 @@ class Runner:
 
     def run(self, batch: list[tuple[int, Record]], end: int, advance_ms: int = 0) -> None:
         right = frame(batch, "right")
-        moment = Moment(position=10 * end - 5, advance_ms=advance_ms)
+        moment = BatchTime(position=10 * end - 5, advance_ms=advance_ms)
         result = self.join.process(frame(batch, "left"), {1: right} if right.height else {}, moment)
         assert result.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *self.join.schema.names]
         assert result.frame["_pos"].is_sorted()

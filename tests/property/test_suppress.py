@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.expressions.types.types import Schema
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
@@ -97,7 +97,7 @@ def run(
     for batch in made:
         if operator is None or restarts:
             operator = build(spec, state, store)
-        result = operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch), batch.advance))
+        result = operator.process(table_frame(batch.changes), {}, BatchTime(batch.now, _behind(batch), batch.advance))
         evicted += result.counters.get(("s", "emitted_early"), 0)
         outputs += [
             (row[0], row[1], row[2:]) for row in result.frame.select("_pos", "_offset", "_ts", "_op", "key", "value").rows()
@@ -195,7 +195,7 @@ def test_a_key_is_emitted_at_most_once_per_limit_of_wall_clock(made: list[Batch]
     last: dict[str, int] = {}
     operator = build(by_wall_clock(limit, UNBOUNDED), None, MemorySegmentStore())
     for batch in made:
-        emitted = operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch))).frame["key"].to_list()
+        emitted = operator.process(table_frame(batch.changes), {}, BatchTime(batch.now, _behind(batch))).frame["key"].to_list()
         assert len(set(emitted)) == len(emitted)
         assert all(batch.now - last[key] >= limit for key in emitted if key in last)
         last.update(dict.fromkeys(emitted, batch.now))
@@ -213,7 +213,7 @@ def test_what_came_and_went_while_it_was_held_takes_no_room(
     for batch in made:
         model.take(batch, _behind(batch))
         operator = build(spec, state, store)
-        operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch), batch.advance))
+        operator.process(table_frame(batch.changes), {}, BatchTime(batch.now, _behind(batch), batch.advance))
         assert (operator.buffered_rows, operator.buffered_bytes) == model.held()
         state = json.loads(json.dumps(operator.snapshot()))
 
@@ -221,45 +221,45 @@ def test_what_came_and_went_while_it_was_held_takes_no_room(
 def test_a_key_that_came_and_went_makes_room_for_another_in_a_buffer_that_must_stop() -> None:
     operator = TimeLimitSuppressor(by_event_time(1000, Limits(1, None, is_stop=True)), TABLE, None, MemorySegmentStore())
     changes = [Change(0, 1, "a", "v"), Change(1, 2, "a", None), Change(2, 3, "b", "w")]
-    result = operator.process(table_frame(changes), {}, Moment())
+    result = operator.process(table_frame(changes), {}, BatchTime())
     assert (result.failure, result.frame.height, operator.buffered_rows) == (None, 0, 1)
-    assert operator.process(table_frame([Change(3, 4, "a", "x")]), {}, Moment()).failure is not None
+    assert operator.process(table_frame([Change(3, 4, "a", "x")]), {}, BatchTime()).failure is not None
 
 
 def test_what_came_and_went_is_not_counted_as_let_go_early() -> None:
     operator = TimeLimitSuppressor(by_event_time(1000, Limits(1, None, is_stop=False)), TABLE, None, MemorySegmentStore())
     changes = [Change(0, 1, "a", "v"), Change(1, 2, "a", None), Change(2, 3, "b", "w"), Change(3, 4, "c", "x")]
-    result = operator.process(table_frame(changes), {}, Moment())
+    result = operator.process(table_frame(changes), {}, BatchTime())
     assert result.frame["key"].to_list() == ["b"]
     assert result.counters["s", "emitted_early"] == 1
 
 
 def test_a_tick_releases_what_is_due_and_says_when_it_wants_the_next_one() -> None:
     operator = WallClockSuppressor(by_wall_clock(10, UNBOUNDED), TABLE, None, MemorySegmentStore())
-    operator.process(table_frame([Change(0, 5, "a", "v")]), {}, Moment(100))
-    operator.process(table_frame([Change(1, 6, "a", "w"), Change(2, 7, "b", "x")]), {}, Moment(104))
+    operator.process(table_frame([Change(0, 5, "a", "v")]), {}, BatchTime(100))
+    operator.process(table_frame([Change(1, 6, "a", "w"), Change(2, 7, "b", "x")]), {}, BatchTime(104))
     assert (operator.wakes_at_ms, operator.buffered_rows) == (110, 2)
-    tick = operator.process(table_frame([]), {}, Moment(110, 77)).frame
+    tick = operator.process(table_frame([]), {}, BatchTime(110, 77)).frame
     assert tick.select("_pos", "_ts", "key", "value").rows() == [(77, 6, "a", "w")]
     assert operator.wakes_at_ms == 114
-    assert operator.process(table_frame([]), {}, Moment(90)).frame.is_empty()  # a clock that went back is the last one
-    assert operator.process(table_frame([]), {}, Moment(114)).frame["key"].to_list() == ["b"]
+    assert operator.process(table_frame([]), {}, BatchTime(90)).frame.is_empty()  # a clock that went back is the last one
+    assert operator.process(table_frame([]), {}, BatchTime(114)).frame["key"].to_list() == ["b"]
     assert operator.wakes_at_ms is None
 
 
 def test_an_event_driven_limit_ignores_ticks() -> None:
     operator = WallClockSuppressor(by_wall_clock(10, UNBOUNDED, is_event_driven=True), TABLE, None, MemorySegmentStore())
-    operator.process(table_frame([Change(0, 5, "a", "v")]), {}, Moment(100))
-    assert operator.process(table_frame([]), {}, Moment(500)).frame.is_empty()
+    operator.process(table_frame([Change(0, 5, "a", "v")]), {}, BatchTime(100))
+    assert operator.process(table_frame([]), {}, BatchTime(500)).frame.is_empty()
     assert operator.wakes_at_ms is None
-    assert operator.process(table_frame([Change(1, 5, "b", "v")]), {}, Moment(500)).frame["key"].to_list() == ["a"]
+    assert operator.process(table_frame([Change(1, 5, "b", "v")]), {}, BatchTime(500)).frame["key"].to_list() == ["a"]
 
 
 def test_an_idle_task_releases_by_the_advance_of_its_time() -> None:
     operator = TimeLimitSuppressor(by_event_time(10, UNBOUNDED), TABLE, None, MemorySegmentStore())
-    operator.process(table_frame([Change(0, 5, "a", "v"), Change(1, 8, "b", "v")]), {}, Moment())
+    operator.process(table_frame([Change(0, 5, "a", "v"), Change(1, 8, "b", "v")]), {}, BatchTime())
     assert (operator.due_in_ms, operator.clocks) == (7, {"s": 8})
-    idle = operator.process(table_frame([]), {}, Moment(position=9, advance_ms=7)).frame
+    idle = operator.process(table_frame([]), {}, BatchTime(position=9, advance_ms=7)).frame
     assert idle.select("_pos", "key").rows() == [(9, "a")]
     assert (operator.due_in_ms, operator.buffered_rows, operator.clocks) == (3, 1, {"s": 15})
 
@@ -269,7 +269,7 @@ def test_an_idle_task_releases_by_the_advance_of_its_time() -> None:
 )
 def test_a_full_buffer_says_what_to_raise(limits: Limits, word: str) -> None:
     operator = TimeLimitSuppressor(by_event_time(1000, limits), TABLE, None, MemorySegmentStore())
-    failure = operator.process(table_frame([Change(0, 1, "a", "v"), Change(1, 2, "b", "long value")]), {}, Moment()).failure
+    failure = operator.process(table_frame([Change(0, 1, "a", "v"), Change(1, 2, "b", "long value")]), {}, BatchTime()).failure
     assert failure is not None
     assert word in str(failure)
     assert not failure.retryable
@@ -280,8 +280,8 @@ def test_a_change_that_the_buffer_held_stays_held_after_its_state_grew() -> None
     operator = TimeLimitSuppressor(by_event_time(10**6, UNBOUNDED), TABLE, None, MemorySegmentStore())
     rows = [Change(i, i, f"k{i % 700}", str(i)) for i in range(5000)]
     for start in range(0, len(rows), 250):
-        assert operator.process(table_frame(rows[start : start + 250]), {}, Moment()).frame.is_empty()
-    released = operator.process(table_frame([Change(6000, 10**6 + 699, "z", "z")]), {}, Moment()).frame
+        assert operator.process(table_frame(rows[start : start + 250]), {}, BatchTime()).frame.is_empty()
+    released = operator.process(table_frame([Change(6000, 10**6 + 699, "z", "z")]), {}, BatchTime()).frame
     assert released["key"].to_list() == [f"k{i}" for i in range(700)]
     assert released["value"].to_list() == [str(i) for i in (*range(4900, 5000), *range(4300, 4900))]
     assert pl.Series([6000]).equals(released["_pos"].unique())
@@ -328,7 +328,7 @@ def held_back(
     kept = []
     for number, times in enumerate(made):
         rows = [window_model.Row(ts, "ab"[ts % 2], 1, None, None) for ts in times]
-        moment = Moment(10 * number, 1000 * number + 999)
+        moment = BatchTime(10 * number, 1000 * number + 999)
         changes = source.process(window_model.frame(rows, 100 * number), {}, moment).frame
         operator = build(spec, state, store, source.schema)
         outputs += operator.process(changes, {}, moment).frame.rows()
@@ -391,6 +391,6 @@ def test_keys_that_were_deleted_are_forgotten() -> None:
         changes = [
             Change(4 * i + j, i, f"k{i}", value) for i in range(number, number + 30) for j, value in enumerate(["v", None])
         ]
-        assert operator.process(table_frame(changes), {}, Moment()).frame.height == 60
+        assert operator.process(table_frame(changes), {}, BatchTime()).frame.height == 60
         kept.append(sum(segment["rows"] for segment in operator.snapshot()["buffer"]["index"]))
     assert max(kept) < 1500

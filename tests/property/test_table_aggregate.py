@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
-from engine.operators.operators import Moment, Operator
+from engine.operators.operators import BatchTime, Operator
 from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
@@ -51,8 +51,8 @@ def run(
     counters: dict[str, int] = {}
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
-        messages = regrouper.process(model.frame(rows[start:end], start), {}, Moment())
-        output = aggregator.process(messages.frame, {}, Moment())
+        messages = regrouper.process(model.frame(rows[start:end], start), {}, BatchTime())
+        output = aggregator.process(messages.frame, {}, BatchTime())
         assert messages.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *regrouper.schema.names]
         assert output.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *aggregator.schema.names]
         emitted += output.frame.to_dicts()
@@ -112,5 +112,7 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     folding = TableAggregator(spec, regrouper.schema, None, store)
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
-        messages = regrouper.process(model.frame(rows[start:end], start), {}, Moment()).frame
-        assert_folds_to(folding.process(messages, {}, Moment()).frame, full.process(messages, {}, Moment()).frame, ["group"])
+        messages = regrouper.process(model.frame(rows[start:end], start), {}, BatchTime()).frame
+        assert_folds_to(
+            folding.process(messages, {}, BatchTime()).frame, full.process(messages, {}, BatchTime()).frame, ["group"]
+        )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.rows.table_filter import TableFilterer
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.memory import MemorySegmentStore
@@ -44,7 +44,7 @@ def run(
     counters: Counter[str] = Counter()
     placed = list(zip(model.positions(steps), steps, strict=True))
     for start, stop in pairwise(sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})):
-        output = operator.process(model.frame(placed[start:stop], "l"), {}, Moment())
+        output = operator.process(model.frame(placed[start:stop], "l"), {}, BatchTime())
         assert (output.frame["_offset"] == output.frame["_pos"] + 1000).all()
         told += output.frame.select("_pos", "_ts", "_op", "l.key", "l.value").rows()
         counters.update({reason: count for (_, reason), count in output.counters.items()})

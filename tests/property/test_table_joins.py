@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.joins.table_table import TableTableJoiner
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
@@ -49,7 +49,7 @@ def run(
             model.frame([item for item in placed[start:stop] if item[1].side == side], prefix)
             for side, prefix in (("left", "l"), ("right", "r"))
         )
-        output = joiner.process(rows, {0: puts} if puts.height else {}, Moment())
+        output = joiner.process(rows, {0: puts} if puts.height else {}, BatchTime())
         assert output.frame.columns[5:] == list(joiner.schema.names)
         told += [told_of(row, spec.key[0]) for row in output.frame.to_dicts()]
         late += output.late.select("event_time_ms", "offset").rows()

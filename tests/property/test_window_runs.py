@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import Moment, Operator
+from engine.operators.operators import BatchTime, Operator
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
@@ -74,7 +74,7 @@ def told(make: Make, emit: str, slices: Sequence[Sequence[Row]], hashing: KeyHas
     manifests: list[Any] = []
     place = 0
     for rows in slices:
-        output = operator.process(window_model.frame(rows, place), {}, Moment(position=10 * (place + len(rows)) - 5))
+        output = operator.process(window_model.frame(rows, place), {}, BatchTime(position=10 * (place + len(rows)) - 5))
         place += len(rows)
         emitted += window_model.emitted(output.frame)
         late += output.late.to_dicts()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.windows.hopping import WindowAggregator
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.memory import MemorySegmentStore
@@ -155,8 +155,8 @@ def test_an_idle_task_closes_its_windows_by_the_advance_of_its_time() -> None:
     operator.process(model.frame([model.Row(7, "a", 1, None, None)]))
     assert (operator.due_in_ms, operator.clocks) == (6, {"w": 7})
     nothing = model.frame([])
-    assert operator.process(nothing, {}, Moment(position=50, advance_ms=5)).frame.is_empty()
-    closed = model.emitted(operator.process(nothing, {}, Moment(position=51, advance_ms=1)).frame)
+    assert operator.process(nothing, {}, BatchTime(position=50, advance_ms=5)).frame.is_empty()
+    closed = model.emitted(operator.process(nothing, {}, BatchTime(position=51, advance_ms=1)).frame)
     assert [(row["_pos"], row["window_start"], row["rows"]) for row in closed] == [(51, 0, 1)]
     late = operator.process(model.frame([model.Row(8, "a", 1, None, None)], 60))
     assert late.counters == {("w", "window_closed"): 1}

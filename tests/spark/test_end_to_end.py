@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import polars as pl
-import psutil
 import pytest
 
 from engine.runtime.failures import WorkerLost
@@ -22,6 +21,7 @@ from tests.launching import (
     hourly_oracle,
     hourly_rows,
     joining,
+    kill_workers,
     many_flights,
     register_flights,
     register_weather,
@@ -119,18 +119,6 @@ def test_killed_workers_end_the_launch_and_the_next_one_gets_everything_right(la
     launcher.run(plan, identity, epoch=4)
     assert hourly_rows(launcher) == hourly_oracle(flights)
     assert launcher.commit(identity)["detail"]["read_rows"] == {"log:flights": 40_000}
-
-
-def kill_workers() -> None:
-    """Kill -9 every worker below this session's JVM, but not the daemon that forks them."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            parent = process.parent()
-            # Daemons and what they fork have the same name, the fork server's is another.
-            if process.name().startswith("py-") and parent is not None and parent.name() == process.name():
-                process.kill()
-        except psutil.NoSuchProcess:
-            continue
 
 
 def test_a_query_tells_what_it_does_until_its_first_commit(launcher: SparkLauncher) -> None:

@@ -243,7 +243,7 @@ def test_who_is_stopped_in_the_midst_of_a_round_does_not_wait_for_it(fleets: Fle
     assert slot.cycles_done == done, "the round goes on"
     resting = threading.Thread(target=query.await_rest)
     resting.start()
-    assert query not in slot.members
+    assert query not in slot.queries
     assert resting.is_alive(), "a worker may be at work for it"
 
     def is_at_rest() -> bool:

@@ -20,10 +20,10 @@ from app.testing.machines.memory_feed import MemoryFeed
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.frames.frames import HEAD, OFFSET, Counters, empty_late, merge_counters
-from engine.log.sequence import Reach, numbered
+from engine.log.sequence import ReadSpan, numbered
 from engine.operators.tasks.order import Slice, declared_indices, lane_of
 from engine.operators.tasks.pipeline import Pipeline, Step
-from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
@@ -32,7 +32,7 @@ from engine.plan.model import Input, Plan
 from engine.records.canonical import LOGGED, canonicalise
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
-from engine.runtime.planning.upstream import Fact, Reached, walk
+from engine.runtime.planning.upstream import ProducerFact, Reached, walk
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 
@@ -166,7 +166,7 @@ class _Query:
                 if records.height:
                     yield Slice(item.index, name, partition, records)
 
-    def _readings(self, admitted: Admitted, behind: Mapping[str, Reached]) -> list[Reading]:
+    def _readings(self, admitted: Admitted, behind: Mapping[str, Reached]) -> list[PartitionProgress]:
         """Say how far the feeds are read that some operator holds for."""
         readings = []
         for name in self._held:
@@ -175,19 +175,19 @@ class _Query:
                 last = admitted.ends.get((name, partition), start)
                 newest, is_read = self._feeds[name].newest(partition, start, last), last >= end
                 if name in behind and is_read:
-                    readings.append(Reading(name, partition, behind[name].read_to_ms, behind[name].is_at_end))
+                    readings.append(PartitionProgress(name, partition, behind[name].read_to_ms, behind[name].is_at_end))
                 else:
-                    readings.append(Reading(name, partition, newest, is_read and name not in behind))
+                    readings.append(PartitionProgress(name, partition, newest, is_read and name not in behind))
         return readings
 
-    def _advance(self, admitted: Admitted) -> dict[int, list[Reach]]:
+    def _advance(self, admitted: Admitted) -> dict[int, list[ReadSpan]]:
         """Take over how far the batch reads; returns that by lane."""
         declared = declared_indices(self.plan.inputs)
-        read: dict[int, list[Reach]] = {}
+        read: dict[int, list[ReadSpan]] = {}
         for (name, partition), end in admitted.ends.items():
             start = self.position[name][str(partition)]
             newest = self._feeds[name].newest(partition, start, end)
-            read.setdefault(lane_of(declared[name], partition), []).append(Reach(start, newest))
+            read.setdefault(lane_of(declared[name], partition), []).append(ReadSpan(start, newest))
             self.position[name][str(partition)] = end
             self._heads.pop((name, partition), None)
             if newest is not None:
@@ -196,7 +196,7 @@ class _Query:
         self._heads |= admitted.heads
         return read
 
-    def _emitted(self, step: Step, read: dict[int, list[Reach]]) -> pl.DataFrame | None:
+    def _emitted(self, step: Step, read: dict[int, list[ReadSpan]]) -> pl.DataFrame | None:
         """Append what came out to the result's feed."""
         feed = self._feeds[derived_entry(self.plan).feed.name]
         numbers = numbered(step.causes, feed.reached_ms, read)
@@ -369,7 +369,7 @@ class Workbench:
         facts = self._facts() if derived else {}
         return {name: walk(log_feed, facts) for name, log_feed in derived.items()}
 
-    def _facts(self) -> dict[str, Fact]:
+    def _facts(self) -> dict[str, ProducerFact]:
         producers = {derived_entry(each.plan).feed.name: each for each in self._queries}
         facts = {}
         for entry in self.catalog.values():
@@ -377,8 +377,8 @@ class Workbench:
             ends = {str(partition): end for partition, end in own.ends.items()}
             producer = producers.get(name)
             facts[entry.feed.log_feed] = (
-                Fact(None, None, None, {}, {}, ends)
+                ProducerFact(None, None, None, {}, {}, ends)
                 if producer is None
-                else Fact(NOBODY, own.ends[0], own.reached_ms, producer.position, producer.read_to, ends)
+                else ProducerFact(NOBODY, own.ends[0], own.reached_ms, producer.position, producer.read_to, ends)
             )
         return facts

@@ -38,7 +38,7 @@ class RowsUnknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RestorePoint:
     """The commit to which the rows go back.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Leaving:
     end_ms: int
 
 
-def restore_rows(connection: Connection, output: Output, feed: FeedRow, moment: Moment, step_rows: int = STEP_ROWS) -> None:
+def restore_rows(connection: Connection, output: Output, feed: FeedRow, moment: RestorePoint, step_rows: int = STEP_ROWS) -> None:
     """Restore the rows of a table, and its versions, as of a moment.
 
     Args:
@@ -93,7 +93,7 @@ def restore_rows(connection: Connection, output: Output, feed: FeedRow, moment: 
         _write(cursor, output, rows, moment)
 
 
-def _leaving(output: Output, moment: Moment) -> _Leaving | None:
+def _leaving(output: Output, moment: RestorePoint) -> _Leaving | None:
     if output.retention_ms is None or not output.is_windowed or moment.stream_time_ms is None or moment.newest_ms is None:
         return None
     first, end = moment.stream_time_ms - output.retention_ms, moment.newest_ms - output.retention_ms
@@ -200,7 +200,7 @@ def _require_known(rows: pl.DataFrame, output: Output, leaving: _Leaving | None,
         )
 
 
-def _write(cursor: psycopg.Cursor[Any], output: Output, rows: pl.DataFrame, moment: Moment) -> None:
+def _write(cursor: psycopg.Cursor[Any], output: Output, rows: pl.DataFrame, moment: RestorePoint) -> None:
     was_there = rows.get_column(IS_FOUND)
     if output.is_windowed and output.retention_ms is not None and moment.stream_time_ms is not None:
         was_there &= _ms(rows, output.key[-1]) >= moment.stream_time_ms - output.retention_ms

@@ -15,7 +15,7 @@ from uuid import UUID
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from engine.commit.history.restored_rows import STEP_ROWS, Moment, restore_rows
+from engine.commit.history.restored_rows import STEP_ROWS, RestorePoint, restore_rows
 from engine.commit.history.retained_commits import RetainedCommit, forget_retained
 from engine.commit.removed_records import as_unread
 from engine.commit.task_states import NEW_TOKEN
@@ -102,7 +102,7 @@ def rewind(connection: Connection, query_id: UUID, output: Output, commit: Retai
         raise InvariantBroken(f"query {query_id} has committed nothing")
     connection.execute(_LOCK_FEED, (feed.id,))
     if output.kind == "table":
-        restore_rows(connection, output, feed, Moment(commit.next_sequence, commit.stream_time_ms, held[0]), step_rows)
+        restore_rows(connection, output, feed, RestorePoint(commit.next_sequence, commit.stream_time_ms, held[0]), step_rows)
     names = {"feed": feed.id, "sequence": commit.next_sequence, "reached": commit.reached_ms}
     for statement in (_HEADS, _CUT, _FEED):
         connection.execute(statement, names)

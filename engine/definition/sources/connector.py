@@ -84,7 +84,7 @@ class TopicWords:
     is_unwrapped: bool
 
 
-class Place:
+class RecordLocation:
     """Where a feed's records are, beside its name: what its reader needs. A frozen dataclass that pickles and can be compared."""
 
     __slots__ = ()
@@ -119,12 +119,12 @@ class Location:
     Attributes:
         name: as positions name it.
         log_feed: its name in ``log.feed``; of all but the log's it begins with the connector's type and a colon.
-        place: see ``Place``; None: the names say all.
+        place: see ``RecordLocation``; None: the names say all.
     """
 
     name: str
     log_feed: str
-    place: Place | None = None
+    place: RecordLocation | None = None
 
 
 class ConnectorModel(Model, ABC):

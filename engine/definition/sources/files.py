@@ -8,21 +8,21 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from engine.definition.sources.connector import Clause, ConnectorModel, Location, Place, Traits
+from engine.definition.sources.connector import Clause, ConnectorModel, Location, RecordLocation, Traits
 from engine.expressions.limits import Expression
 
 Format = Literal["ndjson", "csv", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
-class FilesPlace(Place):
+class FilesPlace(RecordLocation):
     """A directory, and how its files are written."""
 
     path: str
     format: Format
 
     def state_part(self) -> Mapping[str, object]:
-        """See ``Place``: digests of kept state have had both since before there were places."""
+        """See ``RecordLocation``: digests of kept state have had both since before there were places."""
         return asdict(self)
 
 

@@ -17,7 +17,7 @@ from engine.definition.sources.connector import (
     ConnectorModel,
     Location,
     LostRecords,
-    Place,
+    RecordLocation,
     TopicWords,
     Traits,
 )
@@ -68,7 +68,7 @@ def _said(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaPlace(Place):
+class KafkaPlace(RecordLocation):
     """A topic, and how it is read. What a reader connects with is not in it.
 
     Attributes:
@@ -87,7 +87,7 @@ class KafkaPlace(Place):
 
     @property
     def topic_name(self) -> str:
-        """See ``Place``."""
+        """See ``RecordLocation``."""
         return self.topic
 
     @property
@@ -96,7 +96,7 @@ class KafkaPlace(Place):
         return self.value is not None and self.value.format == CHANGES
 
     def state_part(self) -> Mapping[str, object]:
-        """See ``Place``: the feed's name has a digest of all of it."""
+        """See ``RecordLocation``: the feed's name has a digest of all of it."""
         return {}
 
 

@@ -10,10 +10,10 @@ import polars as pl
 from engine.expressions.types.types import Schema
 from engine.formats.avro.payloads import empty_batch, read_payloads
 from engine.formats.avro.schema import AvroSchema, parse_schema
-from engine.formats.bisecting import read_soundly
+from engine.formats.bisecting import read_bisecting
 from engine.formats.logical_types import convert_struct
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
-from engine.formats.registry.wire import OfOneSchema, read_apart, text_of
+from engine.formats.registry.wire import PayloadsOfSchema, read_by_schema, text_of
 from engine.formats.shapes import SchemaNotRead, Shape
 from engine.records.canonical import reject_rows
 from engine.records.excerpts import excerpts_of
@@ -33,7 +33,7 @@ class AvroReader:
         self._shape = Shape("struct", fields=tuple((self._names.get(name, name), inner) for name, inner in shape.fields))
 
     def read(self, payloads: pl.Series) -> Read:
-        table, places, rejects = read_soundly(
+        table, places, rejects = read_bisecting(
             lambda part: read_payloads(self._schema, part), payloads, empty_batch(self._schema), REASON
         )
         table = table.rename_columns([self._names.get(name, name) for name in table.column_names])
@@ -53,9 +53,9 @@ class RegisteredAvroReader:
         self._store = store
 
     def read(self, payloads: pl.Series) -> Read:
-        return read_apart(payloads, self._read, self._columns)
+        return read_by_schema(payloads, self._read, self._columns)
 
-    def _read(self, group: OfOneSchema) -> Read:
+    def _read(self, group: PayloadsOfSchema) -> Read:
         registered = self._store.by_number(group.number)
         return AvroReader(self._columns, schema_of(registered)).read(group.values)
 

@@ -20,7 +20,7 @@ from engine.formats.avro.reader import schema_of
 from engine.formats.debezium.json_members import BYTE_ORDER_MARK, member_names, members
 from engine.formats.debezium.settings import DebeziumSettings
 from engine.formats.port import SchemaStore, SchemaUnknown
-from engine.formats.registry.wire import HEADER, apart
+from engine.formats.registry.wire import HEADER, split_by_schema
 from engine.formats.shapes import SchemaNotRead
 
 ABSENT: Final = "_absent"
@@ -114,7 +114,7 @@ def _missing(payload: bytes, names: Sequence[str], *, has_header: bool) -> list[
 
 def _of_schemas(payloads: pl.Series, names: Sequence[str], store: SchemaStore) -> list[list[str] | None]:
     found: list[list[str] | None] = [None] * len(payloads)
-    for group in apart(payloads.fill_null(b""))[0]:
+    for group in split_by_schema(payloads.fill_null(b""))[0]:
         try:
             shape = schema_of(store.by_number(group.number)).shape
         except (SchemaUnknown, SchemaNotRead):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine.expressions.types.types import ColumnType
 from engine.formats.avro.meanings import CONNECT_NAMES
 from engine.formats.avro.reader import convert_rows
-from engine.formats.bisecting import UndecodablePayload, read_soundly
+from engine.formats.bisecting import UndecodablePayload, read_bisecting
 from engine.formats.debezium.fields import schema_fields
 from engine.formats.debezium.json_members import Span, form_of, members
 from engine.formats.debezium.json_splitting import Bodies, split
@@ -45,7 +45,7 @@ class JsonEnvelopes:
 
     def _read(self, bodies: Bodies) -> Read:
         said = _said(bodies.schema)
-        table, places, rejects = read_soundly(lambda part: self._parsed(part, said), bodies.texts, self._empty(), REASON)
+        table, places, rejects = read_bisecting(lambda part: self._parsed(part, said), bodies.texts, self._empty(), REASON)
         frame = cast("pl.DataFrame", pl.from_arrow(table))
         row = Shape("struct", fields=tuple((name, self._shape(name, frame, said)) for name in self._settings.columns.names))
         source = Shape("struct", fields=tuple((name, Shape(kind.kind)) for name, kind in SOURCE.fields))  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from engine.formats.debezium.events import Changes, Rows, counted, rows_of
 from engine.formats.debezium.json_envelopes import JsonEnvelopes
 from engine.formats.debezium.settings import DebeziumSettings
 from engine.formats.port import NO_REGISTRY, Read, SchemaStore
-from engine.formats.registry.wire import read_apart
+from engine.formats.registry.wire import read_by_schema
 
 
 class _Envelopes(Protocol):
@@ -27,7 +27,7 @@ class _RegisteredJson:
         self._columns = settings.envelope()
 
     def read(self, payloads: pl.Series) -> Read:
-        return read_apart(payloads, lambda group: self._inner.read(group.values), self._columns)
+        return read_by_schema(payloads, lambda group: self._inner.read(group.values), self._columns)
 
 
 class DebeziumReader:

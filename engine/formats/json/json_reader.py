@@ -19,7 +19,7 @@ from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import known_names, parse_lines, parse_objects
 from engine.formats.port import Read, Reader, SchemaStore, SideConfig
 from engine.formats.registry.unifying import cast_part
-from engine.formats.registry.wire import at_places, read_apart, rejoined
+from engine.formats.registry.wire import at_places, read_by_schema, rejoined
 from engine.plan.model import RelationSchema
 from engine.records.canonical import empty_rejects, reject_rows
 from engine.records.excerpts import excerpts_of
@@ -90,7 +90,7 @@ class RegisteredJsonReader:
         self._columns = columns
 
     def read(self, payloads: pl.Series) -> Read:
-        return read_apart(payloads, lambda group: self._inner.read(group.values), self._columns)
+        return read_by_schema(payloads, lambda group: self._inner.read(group.values), self._columns)
 
 
 def json_reader(config: SideConfig, _store: SchemaStore) -> Reader:

@@ -10,13 +10,13 @@ import polars as pl
 
 from engine.expressions.types.types import Schema
 from engine.formats.avro.reader import convert_rows
-from engine.formats.bisecting import UndecodablePayload, read_soundly
+from engine.formats.bisecting import UndecodablePayload, read_bisecting
 from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.formats.protobuf.compiling import compile_proto
 from engine.formats.protobuf.payloads import MessageReader
 from engine.formats.protobuf.schema import MessageSchema, message_of, parse_message
-from engine.formats.registry.wire import OfOneSchema, at_places, read_apart, rejoined, text_of
+from engine.formats.registry.wire import PayloadsOfSchema, at_places, read_by_schema, rejoined, text_of
 from engine.formats.shapes import SchemaNotRead
 from engine.records.canonical import empty_rejects, reject_rows
 
@@ -35,7 +35,7 @@ class ProtobufReader:
         self._messages = MessageReader(schema)
 
     def read(self, payloads: pl.Series) -> Read:
-        table, places, rejects = read_soundly(self._messages.read, payloads, self._messages.empty(), REASON)
+        table, places, rejects = read_bisecting(self._messages.read, payloads, self._messages.empty(), REASON)
         frame = cast("pl.DataFrame", pl.from_arrow(table)) if table.num_columns else pl.DataFrame()
         return convert_rows(frame, places, rejects, self._schema.shape, self._columns)
 
@@ -48,16 +48,16 @@ class RegisteredProtobufReader:
         self._store = store
 
     def read(self, payloads: pl.Series) -> Read:
-        return read_apart(payloads, self._read, self._columns)
+        return read_by_schema(payloads, self._read, self._columns)
 
-    def _read(self, group: OfOneSchema) -> Read:
+    def _read(self, group: PayloadsOfSchema) -> Read:
         registered = self._store.by_number(group.number)
         is_first = group.values.bin.starts_with(_FIRST).to_numpy()
         if is_first.all():
             return self._of(registered, (0,)).read(group.values.bin.slice(1))
         return self._by_path(group, registered)
 
-    def _by_path(self, group: OfOneSchema, registered: RegisteredSchema) -> Read:
+    def _by_path(self, group: PayloadsOfSchema, registered: RegisteredSchema) -> Read:
         """Separate messages of several types; the bytes that name the type are decoded once for each type."""
         heads = group.values.bin.slice(0, _SHOWN_HEAD).to_list()
         known: dict[tuple[int, ...], list[tuple[int, int]]] = {}

@@ -25,7 +25,7 @@ HEADER: Final = 5
 _MAGIC: Final = b"\x00"
 
 
-class OfOneSchema(NamedTuple):
+class PayloadsOfSchema(NamedTuple):
     """Payloads that name one schema.
 
     Attributes:
@@ -62,7 +62,7 @@ def with_header(payloads: pl.Series, header: bytes) -> pl.Series:
     return pl.Series("", joined)
 
 
-def apart(payloads: pl.Series) -> tuple[list[OfOneSchema], pl.DataFrame]:
+def split_by_schema(payloads: pl.Series) -> tuple[list[PayloadsOfSchema], pl.DataFrame]:
     """Separate payloads by the schema that they name; those that name none are rejects (``no_schema_id``)."""
     heads = payloads.bin.slice(0, HEADER)
     is_framed = ((heads.bin.size() == HEADER) & heads.bin.starts_with(_MAGIC)).to_numpy()
@@ -80,13 +80,13 @@ def apart(payloads: pl.Series) -> tuple[list[OfOneSchema], pl.DataFrame]:
     for number in np.unique(numbers[is_framed]).tolist():
         places = np.flatnonzero(is_framed & (numbers == number))
         chosen = payloads if len(places) == len(payloads) else payloads.gather(places)
-        found.append(OfOneSchema(number, places, chosen.bin.slice(HEADER)))
+        found.append(PayloadsOfSchema(number, places, chosen.bin.slice(HEADER)))
     return found, rejects
 
 
-def read_apart(payloads: pl.Series, read: Callable[[OfOneSchema], Read], columns: Schema) -> Read:
+def read_by_schema(payloads: pl.Series, read: Callable[[PayloadsOfSchema], Read], columns: Schema) -> Read:
     """Read the payloads of each schema together, and return the rows in the order of the payloads."""
-    groups, rejects = apart(payloads)
+    groups, rejects = split_by_schema(payloads)
     return rejoined([_placed(group, read) for group in groups], rejects, columns)
 
 
@@ -112,7 +112,7 @@ def at_places(part: Read, places: npt.NDArray[np.int64]) -> Read:
     return Read(raw, rejects)
 
 
-def _placed(group: OfOneSchema, read: Callable[[OfOneSchema], Read]) -> Read:
+def _placed(group: PayloadsOfSchema, read: Callable[[PayloadsOfSchema], Read]) -> Read:
     try:
         part = read(group)
     except SchemaUnknown as error:
@@ -122,7 +122,7 @@ def _placed(group: OfOneSchema, read: Callable[[OfOneSchema], Read]) -> Read:
     return at_places(part, group.places)
 
 
-def _all_refused(group: OfOneSchema, reason: str, detail: str) -> Read:
+def _all_refused(group: PayloadsOfSchema, reason: str, detail: str) -> Read:
     rows = [(place, reason, detail, excerpt_of_bytes(payload)) for place, payload in _numbered(group.values)]
     return Read(pl.DataFrame({"_offset": pl.Series([], dtype=pl.Int64)}), reject_rows(rows))
 

@@ -13,7 +13,7 @@ from engine.frames.frames import OFFSET, POS, TS, Counters, empty_frame, frame_o
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.group_results import Grouping, GroupResults
 from engine.operators.aggregation.last_changes import MESSAGE
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.aggregation import RunningAggregation
 from engine.state.segments.ports import SegmentStore
 
@@ -58,7 +58,7 @@ class RunningAggregator(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.snapshot()}
 
-    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: BatchTime) -> OperatorOutput:
         """Handle the next records in processing order.
 
         Returns:

@@ -34,7 +34,7 @@ from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.group_results import Grouping, GroupResults, with_one_zero
 from engine.operators.aggregation.group_store import HASH, GroupStore
 from engine.operators.aggregation.last_changes import MESSAGE
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.plan.operators.regrouping import (
     has_new_column,
@@ -89,7 +89,7 @@ class TableRegrouper(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"table_time": self._table_time, "next": self._next, "rows": self._rows.snapshot()}
 
-    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: BatchTime) -> OperatorOutput:
         """Handle the next changes in processing order.
 
         Returns:
@@ -252,7 +252,7 @@ class TableAggregator(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.snapshot()}
 
-    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: BatchTime) -> OperatorOutput:
         """Handle the next messages in processing order; returns one row for each. Counter ``sum_overflow`` as in A3."""
         counters: Counters = {}
         if frame.is_empty():

@@ -25,7 +25,7 @@ from engine.frames.clocks import I64, Bools
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
 from engine.operators.joins.subscriptions import MEMBER, Subscriptions
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.foreign_keys import (
     action_column,
@@ -86,7 +86,7 @@ class ForeignKeySubscriber(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "left": self._left.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle changes of the left table.
 
         Returns:
@@ -184,7 +184,7 @@ class ForeignKeyAnswerer(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "right": self._right.snapshot(), "subscriptions": self._subscriptions.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle messages and changes of the right table.
 
         Returns:
@@ -309,7 +309,7 @@ class ForeignKeyResolver(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "shown": self._shown.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle answers.
 
         Returns:

@@ -16,7 +16,7 @@ import polars as pl
 
 from engine.frames.clocks import I64
 from engine.frames.frames import POS, TS
-from engine.operators.operators import Moment, TableProgress
+from engine.operators.operators import BatchTime, TableProgress
 from engine.operators.pending.spans import Span, SpanCache, ranked
 from engine.plan.operators.stream_table_join import Hold
 from engine.state.segments.ports import SegmentStore
@@ -87,7 +87,7 @@ class HoldBuffer:
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "waiting": self._queue.snapshot()}
 
-    def process(self, frame: pl.DataFrame, moment: Moment) -> LetGo:
+    def process(self, frame: pl.DataFrame, moment: BatchTime) -> LetGo:
         """Take new rows in, let go what may.
 
         Args:
@@ -106,7 +106,7 @@ class HoldBuffer:
         columns = [pl.col(_EVENT_TIME).alias(TS), pl.lit(moment.position, pl.Int64).alias(POS)]
         return LetGo(gone.with_columns(columns).drop(_EVENT_TIME, BUFFERED_AT), expired)
 
-    def _reached_ms(self, moment: Moment) -> int:
+    def _reached_ms(self, moment: BatchTime) -> int:
         """Return the greatest event time that no longer waits for the table."""
         progress = moment.progress.get(self._table_index, TableProgress())
         reached = progress.read_to_ms if self._spec.until == "table_time" else progress.caught_up_to_ms

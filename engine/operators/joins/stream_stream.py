@@ -26,7 +26,7 @@ from engine.frames.clocks import BEFORE_ALL_TIME, I64, running_clock
 from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
 from engine.operators.joins.stream_side import JoinSide, Probes, find_partners
 from engine.operators.joins.stream_stream_rows import Alone, Arrived, Order, Part, Rows, gathered, in_order, nulls, passed
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.ports import SegmentStore
@@ -116,7 +116,7 @@ class StreamStreamJoiner(Operator):
         left, right = (side.snapshot() for side in self._sides)
         return {"clock": self._clock, "arrivals": self._arrivals, "left": left, "right": right}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next records of both sides, then the advance of an idle task (T10).
 
         Args:
@@ -158,7 +158,7 @@ class StreamStreamJoiner(Operator):
         places[np.argsort(positions, kind="stable")] = np.arange(len(positions))
         return Arrived(left, left_hashes, places[: left.height]), Arrived(right, right_hashes, places[left.height :])
 
-    def _order(self, arrived: tuple[Arrived, Arrived], moment: Moment) -> Order:
+    def _order(self, arrived: tuple[Arrived, Arrived], moment: BatchTime) -> Order:
         """Follow the stream time over the records and the advance behind them."""
         count = sum(len(side.places) for side in arrived)
         times, positions, offsets = np.empty((3, count), np.int64)

@@ -30,7 +30,7 @@ from engine.frames.frames import (
 )
 from engine.operators.joins.grace_buffer import GraceBuffer
 from engine.operators.joins.hold_buffer import BUFFERED_AT, HoldBuffer
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.ports import SegmentStore
@@ -141,7 +141,7 @@ class StreamTableJoiner(Operator):
         own = {"table": self._table.snapshot(), "buffer": self._buffer.snapshot()}
         return own if self._hold is None else {**own, "hold": self._hold.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next records of both sides, then what the moment itself lets go.
 
         Args:
@@ -202,7 +202,7 @@ class StreamTableJoiner(Operator):
             late.append(late_rows(taken(puts, rejected), name, "table_history_expired", clocks))
         return batch
 
-    def _due(self, frame: pl.DataFrame, moment: Moment, counters: Counters, late: list[pl.DataFrame]) -> pl.DataFrame:
+    def _due(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters, late: list[pl.DataFrame]) -> pl.DataFrame:
         """Choose what is looked up now, in output order: drop null values and keys, wait for the grace, then for the table."""
         name = self._spec.name
         is_delete = frame.get_column(OP).to_numpy() != 0
@@ -225,7 +225,7 @@ class StreamTableJoiner(Operator):
             late.append(late_rows(taken(frame, due.late), name, reason, pl.Series(due.late_clocks), WHOLE_CHARS))
         return self._after_hold(due.frame, due.is_passing, moment, counters)
 
-    def _after_hold(self, released: pl.DataFrame, is_passing: Bools, moment: Moment, counters: Counters) -> pl.DataFrame:
+    def _after_hold(self, released: pl.DataFrame, is_passing: Bools, moment: BatchTime, counters: Counters) -> pl.DataFrame:
         """J9: return what passes in its place, then what the hold lets go at the end of the batch."""
         if self._hold is None:
             return released

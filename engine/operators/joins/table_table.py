@@ -14,7 +14,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
 from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
 from engine.operators.joins.table_history import complete_results
 from engine.operators.joins.table_sides import Changes, JoinSide, Results, SideBatch, SideReads, has_result, merged_places
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.building.table_joins import joined_schema
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.ports import SegmentStore
@@ -49,7 +49,7 @@ class TableTableJoiner(Operator):
         self._empty_left, self._empty_right = empty_frame(left), empty_frame(right)
         self._seen: int = state.get("seen", 0)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle the next changes of both sides; see ``Operator.process``."""
         puts = inputs.get(self._spec.table_index, self._empty_right)
         frame = frame if frame.height else self._empty_left

@@ -13,7 +13,7 @@ from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import OP, SERVICE_COLUMNS, Counters, add_counter, empty_frame
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.explosion import Explosion
 
 _STEP = "select"
@@ -38,7 +38,7 @@ class Exploder(Operator):
         self._nothing = empty_frame(self.schema)
         self._gaps = GapCounter(_STEP, scalars)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         if frame.is_empty():
             return OperatorOutput(self._nothing)
         counters: Counters = {}

@@ -16,7 +16,7 @@ from engine.frames.clocks import LAST_EVENT_TIME_MS
 from engine.frames.evaluation import Evaluation
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import OP, OPEN_ROW, TS, Counters, add_counter, empty_frame
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.rows.computed_rows import RowMaker
 from engine.plan.operators.row_operators import Filter, Projection, Retiming
 
@@ -36,7 +36,7 @@ class RowFilter(Operator):
         self._condition = ((pl.col(OP) == 0) & scalar.expr).alias("passes")
         self._gaps = GapCounter("where", [scalar])
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         if frame.is_empty():
             return OperatorOutput(frame)
         counters: Counters = {}
@@ -70,7 +70,7 @@ class RowProjection(Operator):
         gaps = GapCounter(spec.step, [item for _, item in compiled])
         self._rows = RowMaker(values, made, gaps, spec.step)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         if frame.is_empty():
             return OperatorOutput(self._nothing)
         if self._adds_forced:
@@ -107,7 +107,7 @@ class RowRetiming(Operator):
         is_row = pl.col(OP).is_in([_ROW, OPEN_ROW])
         self._ts = pl.when(is_row).then(own).otherwise(pl.col(TS)).alias(TS)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         timed = frame.with_columns(self._ts)
         kept = timed.filter(pl.col(TS).is_between(0, LAST_EVENT_TIME_MS))
         counters: Counters = {}

@@ -13,7 +13,7 @@ from engine.expressions.types.types import Schema
 from engine.frames.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, empty_late, late_rows
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.keys import Keys
@@ -57,7 +57,7 @@ class TableFilterer(Operator):
         self._clock: int | None = state.get("clock")
         self._seen: int = state.get("seen", 0)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle the next changes; see ``Operator.process``."""
         if frame.is_empty():
             return OperatorOutput(frame)

@@ -18,7 +18,7 @@ from engine.expressions.types.types import Schema
 from engine.frames.clocks import running_clock
 from engine.frames.frames import KEY_HASH, OFFSET, POS, TS, Counters, add_counter, empty_frame
 from engine.frames.hashing import KeyHash
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.operators.suppression.suppress_buffer import SuppressionBuffer
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
@@ -93,7 +93,7 @@ class TimeLimitSuppressor(Operator):
         self,
         frame: pl.DataFrame,
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - suppression reads no table
-        moment: Moment,
+        moment: BatchTime,
     ) -> OperatorOutput:
         """Handle the next changes, then the advance of an idle task's time (T10) or a release on request.
 
@@ -169,7 +169,7 @@ class WallClockSuppressor(Operator):
         self,
         frame: pl.DataFrame,
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - suppression reads no table
-        moment: Moment,
+        moment: BatchTime,
     ) -> OperatorOutput:
         """Let go what is due, then handle the changes; without changes the batch is a tick.
 

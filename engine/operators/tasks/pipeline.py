@@ -17,7 +17,7 @@ from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
 from engine.operators.operators import Emission
 from engine.operators.tasks.lateness import Counted, summed
 from engine.operators.tasks.order import UPSTREAM, Slice, with_heads
-from engine.operators.tasks.progress import Reading
+from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Plan
 from engine.state.segments.ports import SegmentStore
@@ -90,7 +90,7 @@ class Pipeline:
         self,
         slices: Iterable[Slice],
         now_ms: int = 0,
-        readings: Sequence[Reading] = (),
+        readings: Sequence[PartitionProgress] = (),
         awake_ms: int | None = None,
         *,
         is_release: bool = False,

@@ -15,7 +15,7 @@ from engine.plan.model import Input
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionProgress:
     """What a batch read of one partition.
 
     Attributes:
@@ -53,7 +53,7 @@ class FeedProgress:
             for feed, partitions in sorted(self._read.items())
         }
 
-    def add(self, readings: Sequence[Reading]) -> None:
+    def add(self, readings: Sequence[PartitionProgress]) -> None:
         """Take over what a batch read."""
         for reading in readings:
             partitions = self._read.setdefault(reading.feed, {})

@@ -35,13 +35,13 @@ from engine.frames.frames import (
     with_series,
 )
 from engine.frames.hashing import UNSEEDED, KeyHash, key_hash
-from engine.operators.operators import Emission, Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Emission, Operator, OperatorOutput
 from engine.operators.pending.spans import bounded
 from engine.operators.rows.conflicts import Conflicts
 from engine.operators.tasks.chain import build_chain, running_schema
 from engine.operators.tasks.lateness import LatenessMeter
 from engine.operators.tasks.order import UPSTREAM, Ordered, Slice, order_batch
-from engine.operators.tasks.progress import FeedProgress, Reading
+from engine.operators.tasks.progress import FeedProgress, PartitionProgress
 from engine.operators.tasks.replay import OPERATOR, replayed_rows
 from engine.operators.tasks.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.operators.tasks.turns import NOTHING, entering, forced_rows, turns
@@ -96,7 +96,7 @@ class _Step:
     Attributes:
         now_ms: its wall clock.
         advance_ms: by how much stream times rise behind its records.
-        is_release: see ``Moment``.
+        is_release: see ``BatchTime``.
         reached_ms: the wall clock that silence reaches with it; None outside of one.
         is_before: it comes before the batch's records.
     """
@@ -150,7 +150,7 @@ class Task:
         self,
         slices: Sequence[Slice],
         now_ms: int,
-        readings: Sequence[Reading] = (),
+        readings: Sequence[PartitionProgress] = (),
         awake_ms: int | None = None,
         *,
         is_upstream_active: bool = False,
@@ -247,7 +247,7 @@ class Task:
         forced = forced_rows(running) if self._has_idle else NOTHING
         if step.advance_ms:
             forced = np.append(forced, position + 1)
-        moment = Moment(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced, step.is_release)
+        moment = BatchTime(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced, step.is_release)
         frame = self._empty if running is None else entering(running, self._empty.columns)
         for operator in self._chain:
             self._lateness.reach(operator, frame, frames)
@@ -285,7 +285,7 @@ class Task:
         """Let what an operator made go through those behind it."""
         batch = order_batch([], self._plan.inputs, self._next_pos)
         step = _Step(self._now_ms)
-        moment = Moment(self._now_ms, self._next_pos, progress=self._progress.of(self._inputs))
+        moment = BatchTime(self._now_ms, self._next_pos, progress=self._progress.of(self._inputs))
         self._next_pos += 1
         made.take(output)
         frame = output.frame
@@ -317,7 +317,7 @@ class Task:
             moments += [reached_ms + max(1, ms) for ms in due if ms is not None]
         return min((ms for ms in moments if ms is not None), default=None)
 
-    def _emit(self, frame: pl.DataFrame, batch: Ordered, moment: Moment, step: _Step, made: _Made) -> None:
+    def _emit(self, frame: pl.DataFrame, batch: Ordered, moment: BatchTime, step: _Step, made: _Made) -> None:
         """Take what came out of the chain; what only open windows have stands apart from results."""
         if self._is_last and self._plan.output.has_open:
             is_open = pl.col(OP) >= OPEN_ROW
@@ -331,7 +331,7 @@ class Task:
         self._emitted += changes.height
         made.changes.append(changes)
 
-    def _changes(self, frame: pl.DataFrame, causes: list[pl.Series], moment: Moment, step: _Step) -> pl.DataFrame:
+    def _changes(self, frame: pl.DataFrame, causes: list[pl.Series], moment: BatchTime, step: _Step) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
             return blanked(only(frame, TS, OP, *self._output), self._values)

@@ -10,7 +10,7 @@ import polars as pl
 
 from engine.frames.clocks import I64
 from engine.frames.frames import OFFSET, ORIGIN, POS, only, with_series
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.tasks.silence import IS_FORCED
 
 NOTHING = np.empty(0, np.int64)
@@ -32,7 +32,7 @@ def forced_rows(running: pl.DataFrame | None) -> I64:
 
 
 def turns(
-    operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment, first: int
+    operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime, first: int
 ) -> list[OperatorOutput]:
     """Let an operator handle a batch; where silence is at work timers, records and silence in turn: what each lets go is told apart.
 

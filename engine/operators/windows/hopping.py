@@ -44,7 +44,7 @@ from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.group_results import Grouping
 from engine.operators.aggregation.having import Having
 from engine.operators.aggregation.last_changes import LATEST, MESSAGE, LastChanges
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span, counted
 from engine.operators.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
 from engine.operators.windows.window_batch import WindowBatch
@@ -63,7 +63,7 @@ _NO_RECORD: Final = -1
 """Offset of a row that no record caused: time alone did (T10)."""
 
 _NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
-_NO_MOMENT: Final = Moment()
+_NO_MOMENT: Final = BatchTime()
 
 
 class WindowAggregator(Operator):
@@ -160,7 +160,7 @@ class WindowAggregator(Operator):
         self,
         frame: pl.DataFrame,
         inputs: Mapping[int, pl.DataFrame] = _NO_INPUTS,  # noqa: ARG002 - windows read no table
-        moment: Moment = _NO_MOMENT,
+        moment: BatchTime = _NO_MOMENT,
     ) -> OperatorOutput:
         """Handle the next records in processing order, then the advance of an idle task's time (T10).
 
@@ -189,7 +189,7 @@ class WindowAggregator(Operator):
             emitted = self._corrected(self._corrections, emitted, batches)
         return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
 
-    def _batches(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> Iterator[WindowBatch]:
+    def _batches(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> Iterator[WindowBatch]:
         """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. A step of time is the last."""
         rows = frame.height
         if self._spec.emit != "final":

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from engine.frames.frames import OP, OPEN_DELETE, OPEN_ROW
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 
 
@@ -32,7 +32,7 @@ class OpenWindows(Operator):
         self.schema = final.schema
         self._final, self._changes = final, changes
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next records; see ``Operator.process``."""
         told = self._final.process(frame, inputs, moment)
         changed = self._changes.process(frame, inputs, moment).frame

@@ -33,7 +33,7 @@ from engine.runtime.launches.run_options import BatchProgress, CommittedBatch, R
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.limits.execution_mode import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, ExecutionMode
 from engine.runtime.limits.measurements import Measured
-from engine.runtime.limits.watchdog import Ended, WorkBounds, take_note
+from engine.runtime.limits.watchdog import Ended, WorkBounds, read_end
 from engine.runtime.planning.cursors import start_positions
 from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.runtime.stages import StageWork, StatePlace, WorkPlace
@@ -45,7 +45,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedLaunch:
+class LaunchContext:
     """A launch whose state is open.
 
     Attributes:
@@ -62,7 +62,7 @@ class OpenedLaunch:
     run: Path
 
     @classmethod
-    def open(cls, plan: Plan, launch: Launch, dsn: str, options: RunOptions) -> OpenedLaunch:
+    def open(cls, plan: Plan, launch: Launch, dsn: str, options: RunOptions) -> LaunchContext:
         """Find where a query resumes. Its launch holds the fence (``claim_epoch``), and its output exists.
 
         Args:
@@ -99,25 +99,25 @@ class LaunchedQuery:
         is_settled: it has committed something since this was set to false.
 
     Args:
-        opened: its launch.
+        context: its launch, with the state that it resumes from.
         requirements: of workers on other hosts; None: workers are processes of this host.
     """
 
-    def __init__(self, opened: OpenedLaunch, requirements: WorkerRequirements | None = None) -> None:
-        plan, launch = opened.plan, opened.launch
+    def __init__(self, context: LaunchContext, requirements: WorkerRequirements | None = None) -> None:
+        plan, launch = context.plan, context.launch
         self.name = f"{plan.query}@{launch.epoch}"
-        self._plan, self._launch, self._dsn, self._options, self._run = plan, launch, opened.dsn, opened.options, opened.run
-        self._layout, self._requirements = opened.state.layout, requirements
-        self._cursor: Cursor = opened.state.cursor
-        self._next_batch = opened.state.first_batch
+        self._plan, self._launch, self._dsn, self._options, self._run = plan, launch, context.dsn, context.options, context.run
+        self._layout, self._requirements = context.state.layout, requirements
+        self._cursor: Cursor = context.state.cursor
+        self._next_batch = context.state.first_batch
         self._has_committed = False
         self._failure: BaseException | None = None
         self._is_over = False
         self._blobs: BlobFolder | None = None
         self._is_overlapped = False
         self._progress: BatchProgress | None = None
-        self._sink = Sink(opened.dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
-        self._sink.retaining = opened.options.retaining
+        self._sink = Sink(context.dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
+        self._sink.retaining = context.options.retaining
         self._committing = threading.Lock()
         self.on_weight: Callable[[bool], None] | None = None
         self.on_settled: Callable[[], None] | None = None
@@ -329,7 +329,7 @@ class LaunchedQuery:
 
     def accusation(self) -> Ended | None:
         """Return, once, why a process that worked for it was ended; None: none was, or the reason was not recorded."""
-        ended = take_note(self._run)
+        ended = read_end(self._run)
         return ended if ended is not None and ended.batch_id in (None, self._next_batch) else None
 
     def overdue(self) -> Ended | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from engine.commit.sink_batch import Committed, Moment
+from engine.commit.sink_batch import ClockReading, Committed
 from engine.runtime.limits.batch_size import BatchLimit, BatchSize
 from engine.runtime.limits.load import Weight
 from engine.runtime.limits.time_breakdown import BatchEffort, Effort
@@ -24,7 +24,7 @@ class Measured:
         self._weight = Weight()
         self._effort = Effort(time.monotonic())
 
-    def after(self, done: Committed, spent: Moment, together: int, phases_ms: Mapping[str, int]) -> bool:
+    def after(self, done: Committed, spent: ClockReading, together: int, phases_ms: Mapping[str, int]) -> bool:
         """Record a committed batch; called before ``resized``. Return whether the query is heavy.
 
         Args:

@@ -175,7 +175,7 @@ class Watch:
                 continue
             still_s, seen, idle_s = (still_s + passed_s if work is seen else 0.0), work, 0.0
             if (found := self._close_dead(work, still_s)) is not None and work is self._work:
-                note_end(work.run, found)
+                record_end(work.run, found)
                 self._end()
                 return
 
@@ -212,7 +212,7 @@ def each_at_work(packets: Iterator[T], bounds: WorkBounds, run: Path | None, bat
         yield found
 
 
-def note_end(run: Path | None, ended: Ended) -> None:
+def record_end(run: Path | None, ended: Ended) -> None:
     """Record why this process ends. If the record cannot be written, the process still ends."""
     if run is not None:
         with suppress(OSError):
@@ -222,7 +222,7 @@ def note_end(run: Path | None, ended: Ended) -> None:
             draft.replace(run / _ENDED)
 
 
-def take_note(run: Path) -> Ended | None:
+def read_end(run: Path) -> Ended | None:
     """Return, once, why a launch's process was ended; None: there is no record."""
     note = run / _ENDED
     try:

@@ -18,7 +18,7 @@ from engine.commit.commit_row import earliest_wake
 from engine.commit.removed_records import Gap, gaps_between, gaps_of_cursor
 from engine.commit.task_states import Cursor
 from engine.frames.clocks import BEFORE_ALL_TIME
-from engine.log.backlogs import LogPlace, Looked
+from engine.log.backlogs import LogPlace, UnreadLook
 from engine.plan.model import Input
 from engine.postgres.postgres import shared_connection
 from engine.runtime.limits.batch_size import BatchLimit
@@ -125,7 +125,7 @@ class BatchPlanner:
             if (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
         ]
 
-    def next_cursor(self, start: Cursor, looked: Looked | None = None) -> Cursor:
+    def next_cursor(self, start: Cursor, looked: UnreadLook | None = None) -> Cursor:
         """Return where the next batch ends; ``start`` itself if there is no new data.
 
         Args:
@@ -136,7 +136,7 @@ class BatchPlanner:
         self._planned += found is not start
         return found
 
-    def _look(self, start: Cursor, looked: Looked | None) -> Cursor:
+    def _look(self, start: Cursor, looked: UnreadLook | None) -> Cursor:
         targets = self._ends_now(looked) if self._targets is None else self._targets
         is_merged = lanes(self._feeds, targets) > 1
         behind = self._behind
@@ -318,7 +318,7 @@ class BatchPlanner:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
         return wakes_at_ms is not None and (wakes_at_ms <= now_ms or reach != start.get("reach", {}))
 
-    def _ends_now(self, looked: Looked | None) -> dict[str, Mapping[int, int]]:
+    def _ends_now(self, looked: UnreadLook | None) -> dict[str, Mapping[int, int]]:
         """Return the end of each feed.
 
         Tables are asked last: records that a table had before a stream's record are then read with it, even if this process pauses in between.

@@ -10,7 +10,7 @@ import structlog
 from engine.commit.removed_records import Gap, is_unread, removed_since_the_look
 from engine.commit.task_states import Cursor
 from engine.errors import RecordsRemoved
-from engine.log.backlogs import LogPlace, Looked
+from engine.log.backlogs import LogPlace, UnreadLook
 from engine.plan.model import Input
 from engine.runtime.planning.admission import Admitted, Backlog
 from engine.runtime.planning.cursors import FeedInputs
@@ -39,7 +39,7 @@ class UnreadRecords:
         self._look_ahead = LookAhead()
 
     def look(
-        self, start: Cursor, targets: Targets, looked: Looked | None, ahead: Limit, *, is_merged: bool
+        self, start: Cursor, targets: Targets, looked: UnreadLook | None, ahead: Limit, *, is_merged: bool
     ) -> tuple[list[Backlog], list[Gap]]:
         """Return the backlog of each partition after a cursor, and the removed records of partitions of which nothing was read.
 
@@ -101,7 +101,7 @@ class UnreadRecords:
                 self._look_ahead.ask(self._readers[backlog.feed], backlog.partition, end, ahead, is_dated=is_merged)
 
     def _chunks(
-        self, reader: FeedReader, partition: int, first: int, looked: Looked | None, ahead: Limit, *, is_dated: bool
+        self, reader: FeedReader, partition: int, first: int, looked: UnreadLook | None, ahead: Limit, *, is_dated: bool
     ) -> list[Chunk]:
         unread = None if looked is None else looked.unread.get(LogPlace(reader.feed.log_feed, partition, first))
         found = None if unread is None else reader.chunks_of(unread, partition, first, ahead)

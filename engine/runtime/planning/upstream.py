@@ -46,7 +46,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ProducerFact:
     """A feed, and its producer's commits.
 
     Attributes:
@@ -75,7 +75,7 @@ def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
         connection: in no transaction; every statement sees what is committed.
         feeds: names of log feeds.
     """
-    facts: dict[str, Fact] = {}
+    facts: dict[str, ProducerFact] = {}
     wanted = list(feeds)
     while wanted:
         found = _load(connection, wanted)
@@ -86,11 +86,11 @@ def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
     return {name: walk(name, facts, known) for name in feeds if name in facts}
 
 
-def _load(connection: Connection, names: Sequence[str]) -> dict[str, Fact]:
+def _load(connection: Connection, names: Sequence[str]) -> dict[str, ProducerFact]:
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names)}).fetchall()
     return {
-        name: Fact(producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends))
+        name: ProducerFact(producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends))
         for name, producer, following, reached_ms, position, read_to, ends in rows
     }
 
@@ -105,7 +105,7 @@ def log_feed_of(feed: str) -> str:
     return feed.removeprefix(LOG_PREFIX)
 
 
-def walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached] | None = None) -> Reached:
+def walk(name: str, facts: Mapping[str, ProducerFact], known: dict[str, Reached] | None = None) -> Reached:
     """Return the progress of the producers behind one derived feed.
 
     Args:
@@ -119,7 +119,7 @@ def walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached] | None 
     return known[name]
 
 
-def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
+def _walk(name: str, facts: Mapping[str, ProducerFact], known: dict[str, Reached]) -> Reached:
     fact = facts[name]
     if fact.producer is None:
         ends = tuple((f"{name}/{partition}", end) for partition, end in sorted(fact.ends.items()))
@@ -135,7 +135,7 @@ def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Re
     )
 
 
-def _read(feed: str, fact: Fact, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
+def _read(feed: str, fact: ProducerFact, facts: Mapping[str, ProducerFact], known: dict[str, Reached]) -> Reached:
     """Return how far a producer has read one of its feeds."""
     position, own = fact.position[feed], fact.read_to.get(feed, {})
     read = facts.get(log_feed_of(feed))

@@ -12,7 +12,7 @@ from engine.log.storage import Head, ensure_feed
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
 from engine.records.inferred import Inferred
-from engine.sources.control import Clash, ServiceContext
+from engine.sources.control import FeedConflict, ServiceContext
 from engine.sources.files.inferring import infer
 from engine.sources.files.registry import place_of
 
@@ -32,7 +32,7 @@ class FilesControl:
         check_directory(place.path, site.files_root)
         return infer(place, key)
 
-    def register(self, connection: Connection, feed: Feed, model: FilesConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
+    def register(self, connection: Connection, feed: Feed, model: FilesConnector) -> FeedConflict | None:  # noqa: ARG002 - the feed names all
         """See ``Control``."""
         ensure_feed(connection, feed.log_feed, PARTITIONS)
         return None

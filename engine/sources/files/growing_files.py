@@ -20,7 +20,7 @@ LOOK_BYTES = 64 << 20
 """Bytes examined under one lock of the registry: a quarter second for a CSV file, because quotes are counted from the known end on."""
 
 
-class Growth(NamedTuple):
+class ReadableRange(NamedTuple):
     """The readable part of a file's growth.
 
     Attributes:
@@ -49,7 +49,7 @@ class GrowingFiles:
     look: int = LOOK_BYTES
     _tails: dict[str, _Tail] = field(default_factory=dict)
 
-    def first(self, name: str, read: Read, size: int) -> Growth:
+    def first(self, name: str, read: Read, size: int) -> ReadableRange:
         """Examine a new file. A last ndjson line that is too long counts at once."""
         if self.is_csv:
             return self.growth(name, read, 0, size)
@@ -59,11 +59,11 @@ class GrowingFiles:
             begin = max(least, last - BLOCK_BYTES)
             newline = read(begin, last).rfind(b"\n")
             if newline >= 0:
-                return Growth(0, begin + newline + 1, size)
+                return ReadableRange(0, begin + newline + 1, size)
             last = begin
-        return Growth(0, size if least else 0, size)
+        return ReadableRange(0, size if least else 0, size)
 
-    def growth(self, name: str, read: Read, known: int, size: int) -> Growth:
+    def growth(self, name: str, read: Read, known: int, size: int) -> ReadableRange:
         """Examine the bytes between a file's known end and its size, or the next part of them."""
         tail = self._tails.pop(name, None)
         if tail is None or tail.known != known:
@@ -76,7 +76,7 @@ class GrowingFiles:
             self._tails[name] = tail
         return found
 
-    def rest(self, name: str, read: Read, known: int, size: int) -> Growth:
+    def rest(self, name: str, read: Read, known: int, size: int) -> ReadableRange:
         """Return all bytes between a file's known end and its size, with a last record that has no end.
 
         Only the rest of a line that was too long is left out.
@@ -86,7 +86,7 @@ class GrowingFiles:
         if found.seen < size or (tail is not None and tail.is_cut):
             return found
         self._tails.pop(name, None)
-        return Growth(found.start, size, size)
+        return ReadableRange(found.start, size, size)
 
 
 @dataclass(slots=True)
@@ -107,12 +107,12 @@ class _Tail:
     is_cut: bool
     scan: CsvScan | None
 
-    def growth(self, read: Read, size: int, bound: int) -> Growth:
+    def growth(self, read: Read, size: int, bound: int) -> ReadableRange:
         if self.is_cut:
             behind = line_end(read, self.at, size)
             self.at = size if behind is None else behind
             if behind is None:
-                return Growth(self.start, self.start, size)
+                return ReadableRange(self.start, self.start, size)
             self.is_cut, self.start = False, behind
             self.scan = None if self.scan is None else CsvScan(behind, bound)
         start, end = self.start, self._line_end(read, size) if self.scan is None else self._record_end(self.scan, read, size)
@@ -120,7 +120,7 @@ class _Tail:
             end, self.is_cut = self.at, True
         if end > start:
             self.known = self.start = end
-        return Growth(start, end, size)
+        return ReadableRange(start, end, size)
 
     def _record_end(self, scan: CsvScan, read: Read, size: int) -> int:
         for _ in certain_ends(scan, read, size):

@@ -20,7 +20,7 @@ from engine.definition.sources.files import FilesPlace
 from engine.errors import FileChanged, FileUnfit, SourceUnavailable
 from engine.plan.model import Feed
 from engine.postgres.postgres import Connection
-from engine.sources.files.growing_files import GrowingFiles, Growth
+from engine.sources.files.growing_files import GrowingFiles, ReadableRange
 from engine.sources.files.parquet_files import open_parquet
 from engine.sources.files.text_files import FileBytes
 
@@ -193,18 +193,18 @@ class _Known(NamedTuple):
     size: int
 
 
-def _is_incomplete(place: FilesPlace, found: Growth, size: int) -> bool:
+def _is_incomplete(place: FilesPlace, found: ReadableRange, size: int) -> bool:
     """Whether a writer may still complete the file: its last record, or a Parquet file without its end."""
     return found.end == 0 if place.format == "parquet" else found.end < size
 
 
-def _look(place: FilesPlace, name: str, changed: ChangedFile, old: _Known | None, growing: GrowingFiles) -> Growth | None:
+def _look(place: FilesPlace, name: str, changed: ChangedFile, old: _Known | None, growing: GrowingFiles) -> ReadableRange | None:
     """Return the readable part of a file beyond the known one; None: there is nothing to examine."""
     size, is_settled = changed
     if place.format == "parquet":
         return _look_at_parquet(place, name, size, old, is_settled=is_settled)
     if is_compressed(name):
-        return Growth(0, 1, size) if old is None and size else None
+        return ReadableRange(0, 1, size) if old is None and size else None
     known, seen = (0, 0) if old is None else (old.end, old.size)
     path = Path(place.path) / name
     if size < seen:
@@ -212,12 +212,12 @@ def _look(place: FilesPlace, name: str, changed: ChangedFile, old: _Known | None
     if known == size:
         return None
     if old is None:
-        return Growth(0, size, size) if is_settled else growing.first(name, FileBytes(path), size)
+        return ReadableRange(0, size, size) if is_settled else growing.first(name, FileBytes(path), size)
     look = growing.rest if is_settled else growing.growth
     return look(name, FileBytes(path), known, size)
 
 
-def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None, *, is_settled: bool) -> Growth | None:
+def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None, *, is_settled: bool) -> ReadableRange | None:
     """Return the rows of a new file. A settled file that cannot be opened gets one place for its reject, an unsettled one none.
 
     A refused file counts as new once it can be opened.
@@ -233,11 +233,11 @@ def _look_at_parquet(place: FilesPlace, name: str, size: int, old: _Known | None
         return None
     try:
         with open_parquet(path) as file:
-            return Growth(0, int(file.metadata.num_rows), size)
+            return ReadableRange(0, int(file.metadata.num_rows), size)
     except SourceUnavailable:  # NotParquet among them
         if is_refused:
             return None
-        return Growth(REFUSED_AT, PLACE_MASK, size) if is_settled else Growth(0, 0, size)
+        return ReadableRange(REFUSED_AT, PLACE_MASK, size) if is_settled else ReadableRange(0, 0, size)
 
 
 def file_ranges(connection: Connection, feed_id: int, start: int, limit: int) -> list[FileRange]:

@@ -23,7 +23,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import canonicalise
 from engine.records.inferred import Inferred
-from engine.sources.control import Clash, ServiceContext
+from engine.sources.control import FeedConflict, ServiceContext
 from engine.sources.kafka.brokers.broker_errors import TopicDenied, TopicMissing
 from engine.sources.kafka.brokers.fetching.port import Fetched
 from engine.sources.kafka.inferring import infer
@@ -66,7 +66,7 @@ class KafkaControl:
         with _explained(place):
             return infer(dsn, place, key)
 
-    def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
+    def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> FeedConflict | None:  # noqa: ARG002 - the feed names all
         """See ``Control``."""
         register(connection, feed.log_feed)
         return None

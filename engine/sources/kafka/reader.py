@@ -27,7 +27,7 @@ from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 from engine.sources.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times
 from engine.sources.kafka.fetch_cache import Keeper, Reference, recalled
 from engine.sources.kafka.ranges import PIECE_BYTES, RangePart, Topic
-from engine.sources.kafka.records import SOURCE_KIND, date_changes, date_records, read_records, require_whole_table
+from engine.sources.kafka.records import SOURCE_KIND, date_changes, extract_event_times, read_records, require_whole_table
 from engine.sources.kafka.sides import PatientReader, topic_reader
 from engine.sources.kafka.topic_state import known_id, note
 from engine.sources.packets import Packet, encode_json
@@ -323,7 +323,7 @@ class KafkaReader(UsualAnswers):
         whole = [relation for relation in self.relations if relation.event_time is not None]
         for relation, dating in zip(whole, dating_relations(whole), strict=True):
             reader = self._topic_reader(dating, relation)
-            found.append(date_records(records, reader, dating, self.place.record_columns, partition, now_ms))
+            found.append(extract_event_times(records, reader, dating, self.place.record_columns, partition, now_ms))
         return Dated.joined(found)
 
     def _dated(self, partition: int, start: int, end: int, wanted: int = DATED_AT_ONCE) -> DatedChunk:

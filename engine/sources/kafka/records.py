@@ -80,7 +80,7 @@ def require_whole_table(rejects: pl.DataFrame, relation: RelationSchema, topic: 
     )
 
 
-def date_records(
+def extract_event_times(
     records: Fetched,
     reader: RecordReader,
     relation: RelationSchema,

@@ -11,7 +11,7 @@ from engine.log.storage import Head, ensure_feed, feed_heads, find_feed, heads, 
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
 from engine.records.inferred import Inferred, nothing_found
-from engine.sources.control import Clash, ServiceContext
+from engine.sources.control import FeedConflict, ServiceContext
 
 
 class LogControl:
@@ -24,11 +24,11 @@ class LogControl:
         """See ``Control``: appended records are validated by the columns, so these must exist first."""
         raise nothing_found("the built-in log takes what the columns say, so nothing else says it")
 
-    def register(self, connection: Connection, feed: Feed, model: LogConnector) -> Clash | None:
+    def register(self, connection: Connection, feed: Feed, model: LogConnector) -> FeedConflict | None:
         """See ``Control``. Relations that share a feed define it in the same way."""
         made = ensure_feed(connection, feed.log_feed, model.partitions, model.retention)
         if made.partitions != model.partitions:
-            return Clash(
+            return FeedConflict(
                 "partitions_differ",
                 f"the feed '{feed.log_feed}' has {made.partitions} partitions; relations that share it have as many, not {model.partitions}",
                 "/connector/partitions",
@@ -36,7 +36,7 @@ class LogControl:
             )
         if made.retention_ms != model.retention:
             kept = "for ever" if made.retention_ms is None else format_duration(made.retention_ms)
-            return Clash(
+            return FeedConflict(
                 "retention_differs",
                 f"the feed '{feed.log_feed}' keeps its records {kept}; relations that share it say the same",
                 "/connector/retention",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.commit.task_states import Cursor
 from engine.errors import SourceUnavailable
-from engine.log.backlogs import LogPlace, Looked, unread_behind
+from engine.log.backlogs import LogPlace, UnreadLook, unread_behind
 from engine.postgres.postgres import shared_connection
 from engine.runtime.checkpoint import note_planned
 from engine.runtime.planning.batch_planner import BatchPlanner
@@ -102,7 +102,7 @@ class Planned:
         return planner.unread(start, ends)
 
 
-def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:
+def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, UnreadLook]:
     """Ask the logs once for several queries; queries without an answer ask by themselves."""
     places = {number: own for number, planned in awake.items() if (own := planned.unread(ends))}
     if not places:
@@ -110,7 +110,7 @@ def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:
     dsn = next(planned.spec.dsn for planned in awake.values() if planned.spec is not None)
     try:
         with shared_connection(dsn) as connection:
-            looked = Looked(ends, unread_behind(connection, [place for own in places.values() for place in own]))
+            looked = UnreadLook(ends, unread_behind(connection, [place for own in places.values() for place in own]))
     except SourceUnavailable:
         return {}
     return dict.fromkeys(places, looked)

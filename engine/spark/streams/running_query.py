@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from engine.plan.model import Plan
 from engine.runtime.launches.launch_state import Launch
-from engine.runtime.launches.launched_query import LaunchedQuery, OpenedLaunch
+from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.worker_requirements import WorkerRequirements
 from engine.spark.cluster import worker_requirements_of
@@ -29,13 +29,13 @@ class RunningQuery(LaunchedQuery):
         moving: lock held while it moves from one slot to another.
 
     Args:
-        opened: its launch.
+        context: its launch, with the state that it resumes from.
         requirements: see ``LaunchedQuery``.
         parallel: how many Spark tasks do a stage of a large batch.
     """
 
-    def __init__(self, opened: OpenedLaunch, requirements: WorkerRequirements | None = None, parallel: int = 1) -> None:
-        super().__init__(opened, requirements)
+    def __init__(self, context: LaunchContext, requirements: WorkerRequirements | None = None, parallel: int = 1) -> None:
+        super().__init__(context, requirements)
         self.parallel = parallel
         self.slot: Slot | None = None
         self.moving = threading.Lock()
@@ -46,17 +46,17 @@ class RunningQuery(LaunchedQuery):
     def prepare(
         cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None
     ) -> RunningQuery:
-        """Open a launch for a slot to run; see ``OpenedLaunch.open``.
+        """Open a launch for a slot to run; see ``LaunchContext.open``.
 
         Raises:
             ClusterBusy: the cluster gives no executor.
             WorkersUnfit: the cluster's workers differ from the driver.
             EngineError: see there.
         """
-        opened = OpenedLaunch.open(plan, launch, dsn, options or RunOptions())
+        context = LaunchContext.open(plan, launch, dsn, options or RunOptions())
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        requirements = worker_requirements_of(spark.sparkContext, opened.run if launch.elsewhere is None else None)
-        return cls(opened, requirements, parallel)
+        requirements = worker_requirements_of(spark.sparkContext, context.run if launch.elsewhere is None else None)
+        return cls(context, requirements, parallel)
 
     @classmethod
     def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from engine.errors import SourceUnavailable
-from engine.log.backlogs import Looked
+from engine.log.backlogs import UnreadLook
 from engine.log.feed_ends import feed_ends
 from engine.postgres.postgres import shared_connection
 from engine.runtime.failures import marked
@@ -287,7 +287,7 @@ class CycleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.failure = planned.failure or error_text(error)
             return {}
 
-    def _look_at(self, number: int, planned: Planned, looked: Looked | None) -> None:
+    def _look_at(self, number: int, planned: Planned, looked: UnreadLook | None) -> None:
         assert planned.planner is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
         with watch().at_work(planned.spec.bounds, planned.spec.run, None):
             end = planned.planner.next_cursor(planned.start, looked)

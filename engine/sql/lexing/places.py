@@ -14,7 +14,7 @@ _SHOWN_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextPosition:
     """A place in a script: line and column count from 1."""
 
     line: int
@@ -31,7 +31,7 @@ class Passage:
         length: of its characters in this line; 0 where something is missing.
     """
 
-    place: Place
+    place: TextPosition
     line: str
     length: int
 
@@ -58,10 +58,10 @@ class Lines:
             self._starts.append(at + 1)
             at = text.find("\n", at + 1)
 
-    def place(self, at: int) -> Place:
+    def place(self, at: int) -> TextPosition:
         """Return where a character stands."""
         line = bisect_right(self._starts, at)
-        return Place(line, at - self._starts[line - 1] + 1)
+        return TextPosition(line, at - self._starts[line - 1] + 1)
 
     def passage(self, start: int, end: int) -> Passage:
         """Return the passage from one character to before another one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.commit.sink_batch import Batch
+from engine.commit.sink_batch import GroupedPackets
 from engine.sources.packets import Packet, encode_json
 
 
@@ -25,4 +25,4 @@ def test_functions_take_the_time_of_the_slowest_task_of_each_stage_or_of_all_in_
     packets = [stats(0, 0, 50, {"score": 40}), stats(0, 1, 80, {"score": 70, "tax": 2}), stats(1, 0, 30, {"score": 20, "tax": 5})]
     if is_one_worker:
         packets.append(Packet(0, "effort", 0, 0, 0, 0, None, None, 0, encode_json({"part_ms": 200})))
-    assert Batch.of(packets).function_ms() == expected
+    assert GroupedPackets.of(packets).function_ms() == expected

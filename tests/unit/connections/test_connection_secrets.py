@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from engine.connections.certificates import CertificateUnreadable
 from engine.connections.kafka import KafkaConnection, librdkafka_options
-from engine.connections.keys import Place, SecretKeyMissing, SecretKeys, SecretUnreadable
+from engine.connections.keys import SecretKeyMissing, SecretKeys, SecretPlace, SecretUnreadable
 from engine.connections.kinds import read_connection
 from engine.connections.postgres import PostgresConnection, psycopg_options
 from engine.connections.registry import RegistryConnection, httpx_options
@@ -95,7 +95,10 @@ def test_what_is_encrypted_counts_only_where_it_was_given() -> None:
 
 
 def test_the_order_in_which_the_database_gives_fields_does_not_count() -> None:
-    one, other = Place("a", {"x": 1, "y": {"b": None, "a": True}}, "/x"), Place("a", {"y": {"a": True, "b": None}, "x": 1}, "/x")
+    one, other = (
+        SecretPlace("a", {"x": 1, "y": {"b": None, "a": True}}, "/x"),
+        SecretPlace("a", {"y": {"a": True, "b": None}, "x": 1}, "/x"),
+    )
     assert keys(NEW).decrypt(keys(NEW).encrypt(SECRET, one), other) == SECRET
 
 

@@ -9,7 +9,7 @@ from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import BIGINT, DOUBLE, INT, STRING, Schema, decimal
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import SERVICE_COLUMNS, Counters
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.operators.rows.row_operators import RowFilter, RowProjection
 from engine.operators.rows.table_filter import TableFilterer
 from engine.operators.windows.hopping import WindowAggregator
@@ -87,15 +87,15 @@ def test_each_value_that_is_missing_is_counted_by_its_reason(text: str, expected
 
 def test_a_select_counts_under_its_own_name_and_a_where_under_its() -> None:
     select = RowProjection(Projection((("next", "n + 1"), ("n", "n"))), SCHEMA, is_forced_known=False)
-    assert select.process(frame(), {}, Moment()).counters == {("select", "number_overflow"): 1}
+    assert select.process(frame(), {}, BatchTime()).counters == {("select", "number_overflow"): 1}
     where = RowFilter(Filter("n / m > 0"), SCHEMA)
-    output = where.process(frame(), {}, Moment())
+    output = where.process(frame(), {}, BatchTime())
     assert (output.counters, output.frame.height) == ({("where", "division_by_zero"): 1}, 1)
 
 
 def test_what_has_all_its_values_counts_nothing() -> None:
     select = RowProjection(Projection((("twice", "i * 2"),)), SCHEMA, is_forced_known=False)
-    assert select.process(frame(), {}, Moment()).counters == {}
+    assert select.process(frame(), {}, BatchTime()).counters == {}
 
 
 def test_an_aggregate_counts_what_its_argument_cannot_compute() -> None:
@@ -106,4 +106,4 @@ def test_an_aggregate_counts_what_its_argument_cannot_compute() -> None:
 
 def test_a_filter_of_a_table_counts_what_it_cannot_compute() -> None:
     filterer = TableFilterer(TableFilter("where", "n / m > 0", ("i",), None), SCHEMA, None, MemorySegmentStore())
-    assert filterer.process(frame(), {}, Moment()).counters["where", "division_by_zero"] == 1
+    assert filterer.process(frame(), {}, BatchTime()).counters["where", "division_by_zero"] == 1

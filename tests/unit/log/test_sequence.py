@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.log.sequence import Reach, numbered
+from engine.log.sequence import ReadSpan, numbered
 from engine.operators.tasks.order import NO_LANE, lane_of
 
 Cause = tuple[int, int, int]
@@ -29,7 +29,7 @@ def numbers(*tasks: list[Cause]) -> list[list[int]]:
     return [own.tolist() for own in found.sequences]
 
 
-def heads(*tasks: list[Cause], reached_ms: int | None = None, read: dict[int, list[Reach]] | None = None) -> list[list[int]]:
+def heads(*tasks: list[Cause], reached_ms: int | None = None, read: dict[int, list[ReadSpan]] | None = None) -> list[list[int]]:
     found = numbered([causes(*rows) for rows in tasks], reached_ms, read or {})
     return [own.tolist() for own in found.heads]
 
@@ -65,7 +65,7 @@ def test_heads_never_fall_and_never_below_what_was_reached_before() -> None:
 
 
 def test_what_the_clock_causes_stands_where_the_merge_has_come() -> None:
-    read = {0: [Reach(0, 12)], 1: [Reach(0, None)]}
+    read = {0: [ReadSpan(0, 12)], 1: [ReadSpan(0, None)]}
     assert heads([BEFORE, (9, 0, 1), BEHIND], reached_ms=4, read=read) == [[4, 9, 12]]
     assert numbered([causes(BEFORE)], None, {}).reached_ms is None
 
@@ -75,15 +75,15 @@ def test_what_the_clock_causes_stands_where_the_merge_has_come() -> None:
     [
         (None, {}, [], None),
         (3, {}, [], 3),
-        (None, {0: [Reach(0, None)]}, [], None),
-        (None, {0: [Reach(0, 7)]}, [], 7),  # nothing came of what was read: it was read all the same
-        (9, {0: [Reach(0, 7)]}, [], 9),
-        (None, {0: [Reach(0, 7), Reach(5, 4)], 1: [Reach(0, 8)]}, [(6, 0, 1)], 8),
+        (None, {0: [ReadSpan(0, None)]}, [], None),
+        (None, {0: [ReadSpan(0, 7)]}, [], 7),  # nothing came of what was read: it was read all the same
+        (9, {0: [ReadSpan(0, 7)]}, [], 9),
+        (None, {0: [ReadSpan(0, 7), ReadSpan(5, 4)], 1: [ReadSpan(0, 8)]}, [(6, 0, 1)], 8),
         (None, {}, [(6, 0, 1)], 6),
     ],
 )
 def test_the_merge_has_come_as_far_as_was_read(
-    reached_ms: int | None, read: dict[int, list[Reach]], rows: list[Cause], reached_after: int | None
+    reached_ms: int | None, read: dict[int, list[ReadSpan]], rows: list[Cause], reached_after: int | None
 ) -> None:
     assert numbered([causes(*rows)], reached_ms, read).reached_ms == reached_after
 
@@ -100,7 +100,7 @@ def test_heads_that_begin_anew_in_each_span_become_those_of_the_lane(times: list
     spans = []
     for start, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(times)), len(times)]):
         known += np.maximum.accumulate(times[start:end]).tolist()
-        spans.append(Reach(start, max(times[start:end])))
+        spans.append(ReadSpan(start, max(times[start:end])))
     rows: list[list[Cause]] = [[], [], []]
     for place, (head, task) in enumerate(zip(known, tasks, strict=False)):
         rows[task].append((head, lane, place))
@@ -111,7 +111,7 @@ def test_heads_that_begin_anew_in_each_span_become_those_of_the_lane(times: list
 
 
 def test_spans_of_a_lane_say_nothing_of_another_and_those_without_records_nothing_at_all() -> None:
-    read = {lane_of(0, 0): [Reach(0, 90), Reach(5, None), Reach(8, 20)], lane_of(0, 1): [Reach(0, 7)]}
+    read = {lane_of(0, 0): [ReadSpan(0, 90), ReadSpan(5, None), ReadSpan(8, 20)], lane_of(0, 1): [ReadSpan(0, 7)]}
     assert heads([(7, lane_of(0, 1), 9)], read=read) == [[7]]
     assert heads([(20, lane_of(0, 0), 9)], read=read) == [[90]]
     assert heads([(30, lane_of(0, 0), 2)], read=read) == [[30]]

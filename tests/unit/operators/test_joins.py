@@ -11,7 +11,7 @@ from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME
 from engine.frames.hashing import key_hash
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.operators.operators import Moment, OperatorOutput, TableProgress
+from engine.operators.operators import BatchTime, OperatorOutput, TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 
@@ -45,7 +45,7 @@ class Case:
         """One batch; the table's progress is ``self.progress``."""
         frames = {side: self._frame(side, records) for side in ("s", "w")}
         self.pos += len(records) + 1
-        moment = Moment(now_ms, self.pos - 1, advance_ms, {} if self.progress is None else {0: self.progress})
+        moment = BatchTime(now_ms, self.pos - 1, advance_ms, {} if self.progress is None else {0: self.progress})
         return self.join.process(frames["s"], {0: frames["w"]} if frames["w"].height else {}, moment)
 
     def values_of(self, *records: tuple[str, str | None, str | None, int]) -> list[tuple[str, str | None]]:
@@ -169,7 +169,9 @@ def test_a_key_hash_of_another_key_is_not_used() -> None:
         case._frame(side, ((side, "k", "x", 1),)).with_columns(_key_hash=pl.lit(salt, pl.UInt64))
         for salt, side in enumerate("ws")
     ]
-    result = case.join.process(frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), {0: frames[0]}, Moment(position=2))
+    result = case.join.process(
+        frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), {0: frames[0]}, BatchTime(position=2)
+    )
     assert result.frame.select("w.key", "_key_hash").rows() == [("k", 1)]
     assert [name for name in result.frame.columns if not name.startswith("_")] == list(case.join.schema.names)
 

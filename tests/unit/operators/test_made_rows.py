@@ -10,7 +10,7 @@ from engine.expressions.syntax import reference
 from engine.expressions.types.types import BIGINT, STRING, Schema
 from engine.frames.frames import SERVICE_COLUMNS
 from engine.operators.emission import emitting_at_most
-from engine.operators.operators import Moment, OperatorOutput
+from engine.operators.operators import BatchTime, OperatorOutput
 from engine.operators.rows.row_operators import RowProjection
 from engine.plan.operators.row_operators import Projection
 
@@ -25,7 +25,7 @@ def frame(*texts: str | None) -> pl.DataFrame:
 
 def select(columns: int, *texts: str | None, text: str = LONG) -> OperatorOutput:
     spec = Projection((("n", "n"), *((f"c{number}", text) for number in range(columns))))
-    return RowProjection(spec, SCHEMA, is_forced_known=False).process(frame(*texts), {}, Moment())
+    return RowProjection(spec, SCHEMA, is_forced_known=False).process(frame(*texts), {}, BatchTime())
 
 
 def lengths(output: OperatorOutput, column: str) -> list[int | None]:

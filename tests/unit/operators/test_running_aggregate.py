@@ -8,7 +8,7 @@ import polars as pl
 
 from engine.expressions.types.types import BIGINT, DOUBLE, Schema
 from engine.operators.aggregation.running_aggregate import RunningAggregator
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.segments.memory import MemorySegmentStore
 
@@ -37,7 +37,7 @@ def records(*rows: tuple[int, float | None, int | None], nulls: tuple[int, ...] 
 
 
 def shown(own: RunningAggregator, frame: pl.DataFrame) -> list[tuple[Any, ...]]:
-    return own.process(frame, {}, Moment()).frame.select("_ts", "_op", "group", "rows", "total").rows()
+    return own.process(frame, {}, BatchTime()).frame.select("_ts", "_op", "group", "rows", "total").rows()
 
 
 def test_every_record_is_a_change_with_the_greatest_time_so_far() -> None:
@@ -52,19 +52,19 @@ def test_zeros_of_both_signs_are_one_group() -> None:
 
 def test_null_keys_and_null_values_are_dropped_and_counted_and_move_no_clock() -> None:
     own = operator()
-    output = own.process(records((1, 1.0, 1), (9, None, 1), (8, 1.0, 1), nulls=(2,)), {}, Moment())
+    output = own.process(records((1, 1.0, 1), (9, None, 1), (8, 1.0, 1), nulls=(2,)), {}, BatchTime())
     assert output.frame.height == 1
     assert output.counters == {("r", "null_key"): 1, ("r", "null_value"): 1}
     assert own.clocks == {"r": 1}
 
 
 def test_a_group_without_columns_is_the_whole_stream() -> None:
-    output = operator(group=()).process(records((1, 1.0, 1), (2, None, 4)), {}, Moment())
+    output = operator(group=()).process(records((1, 1.0, 1), (2, None, 4)), {}, BatchTime())
     assert output.frame.select("rows", "total").rows() == [(1, 1), (2, 5)]
 
 
 def test_a_sum_that_does_not_fit_is_null_and_counted_at_every_change() -> None:
-    output = operator().process(records((1, 1.0, 2**63 - 1), (2, 1.0, 1), (3, 1.0, -1)), {}, Moment())
+    output = operator().process(records((1, 1.0, 2**63 - 1), (2, 1.0, 1), (3, 1.0, -1)), {}, BatchTime())
     assert output.frame["total"].to_list() == [2**63 - 1, None, 2**63 - 1]
     assert output.counters == {("r", "sum_overflow"): 1}
 
@@ -77,5 +77,5 @@ def test_a_group_that_never_matched_having_is_never_deleted() -> None:
 
 def test_nothing_waits() -> None:
     own = operator()
-    own.process(records((1, 1.0, 1)), {}, Moment(now_ms=5))
+    own.process(records((1, 1.0, 1)), {}, BatchTime(now_ms=5))
     assert (own.buffered_rows, own.due_in_ms, own.wakes_at_ms) == (0, None, None)

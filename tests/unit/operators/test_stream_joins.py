@@ -11,7 +11,7 @@ import pytest
 
 from engine.expressions.types.types import BIGINT, STRING, Schema
 from engine.operators.joins.stream_stream import StreamStreamJoiner
-from engine.operators.operators import Moment, OperatorOutput
+from engine.operators.operators import BatchTime, OperatorOutput
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
 
@@ -39,7 +39,7 @@ class Case:
     def run(self, *records: Record, advance_ms: int = 0) -> OperatorOutput:
         left, right = (self._frame(side, records) for side in "lr")
         self.pos += len(records) + 1
-        return self.join.process(left, {1: right} if right.height else {}, Moment(0, self.pos - 1, advance_ms))
+        return self.join.process(left, {1: right} if right.height else {}, BatchTime(0, self.pos - 1, advance_ms))
 
     def pairs(self, *records: Record, advance_ms: int = 0) -> list[tuple[Any, ...]]:
         return self.run(*records, advance_ms=advance_ms).frame.select("l.value", "r.value", "_ts").rows()
@@ -184,7 +184,7 @@ def test_keys_of_several_columns_and_types_meet() -> None:
             schema={**types, **right.polars()},
         ),
     ]
-    result = join.process(frames[0], {1: frames[1]}, Moment(position=4))
+    result = join.process(frames[0], {1: frames[1]}, BatchTime(position=4))
     assert result.frame.select("l.a", "l.b", "r.value", "r.b").rows() == [("x", 1, "v", 1), (None, None, "v", None)]
     assert result.frame.columns[5:] == list(join.schema.names)
 

@@ -9,7 +9,7 @@ import polars as pl
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
 from engine.frames.hashing import key_hash
 from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
-from engine.operators.operators import Moment, OperatorOutput
+from engine.operators.operators import BatchTime, OperatorOutput
 from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.sorted.segment_list import MIN_MERGED
@@ -53,12 +53,12 @@ def puts(*rows: Put) -> pl.DataFrame:
 
 
 def messages(*rows: Put, retention_ms: int | None = None) -> list[tuple[Any, ...]]:
-    output = regrouper(retention_ms).process(puts(*rows), {}, Moment())
+    output = regrouper(retention_ms).process(puts(*rows), {}, BatchTime())
     return output.frame.select("_pos", "_ts", "_offset", "t.group", "t.$old.t.x", "t.$new.t.x", "t.$has_old", "t.$has_new").rows()
 
 
 def results(*rows: Put, having: str | None = None) -> list[tuple[Any, ...]]:
-    output = aggregator(having).process(regrouper().process(puts(*rows), {}, Moment()).frame, {}, Moment())
+    output = aggregator(having).process(regrouper().process(puts(*rows), {}, BatchTime()).frame, {}, BatchTime())
     return output.frame.select("group", "_ts", "_op", "rows", "total", "mean").rows()
 
 
@@ -72,12 +72,14 @@ def test_a_row_that_moves_leaves_its_old_group_first() -> None:
 
 
 def test_a_message_is_keyed_by_its_group() -> None:
-    frame = regrouper().process(puts((1, "a", "z", 5), (2, "a", "b", 7)), {}, Moment()).frame
+    frame = regrouper().process(puts((1, "a", "z", 5), (2, "a", "b", 7)), {}, BatchTime()).frame
     assert frame["_key_hash"].to_list() == key_hash(frame, ["t.group"]).to_list()
 
 
 def test_a_row_without_a_group_is_counted_and_sends_nothing() -> None:
-    output = regrouper().process(puts((1, "a", "x", 5), (2, "a", None, 7), (3, "a", None, 8), (4, "b", "-", None)), {}, Moment())
+    output = regrouper().process(
+        puts((1, "a", "x", 5), (2, "a", None, 7), (3, "a", None, 8), (4, "b", "-", None)), {}, BatchTime()
+    )
     assert output.frame.select("t.group", "t.$has_old", "t.$has_new").rows() == [("x", False, True), ("x", True, False)]
     assert output.counters == {("t", "null_group"): 2}
 
@@ -89,7 +91,7 @@ def test_a_put_out_of_order_counts_in_an_unversioned_table_and_not_in_a_versione
 
 
 def test_a_put_older_than_retention_is_counted_and_kept_as_late() -> None:
-    output: OperatorOutput = regrouper(3).process(puts((10, "a", "x", 5), (6, "b", "x", 3), (7, None, "x", 1)), {}, Moment())
+    output: OperatorOutput = regrouper(3).process(puts((10, "a", "x", 5), (6, "b", "x", 3), (7, None, "x", 1)), {}, BatchTime())
     assert output.counters == {("t", "table_history_expired"): 1, ("t", "null_key"): 1}
     assert output.late.select("reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
         ("table_history_expired", 6, 10, 101)
@@ -118,13 +120,13 @@ def test_zeros_of_both_signs_are_one_group() -> None:
     own = TableRegrouper(TableRegrouping("t", ("t.key",), None, ("t.group",), ()), schema, None, MemorySegmentStore())
     frame = puts((1, "a", "-", None), (2, "a", "-", None)).drop("t.x")
     frame = frame.with_columns(pl.Series("t.group", [0.0, -0.0]), pl.lit(0, pl.Int8).alias("_op"))
-    assert own.process(frame, {}, Moment()).frame["t.$has_old"].to_list() == [False, True]
+    assert own.process(frame, {}, BatchTime()).frame["t.$has_old"].to_list() == [False, True]
 
 
 def test_the_clocks_are_the_greatest_times() -> None:
     first, second = regrouper(), aggregator()
     assert (first.clocks, second.clocks) == ({"t": None}, {"t": None})
-    second.process(first.process(puts((9, "a", "x", 5), (4, "b", "x", 5)), {}, Moment()).frame, {}, Moment())
+    second.process(first.process(puts((9, "a", "x", 5), (4, "b", "x", 5)), {}, BatchTime()).frame, {}, BatchTime())
     assert (first.clocks, second.clocks) == ({"t": 9}, {"t": 9})
 
 
@@ -134,7 +136,7 @@ def test_a_trace_keeps_its_order_over_batches() -> None:
     first = regrouper()
     second = TableAggregator(TableAggregation("t", (("group", "t.group"),), columns), first.schema, None, store)
     batches: list[list[Put]] = [[(1, "a", "x", 1), (2, "b", "x", 2), (3, "a", "x", 3)], [(4, "b", "-", None)], [(5, "c", "x", 4)]]
-    frames = [second.process(first.process(puts(*rows), {}, Moment()).frame, {}, Moment()).frame for rows in batches]
+    frames = [second.process(first.process(puts(*rows), {}, BatchTime()).frame, {}, BatchTime()).frame for rows in batches]
     traces = [trace for frame in frames for trace in frame["trace"].to_list()]
     assert traces == ["0+1", "0+1+2", "0+1+2-1+3", "0+1+2-1+3-2", "0+1+2-1+3-2+4"]
 
@@ -142,15 +144,15 @@ def test_a_trace_keeps_its_order_over_batches() -> None:
 def test_a_tombstone_of_a_versioned_table_is_remembered_as_long_as_an_older_put_is_accepted() -> None:
     own = regrouper(10)
     for row in [(5, "a", "-", None), *((6, f"b{i}", "x", i) for i in range(MIN_MERGED))]:
-        own.process(puts(row), {}, Moment())
-    output = own.process(puts((4, "a", "x", 1)), {}, Moment())
+        own.process(puts(row), {}, BatchTime())
+    output = own.process(puts((4, "a", "x", 1)), {}, BatchTime())
     assert (output.frame.height, output.counters) == (0, {("t", "out_of_order"): 1})
 
 
 def test_a_tombstone_of_a_versioned_table_is_forgotten_once_no_older_put_is_accepted() -> None:
     own = regrouper(10)
     for row in (*((5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)), (16, "b", "x", 1)):
-        own.process(puts(row), {}, Moment())
+        own.process(puts(row), {}, BatchTime())
     assert kept_rows(own) == 1
 
 
@@ -159,14 +161,14 @@ def test_a_delete_of_an_unversioned_table_is_forgotten_with_the_row_it_deleted()
     kept = []
     for number in range(0, 4000, 20):
         rows: list[Put] = [(number + i, f"k{number + i}", "x", 1) for i in range(20)]
-        own.process(puts(*rows), {}, Moment())
-        own.process(puts(*((ts, key, "-", None) for ts, key, _, _ in rows)), {}, Moment())
+        own.process(puts(*rows), {}, BatchTime())
+        own.process(puts(*((ts, key, "-", None) for ts, key, _, _ in rows)), {}, BatchTime())
         kept.append(kept_rows(own))
     assert max(kept) < 1200
 
 
 def test_a_put_after_a_delete_of_an_unversioned_table_is_in_order_whatever_its_time() -> None:
-    output = regrouper().process(puts((5, "a", "x", 5), (6, "a", "-", None), (3, "a", "y", 3)), {}, Moment())
+    output = regrouper().process(puts((5, "a", "x", 5), (6, "a", "-", None), (3, "a", "y", 3)), {}, BatchTime())
     assert [message[0] for message in output.frame.select("t.group").rows()] == ["x", "x", "y"]
     assert output.counters == {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, STRING, Schema
-from engine.operators.operators import Moment, OperatorOutput
+from engine.operators.operators import BatchTime, OperatorOutput
 from engine.operators.rows.table_filter import LATE_END, TableFilterer
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.memory import MemorySegmentStore
@@ -15,7 +15,9 @@ SPEC = TableFilter("kept", "t.number > 0", ("t.key",), 100)
 
 
 def process(spec: TableFilter, *changes: tuple[str | None, int | None, int], is_delete: bool = False) -> OperatorOutput:
-    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(frame_of(*changes, is_delete=is_delete), {}, Moment())
+    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(
+        frame_of(*changes, is_delete=is_delete), {}, BatchTime()
+    )
 
 
 def frame_of(*changes: tuple[str | None, int | None, int], is_delete: bool = False) -> pl.DataFrame:
@@ -85,5 +87,5 @@ def test_rows_that_fail_are_not_kept_for_ever_over_an_unversioned_table() -> Non
     operator = TableFilterer(TableFilter("kept", "t.number > 0", ("t.key",), None), SCHEMA, None, MemorySegmentStore())
     for key in range(200):
         for number in (1, -1):
-            operator.process(frame_of((f"k{key}", number, key)), {}, Moment())
+            operator.process(frame_of((f"k{key}", number, key)), {}, BatchTime())
     assert sum(entry["rows"] for entry in operator.snapshot()["passed"]["versions"]) < 20

@@ -13,7 +13,7 @@ from engine.expressions.types.types import BIGINT, INT, STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME
 from engine.frames.hashing import key_hash
 from engine.operators.joins.table_table import TableTableJoiner
-from engine.operators.operators import Moment
+from engine.operators.operators import BatchTime
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.sorted.version_search import MAX_LISTED, VersionSearch
@@ -54,7 +54,7 @@ def told(spec: TableTableJoin, *changes: Change) -> list[tuple[Any, ...]]:
     """(position, time, left value, right value) of what one batch tells; a delete has ``None`` for its values."""
     placed = list(enumerate(changes))
     joiner = TableTableJoiner(spec, LEFT, RIGHT, None, MemorySegmentStore())
-    output = joiner.process(side(placed, "l", LEFT), {4: side(placed, "r", RIGHT)}, Moment())
+    output = joiner.process(side(placed, "l", LEFT), {4: side(placed, "r", RIGHT)}, BatchTime())
     rows = output.frame.select("_pos", "_ts", "_op", "l.value", "r.value").rows()
     return [(pos, ts, *(("delete",) if op else values)) for pos, ts, op, *values in rows]
 
@@ -95,7 +95,7 @@ def rows_of(type_: str, key: str) -> list[tuple[Any, ...]]:
         (4, ("r", 1, None, 2)),
         (5, ("r", 2**40, None, 2)),
     ]
-    output = joiner.process(side(changes, "l", LEFT), {4: side(changes, "r", RIGHT)}, Moment()).frame
+    output = joiner.process(side(changes, "l", LEFT), {4: side(changes, "r", RIGHT)}, BatchTime()).frame
     assert output.schema["l.id"] == pl.Int32
     assert output.schema["r.id"] == pl.Int64
     return output.select("_op", pl.col(key).alias("key"), "l.id", "l.value", "r.id", "r.value").rows()
@@ -151,8 +151,8 @@ def test_a_versioned_result_does_not_remember_deletes_for_ever(left_retention_ms
     for key in range(200):
         for value in ("a", None):
             change: list[tuple[int, Change]] = [(key, ("l", key, value, 50 * key))]
-            joiner.process(side(change, "l", LEFT), {}, Moment())
-            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, 50 * key))], "r", RIGHT)}, Moment())
+            joiner.process(side(change, "l", LEFT), {}, BatchTime())
+            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, 50 * key))], "r", RIGHT)}, BatchTime())
     kept = joiner.snapshot()
     assert [sum(entry["rows"] for entry in kept[name]["versions"]) < 20 for name in ("left", "right")] == [True, True]
 
@@ -163,8 +163,8 @@ def test_unversioned_sides_do_not_keep_their_deletes_for_ever() -> None:
     for key in range(200):
         for value in ("a", None):
             change: list[tuple[int, Change]] = [(key, ("l", key, value, key))]
-            joiner.process(side(change, "l", LEFT), {}, Moment())
-            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, key))], "r", RIGHT)}, Moment())
+            joiner.process(side(change, "l", LEFT), {}, BatchTime())
+            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, key))], "r", RIGHT)}, BatchTime())
     kept = joiner.snapshot()
     assert [sum(entry["rows"] for entry in kept[name]["versions"]) < 20 for name in ("left", "right")] == [True, True]
 
@@ -177,7 +177,7 @@ def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None
         (2, ("l", 2, "b", 99)),
         (3, ("l", 2, "b", 100)),
     ]
-    output = joiner.process(side(changes, "l", LEFT), {}, Moment())
+    output = joiner.process(side(changes, "l", LEFT), {}, BatchTime())
     assert output.counters == {("r", "null_key"): 1, ("r", "table_history_expired"): 1}
     assert output.late.select("input", "reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
         ("r", "table_history_expired", 99, 200, 2)

@@ -7,27 +7,27 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from engine.runtime import task_cache as kept_tasks
-from engine.runtime.task_cache import Built, CachedTask, TaskCache, TaskPlace
+from engine.runtime import task_cache
+from engine.runtime.task_cache import BuiltTask, CachedTask, TaskCache, TaskId
 
 QUERY = uuid4()
 
 
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> TaskCache:
-    monkeypatch.setattr(kept_tasks, "FORGET_S", 1e9)
+    monkeypatch.setattr(task_cache, "FORGET_S", 1e9)
     return TaskCache()
 
 
-def place(task: int, epoch: int = 1, query: UUID = QUERY) -> TaskPlace:
-    return TaskPlace(query, epoch, 0, task)
+def place(task: int, epoch: int = 1, query: UUID = QUERY) -> TaskId:
+    return TaskId(query, epoch, 0, task)
 
 
 def kept(token: str, memory_bytes: int = 1) -> CachedTask:
-    return CachedTask(token, "", cast("Built", None), memory_bytes)
+    return CachedTask(token, "", cast("BuiltTask", None), memory_bytes)
 
 
-def there(tasks: TaskCache, *places: TaskPlace) -> list[str | None]:
+def there(tasks: TaskCache, *places: TaskId) -> list[str | None]:
     """Return the tokens of tasks, which are kept as they were."""
     found = []
     for each in places:
@@ -44,7 +44,7 @@ def test_a_task_that_is_taken_is_kept_no_longer(tasks: TaskCache) -> None:
 
 
 def test_the_oldest_go_beyond_the_bound_in_number(tasks: TaskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_tasks, "KEPT_TASKS", 3)
+    monkeypatch.setattr(task_cache, "KEPT_TASKS", 3)
     for task in range(3):
         tasks.put(place(task), kept(f"{task}"))
     tasks.put(place(0), kept("again"))
@@ -53,7 +53,7 @@ def test_the_oldest_go_beyond_the_bound_in_number(tasks: TaskCache, monkeypatch:
 
 
 def test_the_oldest_go_beyond_the_bound_in_memory_but_for_one(tasks: TaskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_tasks, "KEPT_BYTES", 100)
+    monkeypatch.setattr(task_cache, "KEPT_BYTES", 100)
     tasks.put(place(0), kept("0", 60))
     tasks.put(place(0), kept("0", 60))
     tasks.put(place(1), kept("1", 40))

@@ -25,9 +25,9 @@ from engine.runtime.limits.watchdog import (
     each_at_work,
     machine_memory,
     memory_share,
-    note_end,
     own_memory,
-    take_note,
+    read_end,
+    record_end,
     watch,
 )
 
@@ -49,10 +49,10 @@ def test_what_makes_no_progress_is_noted_and_ended(tmp_path: Path) -> None:
     watched = Watched()
     with watched.watch.at_work(WorkBounds(stall_s=0.1), tmp_path, 7):
         assert watched.ended.wait(10)
-    found = take_note(tmp_path)
+    found = read_end(tmp_path)
     assert found is not None
     assert (found.reason, found.batch_id, found.most) == ("stalled", 7, 0.1)
-    assert take_note(tmp_path) is None, "told once"
+    assert read_end(tmp_path) is None, "told once"
 
 
 def test_progress_begins_the_time_anew(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_too_much_memory_ends_what_is_at_work(tmp_path: Path) -> None:
         assert not watched.ended.wait(5 * LOOK_S)
         watched.memory_bytes = 101
         assert watched.ended.wait(10)
-    assert take_note(tmp_path) == Ended("memory", None, 101, 100)
+    assert read_end(tmp_path) == Ended("memory", None, 101, 100)
 
 
 def test_freed_memory_is_given_back_before_a_process_is_ended_for_it(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_freed_memory_is_given_back_before_a_process_is_ended_for_it(tmp_path: P
     with looking.at_work(WorkBounds(memory_bytes=100), tmp_path, 7):
         assert given_back.wait(10)
         assert not ended.wait(5 * LOOK_S)
-    assert take_note(tmp_path) is None
+    assert read_end(tmp_path) is None
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
@@ -153,8 +153,8 @@ def test_a_process_that_was_stopped_has_lost_no_time() -> None:
 
 
 def test_a_note_that_cannot_be_written_keeps_nobody_alive(tmp_path: Path) -> None:
-    note_end(tmp_path / "gone", Ended("stalled", 1, 2.0, 1.0))
-    assert take_note(tmp_path / "gone") is None
+    record_end(tmp_path / "gone", Ended("stalled", 1, 2.0, 1.0))
+    assert read_end(tmp_path / "gone") is None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.runtime.limits.execution_mode import SHARED_LIMIT
 from engine.runtime.limits.load import HEAVY_ROWS, LIGHT_AFTER_S, WINDOW_S, Weight
-from engine.spark.streams.slot_query import SHARED_LIMIT
 
 
 def test_a_large_batch_makes_a_query_heavy_for_a_while() -> None:

@@ -11,7 +11,7 @@ from engine.commit.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
 from engine.runtime.checkpoint import note_planned
 from engine.runtime.launches.launch_state import Launch, LaunchState
-from engine.runtime.launches.launched_query import OpenedLaunch
+from engine.runtime.launches.launched_query import LaunchContext
 from engine.runtime.launches.run_options import RunOptions
 from engine.runtime.limits.watchdog import STALL_S
 from engine.spark.streams.running_query import REST_STALLS, RunningQuery
@@ -22,7 +22,7 @@ def a_query(directory: Path) -> RunningQuery:
         "Plan", SimpleNamespace(query="q", stages=(), output=SimpleNamespace(kind="stream"), late_records=LateRecords(0, 0))
     )
     launch = Launch(uuid4(), uuid4(), 1, directory)
-    return RunningQuery(OpenedLaunch(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory))
+    return RunningQuery(LaunchContext(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory))
 
 
 def test_what_ended_a_query_first_is_what_is_told(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.commit.task_states import Cursor
 from engine.errors import DataInvalid, SourceUnavailable
-from engine.log.backlogs import Looked
+from engine.log.backlogs import UnreadLook
 from engine.runtime.checkpoint import planned_batch
 from engine.runtime.failures import BatchFailed, decoded
 from engine.runtime.limits.batch_size import BatchLimit
@@ -277,7 +277,7 @@ def test_a_member_is_discovered_once_for_a_round(rounds: Rounds, monkeypatch: py
     looks: list[BatchPlanner] = []
     look = BatchPlanner.next_cursor
 
-    def counted(planner: BatchPlanner, start: Cursor, looked: Looked | None = None) -> Cursor:
+    def counted(planner: BatchPlanner, start: Cursor, looked: UnreadLook | None = None) -> Cursor:
         looks.append(planner)
         return look(planner, start, looked)
 

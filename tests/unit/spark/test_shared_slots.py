@@ -1,4 +1,4 @@
-"""which shared slots a manager opens, and that nobody waits for one that somebody else needs."""
+"""Which shared slots a manager opens, and that no launch waits for a slot that another one needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import ExternalError
-from engine.spark.streams import slot_manager as fleets
+from engine.spark.streams import slot_manager
 from engine.spark.streams.running_query import RunningQuery
 from engine.spark.streams.slot_manager import FEW, MAX_FAILED_STARTS, SlotManager
 
@@ -19,7 +19,7 @@ DEADLINE_S = 60.0
 
 
 class Slot:
-    """Takes whoever joins, and starts when it may."""
+    """Accepts every query, and starts when the test lets it."""
 
     made: list[Slot]
     may_start: threading.Event
@@ -27,34 +27,34 @@ class Slot:
 
     def __init__(self, _spark: Any, _dsn: str, _name: str, *, pool: int, on_end: Any) -> None:
         self.pool, self.on_end = pool, on_end
-        self.members: list[Any] = []
+        self.queries: list[Any] = []
         self.is_over = False
         self.made.append(self)
 
     def start(self) -> None:
-        assert not self.members
+        assert not self.queries
         assert self.may_start.wait(DEADLINE_S)
         self.is_over = self.dies
 
-    def join(self, member: Any) -> bool:
+    def join(self, query: Any) -> bool:
         if not self.is_over:
-            self.members.append(member)
+            self.queries.append(query)
         return not self.is_over
 
 
 @pytest.fixture
-def fleet(monkeypatch: pytest.MonkeyPatch) -> SlotManager:
+def manager(monkeypatch: pytest.MonkeyPatch) -> SlotManager:
     monkeypatch.setattr(Slot, "made", [], raising=False)
     monkeypatch.setattr(Slot, "may_start", threading.Event(), raising=False)
-    monkeypatch.setattr(fleets, "Slot", Slot)
+    monkeypatch.setattr(slot_manager, "Slot", Slot)
     monkeypatch.setattr(RunningQuery, "prepare", lambda *_: SimpleNamespace(slot=None))
     Slot.may_start.set()
     return SlotManager(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), "", lambda: True)  # type: ignore[arg-type]
 
 
-def launch(fleet: SlotManager, number: int = 1) -> list[Any]:
+def launch(manager: SlotManager, number: int = 1) -> list[Any]:
     any_plan: Any = None
-    return [fleet.launch(any_plan, SimpleNamespace(query_id=uuid4()), any_plan) for _ in range(number)]  # type: ignore[arg-type]
+    return [manager.launch(any_plan, SimpleNamespace(query_id=uuid4()), any_plan) for _ in range(number)]  # type: ignore[arg-type]
 
 
 def until_there_are(number: int) -> None:
@@ -64,42 +64,42 @@ def until_there_are(number: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_manager_that_is_ready_has_a_slot_for_its_first_query(fleet: SlotManager) -> None:
-    fleet.make_ready()
-    fleet.make_ready()
+def test_a_manager_that_is_ready_has_a_slot_for_its_first_query(manager: SlotManager) -> None:
+    manager.make_ready()
+    manager.make_ready()
     Slot.may_start.clear()
-    (first,) = launch(fleet)
+    (first,) = launch(manager)
     assert (len(Slot.made), first.slot) == (1, Slot.made[0])
 
 
-def test_who_launches_does_not_wait_for_another_slot_and_rides_in_it_once_it_runs(fleet: SlotManager) -> None:
-    launch(fleet, FEW - 1)
+def test_a_launch_does_not_wait_for_another_slot_and_uses_it_once_it_runs(manager: SlotManager) -> None:
+    launch(manager, FEW - 1)
     assert len(Slot.made) == 1
     Slot.may_start.clear()
-    launch(fleet, 2)
+    launch(manager, 2)
     until_there_are(2)
-    (early,) = launch(fleet)
+    (early,) = launch(manager)
     assert early.slot is Slot.made[0]
     Slot.may_start.set()
     deadline = time.monotonic() + DEADLINE_S
-    while len(fleet._shared) < 2:
+    while len(manager._shared) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert launch(fleet)[0].slot is Slot.made[1]
-    launch(fleet, 3 * FEW)
+    assert launch(manager)[0].slot is Slot.made[1]
+    launch(manager, 3 * FEW)
     assert len(Slot.made) == 2
-    assert abs(len(Slot.made[0].members) - len(Slot.made[1].members)) <= 1
+    assert abs(len(Slot.made[0].queries) - len(Slot.made[1].queries)) <= 1
 
 
-def test_of_a_slot_that_has_ended_nobody_becomes_a_member(fleet: SlotManager) -> None:
-    launch(fleet)
+def test_no_query_joins_a_slot_that_has_ended(manager: SlotManager) -> None:
+    launch(manager)
     Slot.made[0].is_over = True
-    (next_one,) = launch(fleet)
+    (next_one,) = launch(manager)
     assert (len(Slot.made), next_one.slot) == (2, Slot.made[1])
 
 
-def test_a_launch_is_told_where_slots_end_as_soon_as_they_begin(fleet: SlotManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_fails_if_slots_end_as_soon_as_they_begin(manager: SlotManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slot, "dies", True)
     with pytest.raises(ExternalError, match=r"driver\.log has the reason"):
-        launch(fleet)
+        launch(manager)
     assert len(Slot.made) == MAX_FAILED_STARTS

@@ -24,33 +24,33 @@ from engine.spark.streams.slot_manager import LEAST_OWN, TRIALS, SlotManager
 
 
 @dataclass(eq=False)
-class Riding:
-    """A query as slots and a fleet see it.
+class FakeQuery:
+    """A query as slots and their manager see it.
 
     Attributes:
-        boards: called when a slot takes it.
-        rode: slots of its own that it was given.
+        on_resume: called when it resumes in a slot.
+        own_slots: how many dedicated slots it got.
         is_under_way: it has a batch at hand.
         on_settled: set while it is on trial.
     """
 
-    boards: Callable[[], None] = lambda: None
+    on_resume: Callable[[], None] = lambda: None
     name: str = "q@1"
     slot: Any = None
     is_active: bool = True
     moving: threading.Lock = field(default_factory=threading.Lock)
-    rode: int = 0
+    own_slots: int = 0
     query_id: UUID = field(default_factory=uuid4)
     is_settled: bool = True
     is_under_way: bool = False
     on_settled: Any = None
 
-    def board(self, *_more: Any) -> SourceSpec:
-        self.boards()
+    def resume(self, *_more: Any) -> SourceSpec:
+        self.on_resume()
         return SourceSpec("", (), 1, new_cursor({}, 0, 0), BatchLimit(1, 1), 0)
 
     def use_own_slot(self, *_more: Any, **_named: Any) -> None:
-        self.rode += 1
+        self.own_slots += 1
 
     def is_light(self) -> bool:
         return True
@@ -66,75 +66,75 @@ def a_slot(spark: Any) -> Slot:
     return Slot(spark, "", "shared 0", pool=0, on_end=lambda _slot, _error: None)
 
 
-def test_who_is_stopped_while_it_boards_anew_is_carried_no_longer(spark: Any) -> None:
-    slot, member = a_slot(spark), Riding()
-    assert slot.join(member)  # type: ignore[arg-type]
+def test_a_query_that_is_stopped_while_it_resumes_is_in_no_slot(spark: Any) -> None:
+    slot, query = a_slot(spark), FakeQuery()
+    assert slot.join(query)  # type: ignore[arg-type]
 
     def is_stopped() -> None:
-        member.is_active = False
-        slot.leave(member)  # type: ignore[arg-type]
+        query.is_active = False
+        slot.leave(query)  # type: ignore[arg-type]
 
-    member.boards = is_stopped
-    slot._resume([member])  # type: ignore[list-item]
-    assert slot.members == []
+    query.on_resume = is_stopped
+    slot._resume([query])  # type: ignore[list-item]
+    assert slot.queries == []
 
 
-def test_a_round_is_waited_for_as_long_as_one_says_and_the_end_of_the_stream_ends_every_wait(spark: Any) -> None:
+def test_the_wait_for_a_cycle_has_a_timeout_and_ends_with_the_stream(spark: Any) -> None:
     slot = a_slot(spark)
     assert not slot.await_cycle(0, 0.01)
     assert slot.stop(1)
     assert slot.await_cycle(0, 60)
 
 
-def test_who_was_brought_back_before_it_could_ride_alone_stays_where_it_is(spark: Any) -> None:
-    fleet, left, other = SlotManager(spark, "", lambda: True), a_slot(spark), a_slot(spark)
-    member: Any = Riding(slot=other)
-    fleet._move(member, left)
-    fleet._try_alone(member)
-    assert (member.rode, member.slot) == (0, other)
-    member.slot = left
-    fleet._move(member, left)
-    assert member.rode == 1
+def test_a_query_that_was_brought_back_before_it_got_its_own_slot_stays(spark: Any) -> None:
+    manager, left, other = SlotManager(spark, "", lambda: True), a_slot(spark), a_slot(spark)
+    query: Any = FakeQuery(slot=other)
+    manager._move(query, left)
+    manager._try_alone(query)
+    assert (query.own_slots, query.slot) == (0, other)
+    query.slot = left
+    manager._move(query, left)
+    assert query.own_slots == 1
 
 
-def test_who_waits_to_ride_alone_is_counted_as_one_that_does(spark: Any) -> None:
-    fleet, shared = SlotManager(spark, "", lambda: True), a_slot(spark)
-    members: list[Any] = [Riding(name=f"q{number}@1", slot=shared) for number in range(LEAST_OWN + 1)]
-    assert all(shared.join(member) for member in members)
-    *first, last = members
+def test_a_query_that_waits_for_its_own_slot_occupies_a_place(spark: Any) -> None:
+    manager, shared = SlotManager(spark, "", lambda: True), a_slot(spark)
+    queries: list[Any] = [FakeQuery(name=f"q{number}@1", slot=shared) for number in range(LEAST_OWN + 1)]
+    assert all(shared.join(query) for query in queries)
+    *first, last = queries
     with ExitStack() as held:
-        for member in first:
-            held.enter_context(member.moving)  # the stream before it takes long to start
-        for member in members:
-            fleet._weighed(member, is_heavy=True)
-        fleet._return_light_queries()
-        fleet._weighed(last, is_heavy=True)
-        assert shared.members == [last]
+        for query in first:
+            held.enter_context(query.moving)  # the stream before it takes long to start
+        for query in queries:
+            manager._weighed(query, is_heavy=True)
+        manager._return_light_queries()
+        manager._weighed(last, is_heavy=True)
+        assert shared.queries == [last]
 
 
-def test_who_works_at_one_batch_for_long_is_not_taken_for_light(spark: Any) -> None:
-    fleet = SlotManager(spark, "", lambda: True)
-    member: Any = Riding(is_under_way=True)
+def test_a_query_with_one_long_batch_does_not_count_as_light(spark: Any) -> None:
+    manager = SlotManager(spark, "", lambda: True)
+    query: Any = FakeQuery(is_under_way=True)
 
     def stop(_timeout: float) -> bool:
-        member.is_active = False  # somebody stops it at the same time, so that it need not share
+        query.is_active = False  # somebody stops it at the same time, so that it need not share
         return True
 
-    member.slot = SimpleNamespace(is_shared=False, stop=stop)
-    fleet._dedicated.add(member)
-    fleet._return_light_queries()
-    assert member.is_active, "its slot goes on"
-    member.is_under_way = False
-    fleet._return_light_queries()
-    assert not member.is_active, "its slot was stopped"
+    query.slot = SimpleNamespace(is_shared=False, stop=stop)
+    manager._dedicated.add(query)
+    manager._return_light_queries()
+    assert query.is_active, "its slot goes on"
+    query.is_under_way = False
+    manager._return_light_queries()
+    assert not query.is_active, "its slot was stopped"
 
 
-def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_nothing_for_it(spark: Any) -> None:
-    fleet, failed = SlotManager(spark, "", lambda: True), list[Exception]()
-    member: Any = Riding()
-    member.fail = failed.append
-    member.slot = SimpleNamespace(is_shared=False, stop=lambda _timeout: False)
-    fleet._bring_back(member, member.slot)
+def test_a_query_whose_own_stream_stops_too_slowly_spends_no_attempt(spark: Any) -> None:
+    manager, failed = SlotManager(spark, "", lambda: True), list[Exception]()
+    query: Any = FakeQuery()
+    query.fail = failed.append
+    query.slot = SimpleNamespace(is_shared=False, stop=lambda _timeout: False)
+    manager._bring_back(query, query.slot)
     (error,) = failed
     assert is_outage(report_of(error)), "the next launch spends no attempt"
 
@@ -142,23 +142,23 @@ def test_a_query_whose_own_stream_stops_too_slowly_on_a_loaded_machine_pays_noth
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.streams.slot_manager.TRIAL_S", 0.01)
     monkeypatch.setattr("engine.spark.streams.slot_manager.LOOK_S", 0.01)
-    fleet, most = SlotManager(spark, "", lambda: True), LEAST_OWN + TRIALS
-    begun: queue.SimpleQueue[Riding] = queue.SimpleQueue()
+    manager, most = SlotManager(spark, "", lambda: True), LEAST_OWN + TRIALS
+    begun: queue.SimpleQueue[FakeQuery] = queue.SimpleQueue()
 
-    class Endless(Riding):
+    class Endless(FakeQuery):
         def use_own_slot(self, *_more: Any, **_named: Any) -> None:
             self.slot = SimpleNamespace(is_shared=False)
             begun.put(self)
 
     suspects: list[Any] = [Endless(name=f"q{number}@1") for number in range(most + 3)]
-    for member in suspects:
-        fleet._suspects.put(member)
-    riding = [begun.get(timeout=60) for _ in range(most)]
+    for query in suspects:
+        manager._suspects.put(query)
+    tried = [begun.get(timeout=60) for _ in range(most)]
     for _ in range(3):
-        fleet._return_light_queries()  # none of them is settled: each keeps its place
+        manager._return_light_queries()  # none of them is settled: each keeps its place
         with pytest.raises(queue.Empty):
             begun.get(timeout=0.1)
-        over = next(member for member in riding if member.is_active and member.on_settled is not None)
+        over = next(query for query in tried if query.is_active and query.on_settled is not None)
         over.is_active = False  # it was stopped
-        riding.append(begun.get(timeout=60))
-    assert {member.name for member in riding} == {member.name for member in suspects}
+        tried.append(begun.get(timeout=60))
+    assert {query.name for query in tried} == {query.name for query in suspects}

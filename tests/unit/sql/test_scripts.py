@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sql.lexing.places import Passage, Place
+from engine.sql.lexing.places import Passage, TextPosition
 from engine.sql.printing.statements import show
 from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENTS, parse_script
 from engine.sql.tree import Call
@@ -45,7 +45,10 @@ def test_a_script_may_hold_no_statement(text: str) -> None:
 
 def test_statements_have_their_texts_and_places() -> None:
     script = parse_script("-- first\nshow  types;\n  show topics -- last\n;")
-    assert [(each.text, each.place) for each in script.statements] == [("show  types", Place(2, 1)), ("show topics", Place(3, 3))]
+    assert [(each.text, each.place) for each in script.statements] == [
+        ("show  types", TextPosition(2, 1)),
+        ("show topics", TextPosition(3, 3)),
+    ]
 
 
 def test_all_faults_of_a_script_are_found_each_at_its_place() -> None:
@@ -98,9 +101,9 @@ def test_a_fault_behind_a_value_is_where_it_was_written() -> None:
 def test_what_is_part_of_a_statement_is_part_of_its_script() -> None:
     (parsed,) = parse_script("-- x\nselect a,\n  ${v} + f(b) from s", {"v": "a_long_name"}).statements
     called = next(node for node in parsed.tree.walk() if isinstance(node, Call))
-    assert parsed.passage(called.span) == Passage(Place(3, 10), "  ${v} + f(b) from s", 4)
+    assert parsed.passage(called.span) == Passage(TextPosition(3, 10), "  ${v} + f(b) from s", 4)
     assert parsed.passage(called.span).marked == "  ${v} + f(b) from s\n         ^^^^"
-    assert parsed.passage() == Passage(Place(2, 1), "select a,", 9)
+    assert parsed.passage() == Passage(TextPosition(2, 1), "select a,", 9)
 
 
 # ------------------------------------------------------------------ bounds

@@ -21,7 +21,7 @@ from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64, Bools, running_clock
 from engine.frames.frames import OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
 from engine.operators.aggregation.group_results import Grouping
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.operators.windows.corrections import FIRST, Corrections
 from engine.operators.windows.sessions.session_components import Components, components_of
@@ -39,7 +39,7 @@ _NO_RECORD: Final = -1
 """Offset of a row that no record caused: time alone did (T10)."""
 
 _NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
-_NO_MOMENT: Final = Moment()
+_NO_MOMENT: Final = BatchTime()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class SessionAggregator(Operator):
         self,
         frame: pl.DataFrame,
         inputs: Mapping[int, pl.DataFrame] = _NO_INPUTS,  # noqa: ARG002 - sessions read no table
-        moment: Moment = _NO_MOMENT,
+        moment: BatchTime = _NO_MOMENT,
     ) -> OperatorOutput:
         """Handle the next records in processing order, then the advance of an idle task's time (T10).
 
@@ -194,7 +194,7 @@ class SessionAggregator(Operator):
             emitted = emitted.drop(FIRST)
         return OperatorOutput(emitted, pl.concat([late for _, late in parts]) if parts else empty_late(), counters)
 
-    def _admit(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> _Batch:
+    def _admit(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._fold.aggregates.count_gaps(frame, self._spec.name, counters)

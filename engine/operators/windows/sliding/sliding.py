@@ -18,7 +18,7 @@ from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64, LAST_EVENT_TIME_MS, Bools, running_clock
 from engine.frames.frames import OFFSET, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
 from engine.operators.aggregation.group_results import Grouping
-from engine.operators.operators import Moment, Operator, OperatorOutput
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.operators.windows.corrections import Corrections
 from engine.operators.windows.sliding.sliding_changes import Arrivals
@@ -135,7 +135,7 @@ class SlidingAggregator(Operator):
         self,
         frame: pl.DataFrame,
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - windows read no table
-        moment: Moment,
+        moment: BatchTime,
     ) -> OperatorOutput:
         """Handle the next records in processing order, then the advance of an idle task.
 
@@ -197,7 +197,7 @@ class SlidingAggregator(Operator):
         add_counter(counters, self._spec.name, OUT_OF_RANGE, len(rows))
         return [late_rows(batch.frame[rows], self._spec.name, OUT_OF_RANGE, pl.Series(batch.clock[rows]))]
 
-    def _steps(self, batch: _Batch, moment: Moment) -> Steps:
+    def _steps(self, batch: _Batch, moment: BatchTime) -> Steps:
         positions, offsets = batch.frame[POS].to_numpy(), batch.frame[OFFSET].to_numpy()
         clocks, boundaries = batch.clock, batch.boundaries
         stream_time = int(clocks[-1]) if len(clocks) else self._stream_time

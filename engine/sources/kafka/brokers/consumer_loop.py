@@ -22,7 +22,7 @@ STEP_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PolledRecords:
     """The result of one look.
 
     Attributes:
@@ -77,7 +77,7 @@ class ConsumerLoop:
         lane = self._lanes.get(partition)
         return lane is not None and lane.position == start
 
-    def take(self, partition: int, start: int, end: int, most: int) -> Taken:
+    def take(self, partition: int, start: int, end: int, most: int) -> PolledRecords:
         """Take some of the records in ``[start, end)``: the available ones, at least one record or the end.
 
         Raises:
@@ -97,7 +97,7 @@ class ConsumerLoop:
             self._lanes[partition] = lane
         return taken
 
-    def _taken(self, lane: _Fetching, partition: int, end: int, most: int) -> tuple[Taken, bool]:
+    def _taken(self, lane: _Fetching, partition: int, end: int, most: int) -> tuple[PolledRecords, bool]:
         start, silent_at = lane.position, time.monotonic() + SILENT_S
         while True:
             faults: tuple[Fault, ...] = ()
@@ -114,7 +114,7 @@ class ConsumerLoop:
                 place = int(np.searchsorted(records.offsets, end))
                 lane.ahead, records, position = records.part(place, len(records)), records.part(0, place), end
             if len(records) or position > start:
-                return Taken(records, min(position, end)), has_stopped
+                return PolledRecords(records, min(position, end)), has_stopped
             if self._troubles.is_denied or time.monotonic() > silent_at:
                 raise self._troubles.silent(f"partition {partition}: no record comes from the broker")
 
