@@ -237,8 +237,8 @@ def _needless(root: Path, wanted: Needed) -> Callable[[str, list[str]], set[str]
     drafts = shutil.ignore_patterns(*DRAFTS)
 
     def is_needless(parts: Sequence[str]) -> bool:
-        is_judged = is_of_segments(parts) and "/".join(parts[:2]) not in wanted.unjudged
-        return is_judged and "/".join(parts) not in wanted_paths
+        is_validated = is_of_segments(parts) and "/".join(parts[:2]) not in wanted.unjudged
+        return is_validated and "/".join(parts) not in wanted_paths
 
     def ignored(directory: str, names: list[str]) -> set[str]:
         below = Path(directory).relative_to(root).parts

@@ -174,11 +174,11 @@ def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], c
         changes: the results of the batch.
     """
     closed = [frame.with_columns(pl.lit(OPEN_DELETE, pl.Int8).alias("_op")) for frame in changes]
-    told = [frame for frame in (*opened, *closed) if not frame.is_empty()]
-    if not told:
+    changed = [frame for frame in (*opened, *closed) if not frame.is_empty()]
+    if not changed:
         return
     columns = [*output.columns.names, RESULT_TIME, "_op"]
-    rows = pl.concat([frame.select(columns) for frame in told]).drop_nulls(list(output.key))
+    rows = pl.concat([frame.select(columns) for frame in changed]).drop_nulls(list(output.key))
     folded = _last_of_each(rows, output.key)
     _write(cursor, OPEN_SCHEMA, output, folded, folded.get_column("_op") == OPEN_ROW)
 
@@ -206,12 +206,12 @@ def restore_versions(cursor: Cursor, output: Output, there: pl.DataFrame, absent
         absent: versions to remove, with the same columns; keys and ``_ts`` count.
     """
     if there.height:
-        told = with_series(there, (there.get_column("_op") != 0).alias(IS_DELETED))
-        stage = staged(cursor, output, told, HISTORY_SCHEMA)
+        changed = with_series(there, (there.get_column("_op") != 0).alias(IS_DELETED))
+        stage = staged(cursor, output, changed, HISTORY_SCHEMA)
         cursor.execute(statement(_put_versions, stage, output), stage.params)
     if absent.height:
-        told = absent.with_columns(pl.lit(value=True).alias(IS_DELETED))
-        stage = staged(cursor, output, told, _UNDONE)
+        changed = absent.with_columns(pl.lit(value=True).alias(IS_DELETED))
+        stage = staged(cursor, output, changed, _UNDONE)
         cursor.execute(statement(_take_versions_away, stage, output), stage.params)
 
 

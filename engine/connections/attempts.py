@@ -118,18 +118,18 @@ def _kafka(definition: KafkaConnection, reader: SecretReader, most_s: float) -> 
             return f"{len(found.brokers)} brokers, {len(found.topics)} topics"
 
 
-def _raise_decided(told: list[KafkaError], *, is_over: bool) -> None:
+def _raise_decided(errors: list[KafkaError], *, is_over: bool) -> None:
     """Raise the client's final error; return if it still retries.
 
     Raises:
         Failed: see there.
     """
-    for error in told:
+    for error in errors:
         reason = _KAFKA_REASONS.get(error.code(), "tls" if _HANDSHAKE.search(error.str()) else None)
         if reason is not None:
             raise Failed(reason, f"{_KAFKA_WORDS[reason]} ({_short(error.str())})") from None
     if is_over:
-        raise Failed("timeout", f"no broker answers in Kafka's protocol ({_short(told[0].str())})") from None
+        raise Failed("timeout", f"no broker answers in Kafka's protocol ({_short(errors[0].str())})") from None
 
 
 _HANDSHAKE: Final = re.compile(r"handshake|SSL_|SSL routines|ssl/tls alert|security\.protocol")
@@ -197,7 +197,7 @@ def _s3(definition: S3Connection, reader: SecretReader, most_s: float) -> str:
 
 def _s3_failure(definition: S3Connection, text: str) -> Failed:
     status, code = _S3_STATUS.search(text), _S3_CODE.search(text)
-    told = f"{status.group(1)} {code.group(1) if code is not None else ''}".strip() if status is not None else ""
+    answer = f"{status.group(1)} {code.group(1) if code is not None else ''}".strip() if status is not None else ""
     if status is None:
         lowered = text.lower()
         if _TLS.search(text.replace(definition.url, "")):
@@ -207,17 +207,17 @@ def _s3_failure(definition: S3Connection, text: str) -> Failed:
     if status.group(1) == "401" or (code is not None and code.group(1) in _S3_WHO):
         return Failed(
             "authentication",
-            f"{definition.url} does not accept who asks ({told}); correct `access_key_id` and `secret_access_key`",
+            f"{definition.url} does not accept who asks ({answer}); correct `access_key_id` and `secret_access_key`",
         )
     if status.group(1) == "403":
         return Failed(
-            "not_allowed", f"{definition.url} does not allow to list {definition.bucket}, or does not accept who asks ({told})"
+            "not_allowed", f"{definition.url} does not allow to list {definition.bucket}, or does not accept who asks ({answer})"
         )
     if status.group(1) == "404":
-        return Failed("not_found", f"{definition.url} has no bucket {definition.bucket} ({told})")
+        return Failed("not_found", f"{definition.url} has no bucket {definition.bucket} ({answer})")
     if status.group(1).startswith("5"):
-        return Failed("failed", f"{definition.url} answers {told}: it cannot serve now; try again later")
-    return Failed("unexpected_answer", f"{definition.url} answers {told}; correct `endpoint`, `region` or `path_style`")
+        return Failed("failed", f"{definition.url} answers {answer}: it cannot serve now; try again later")
+    return Failed("unexpected_answer", f"{definition.url} answers {answer}; correct `endpoint`, `region` or `path_style`")
 
 
 _STATES: Final[Mapping[str, tuple[Reason, str]]] = {

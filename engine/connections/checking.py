@@ -59,15 +59,15 @@ def check(
         for endpoint in definition.further_endpoints:
             _reach([endpoint], surroundings, began + most_s, now)
         _reach(list(definition.endpoints), surroundings, began + most_s, now)
-        told = attempt(definition, reader, max(0.5, began + most_s - now()))
+        outcome = attempt(definition, reader, max(0.5, began + most_s - now()))
     except HostRefused as error:
-        reason, told = "host_not_allowed", str(error)
+        reason, outcome = "host_not_allowed", str(error)
     except (SecretUnreadable, SecretMissing, CertificateUnreadable) as error:
-        reason, told = "secret_unavailable", str(error)
+        reason, outcome = "secret_unavailable", str(error)
     except Failed as error:
-        reason, told = error.reason, str(error)
+        reason, outcome = error.reason, str(error)
     # Secrets are removed before the text is cut: a cut secret would not be found.
-    shown = " ".join(reader.without_secrets(told).split())[:_SHOWN_CHARS]
+    shown = " ".join(reader.without_secrets(outcome).split())[:_SHOWN_CHARS]
     return Outcome(reason, shown, round((now() - began) * 1000))
 
 

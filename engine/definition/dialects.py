@@ -167,8 +167,8 @@ def _elaborated(node: Node, *, is_condition: bool) -> Node:
         case Between(operand=operand, low=low, high=high):
             node = replace(node, low=_moments(operand, low)[1], high=_moments(operand, high)[1])
     changed = _renamed(_with_parts(node))
-    is_judged = isinstance(changed, Between | In | Like) or (isinstance(changed, Binary) and changed.sign in _COMPARISONS)
-    return changed if is_condition or not is_judged else Call(Identifier("coalesce"), (changed, Boolean(False)))
+    is_validated = isinstance(changed, Between | In | Like) or (isinstance(changed, Binary) and changed.sign in _COMPARISONS)
+    return changed if is_condition or not is_validated else Call(Identifier("coalesce"), (changed, Boolean(False)))
 
 
 def _elaborated_in(operand: Node, items: Sequence[Node]) -> Node:

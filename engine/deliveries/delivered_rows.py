@@ -61,32 +61,32 @@ class RecordedDelivery:
     is_known: bool
 
 
-def resumed_at(found: int | None, noted: RecordedDelivery, *, keeps_position: bool) -> int:
+def resumed_at(found: int | None, recorded: RecordedDelivery, *, keeps_position: bool) -> int:
     """Return the number of the row to deliver next.
 
     Args:
         found: the target's position; None: it has none.
-        noted: the database's record.
+        recorded: the database's record.
         keeps_position: whether the target knows its position.
 
     Raises:
         DeliveryStopped: ``delivery_ahead``, ``delivery_position_lost``.
     """
     if not keeps_position:
-        return noted.position
+        return recorded.position
     if found is None:
-        is_forgotten = noted.is_known or (noted.planned_age_s or 0.0) > FORGOTTEN_AFTER_S
-        if noted.planned > noted.position and is_forgotten:
-            detail = f"the target no longer says whether it has the results from {noted.position} to {noted.planned}"
+        is_forgotten = recorded.is_known or (recorded.planned_age_s or 0.0) > FORGOTTEN_AFTER_S
+        if recorded.planned > recorded.position and is_forgotten:
+            detail = f"the target no longer says whether it has the results from {recorded.position} to {recorded.planned}"
             raise DeliveryStopped("delivery_position_lost", detail)
-        return noted.position
-    if found > noted.planned:
+        return recorded.position
+    if found > recorded.planned:
         detail = (
-            f"the target has the results up to {found}, and no more than {noted.planned} were delivered as the database knows"
+            f"the target has the results up to {found}, and no more than {recorded.planned} were delivered as the database knows"
         )
         raise DeliveryStopped("delivery_ahead", detail)
-    if found < noted.position:
-        detail = f"the target has the results up to {found}, and {noted.position} were delivered: some were taken away there"
+    if found < recorded.position:
+        detail = f"the target has the results up to {found}, and {recorded.position} were delivered: some were taken away there"
         raise DeliveryStopped("delivery_position_lost", detail)
     return found
 

@@ -69,18 +69,18 @@ class SourceKind:
     Attributes:
         is_text: the source has no types (CSV).
         is_arrival_allowed: a delete without the declared event time gets the time of arrival instead of being refused.
-        is_judged: the content was validated when it was appended to the log: only types, event times and nested values are checked again.
+        is_validated: the content was validated when it was appended to the log: only types, event times and nested values are checked again.
         is_posted: the records go into the log. A delete keeps all its columns there, because a later ``where`` may need them.
     """
 
     is_text: bool = False
     is_arrival_allowed: bool = True
-    is_judged: bool = False
+    is_validated: bool = False
     is_posted: bool = False
 
 
 POSTED = SourceKind(is_posted=True, is_arrival_allowed=False)
-LOGGED = SourceKind(is_judged=True)
+LOGGED = SourceKind(is_validated=True)
 TYPED_FILE = SourceKind(is_arrival_allowed=False)
 TEXT_FILE = SourceKind(is_text=True, is_arrival_allowed=False)
 
@@ -116,12 +116,12 @@ def canonicalise(
     ts = _event_times(raw, own, op, arrival, faults)
     for name, declared in relation.columns.items():
         if (
-            not source.is_judged or declared.is_nested
+            not source.is_validated or declared.is_nested
         ):  # the log also holds a query's results, whose nested values nobody has checked
             found = scalar_faults(columns[name], declared, is_event_time=name == relation.event_time)
             # A result may have NaN and infinity (SQRT(-1) in ksqlDB's dialect), also in nested values.
-            faults += [fault for fault in found if not (source.is_judged and fault.reason == "not_finite")]
-    if not source.is_judged:
+            faults += [fault for fault in found if not (source.is_validated and fault.reason == "not_finite")]
+    if not source.is_validated:
         _check_size(columns, faults)
         _check_key(columns, relation, faults)
     _check_times(ts, relation, now_ms, faults)
@@ -138,7 +138,7 @@ def canonicalise(
 
 
 def cast_columns(
-    raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None, *, is_judged: bool = False
+    raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None, *, is_validated: bool = False
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Convert every declared column of a raw frame (with ``_offset``) to its declared type, so that frames of other types can be joined.
 
@@ -146,7 +146,7 @@ def cast_columns(
         raw: see the module's text.
         relation: what is accepted.
         member: see ``canonicalise``.
-        is_judged: the values were validated in the type they came in: values of other types are validated again.
+        is_validated: the values were validated in the type they came in: values of other types are validated again.
 
     Returns:
         ``(raw, rejects)``. Nothing else is validated.
@@ -154,7 +154,7 @@ def cast_columns(
     faults: list[Fault] = []
     columns = _conform_all(raw, relation, faults, is_text=False)
     for name, declared in relation.columns.items():
-        if is_judged and name in raw.columns and raw[name].dtype != declared.polars:
+        if is_validated and name in raw.columns and raw[name].dtype != declared.polars:
             faults += scalar_faults(columns[name], declared, is_event_time=name == relation.event_time)
     settled = raw.with_columns(columns.values())
     if not faults:

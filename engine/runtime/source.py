@@ -120,11 +120,11 @@ class PacketReader:
 
     def _with_progress(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; report to every task the progress of held feeds, and the arrival of records that it does not see."""
-        is_told = self._spec.clock is None
+        is_reported = self._spec.clock is None
         for packet in packets:
             yield packet
-            if not is_told and packet.kind == "data" and self._spec.inputs[packet.input].stage > 0:
-                is_told = True  # T10: the tasks before that stage are not silent
+            if not is_reported and packet.kind == "data" and self._spec.inputs[packet.input].stage > 0:
+                is_reported = True  # T10: the tasks before that stage are not silent
                 for task in range(self._spec.tasks):
                     yield Packet(task, "active", BEFORE_ALL_STAGES, 0, 0, 0, None, None, group.now_ms, b"")
             held = group.held.get((index, packet.partition)) if packet.kind == "progress" else None

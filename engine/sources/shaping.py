@@ -108,7 +108,7 @@ def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadReques
 def _shape_piece(
     piece: Piece, readings: Sequence[_Reading], split: Split, request: ReadRequest, source: SourceKind, seen: _SplitTotals
 ) -> Iterator[Packet]:
-    judged: list[pl.DataFrame] = []
+    validated: list[pl.DataFrame] = []
     is_whole = len(readings) == 1 and piece.are_accepted
     for reading in readings:
         raw, malformed = piece.parse(reading.relation, reading.member)
@@ -119,13 +119,13 @@ def _shape_piece(
                 rejects = rejects.unique("offset", keep="first", maintain_order=True)
             yield from _refused(rejects, reading, split, request)
         is_whole = is_whole and accepted.height == piece.rows
-        judged.append(accepted)
-    times = _accepted_times(judged) if is_whole or (split.head is None and piece.are_accepted) else piece.times()
+        validated.append(accepted)
+    times = _accepted_times(validated) if is_whole or (split.head is None and piece.are_accepted) else piece.times()
     before = seen.head
     if before is None and any(reading.relation.event_time is not None for reading in readings):
         before = NO_TS
     heads = seen.heads(times[1])
-    for reading, accepted in zip(readings, judged, strict=True):
+    for reading, accepted in zip(readings, validated, strict=True):
         if accepted.height == 0:
             continue
         seen.accept(reading.relation.name, accepted)
@@ -138,9 +138,9 @@ def _shape_piece(
                 yield from data_packets(frame, request.tasks, route)
 
 
-def _accepted_times(judged: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
-    offsets, times = (np.concatenate([frame.get_column(name).to_numpy() for frame in judged]) for name in ("_offset", "_ts"))
-    if len(judged) == 1:
+def _accepted_times(validated: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
+    offsets, times = (np.concatenate([frame.get_column(name).to_numpy() for frame in validated]) for name in ("_offset", "_ts"))
+    if len(validated) == 1:
         return offsets, times
     order = np.argsort(offsets, kind="stable")
     return offsets[order], times[order]

@@ -28,8 +28,8 @@ def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Pa
         options: of the JVM; some of them make an archive useless.
         jars: the class path, as the JVM gets it; the JVM compares paths, sizes and times.
     """
-    told = sorted((str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars)
-    made_from = repr((str(java.home), java.version, options, told))
+    described = sorted((str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars)
+    made_from = repr((str(java.home), java.version, options, described))
     return home / f"{_PREFIX}{hashlib.sha256(made_from.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 

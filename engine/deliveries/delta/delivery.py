@@ -102,16 +102,16 @@ class DeltaDeliverer:
 
     def _failure(self, error: Exception) -> TargetUnavailable | DeliveryStopped:
         """Return our error for an exception of the library. The exception is no cause, because its text about a request must not be logged."""
-        told = self._place.error_text(error)
+        detail = self._place.error_text(error)
         if _BROKEN_RULE in str(error):
-            detail = f"the table has a rule that a row breaks: {told}; drop the rule, or name another path"
+            detail = f"the table has a rule that a row breaks: {detail}; drop the rule, or name another path"
             return DeliveryStopped("delivery_refused", detail)
         if self._place.is_refused(error):
             cure = "let its key list the bucket, and read and put objects below the path; then restart the query"
             return DeliveryStopped(
-                "delivery_refused", f"the connection '{self._definition.connection}' is not allowed that: {cure} ({told})"
+                "delivery_refused", f"the connection '{self._definition.connection}' is not allowed that: {cure} ({detail})"
             )
-        return TargetUnavailable(f"{self._place.uri}: {told}")
+        return TargetUnavailable(f"{self._place.uri}: {detail}")
 
 
 def _refuse_unlike(table: DeltaTable, frame: pl.DataFrame, *, is_dated: bool) -> None:
@@ -149,10 +149,10 @@ def _check(said: DeliveryModel, result: Result, site: DeliveryContext) -> None: 
     except SecretMissing as error:
         raise TargetUnavailable(f"connection '{resolved.name}': {error}") from error
     except Failed as error:
-        told = f"connection '{resolved.name}': {resolved.reader.without_secrets(str(error))}"
+        detail = f"connection '{resolved.name}': {resolved.reader.without_secrets(str(error))}"
         if error.reason in _PASSING:
-            raise TargetUnavailable(told) from None
-        raise refused("bucket_not_writable", told) from None
+            raise TargetUnavailable(detail) from None
+        raise refused("bucket_not_writable", detail) from None
 
 
 DELTA_DELIVERY: Final = DeliveryKind(_open, _check)

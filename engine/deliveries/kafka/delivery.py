@@ -213,8 +213,8 @@ class KafkaDeliverer:
                 if found.error is None:
                     return found
                 error = KafkaException(found.error)
-            except KafkaException as told:
-                error = told
+            except KafkaException as raised:
+                error = raised
             if error.args[0].code() not in _COORDINATOR or time.monotonic() > end:
                 raise error
             time.sleep(0.2)

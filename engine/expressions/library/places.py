@@ -51,8 +51,8 @@ def _angle(latitude: pl.Expr, longitude: pl.Expr, other_latitude: pl.Expr, other
     return pl.when(is_place).then(2.0 * share.clip(0.0, 1.0).sqrt().arcsin())
 
 
-def _note(noted: gaps.Gaps, arguments: Arguments, result: Operand) -> None:
-    gaps.without_result("outside_domain")(noted, arguments[:4], result)
+def _record(failures: gaps.Gaps, arguments: Arguments, result: Operand) -> None:
+    gaps.without_result("outside_domain")(failures, arguments[:4], result)
 
 
 PLACES: Sequence[Function] = (
@@ -60,6 +60,6 @@ PLACES: Sequence[Function] = (
         "geo_distance", "latitude: number, longitude: number, latitude_2: number, longitude_2: number, unit?: string", "double",
         "How far two places are apart on the earth as a ball, in km or miles, by latitudes and longitudes in degrees.",
         (Example("round(geo_distance(0, 0, 0, 90), 3)", 10007.543), Example("geo_distance(91, 0, 0, 0)", None)), distance,
-        gaps=_note, ksqldb=("GEO_DISTANCE",),
+        gaps=_record, ksqldb=("GEO_DISTANCE",),
     ),
 )  # fmt: skip

@@ -90,9 +90,9 @@ class LastChanges:
         states = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values])
         is_state = ends_message(chain, groups)
         ids = groups.ids[is_state]
-        judged = having.with_deletes(states.filter(pl.Series(is_state)), Groups.of(pl.DataFrame({"group": ids})))
-        is_shown = is_value(judged[MESSAGE]) & is_value(judged[OP])
-        shown, ids = judged.filter(pl.Series(is_shown)), ids[is_shown]
+        checked = having.with_deletes(states.filter(pl.Series(is_state)), Groups.of(pl.DataFrame({"group": ids})))
+        is_shown = is_value(checked[MESSAGE]) & is_value(checked[OP])
+        shown, ids = checked.filter(pl.Series(is_shown)), ids[is_shown]
         return shown.filter(pl.Series(np.append(ids[1:] != ids[:-1], [True])[: len(ids)]))
 
     @staticmethod

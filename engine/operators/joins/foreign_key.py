@@ -120,10 +120,10 @@ class ForeignKeySubscriber(Operator):
         same = np.flatnonzero(stays & was_subscribed)
         stays[same] = ~different_keys([batch.rows.get_column(name) for name in self._foreign_key], same, previous[same])
         is_left = is_row & was_subscribed & ~stays
-        is_told = is_row | is_replacing
-        leaving, told = np.flatnonzero(is_left & batch.is_new), np.flatnonzero(is_told & batch.is_new)
-        rows = np.concatenate([leaving, told])
-        actions = np.concatenate([np.full(len(leaving), LEAVE), np.where(is_row[told], ENTER, DELETE)])
+        is_emitted = is_row | is_replacing
+        leaving, kept_rows = np.flatnonzero(is_left & batch.is_new), np.flatnonzero(is_emitted & batch.is_new)
+        rows = np.concatenate([leaving, kept_rows])
+        actions = np.concatenate([np.full(len(leaving), LEAVE), np.where(is_row[kept_rows], ENTER, DELETE)])
         order = np.argsort(2 * batch.sequence[rows] + (actions != LEAVE))  # no two messages of a change are alike in this
         return self._written(frame, batch, rows[order], actions[order])
 

@@ -95,11 +95,11 @@ class GraceBuffer:
                 absent stays so.
         """
         times = frame.get_column(TS).to_numpy()
-        judged = np.arange(len(times)) if passing is None else np.flatnonzero(~passing)
-        before, after = running_clock(self._clock, times[judged])
-        is_late = times[judged] < before - self._grace_ms  # a late record is older than B: it did not move the maxima
-        accepted = judged[~is_late]
-        late, late_clocks = judged[is_late], before[is_late]
+        checked = np.arange(len(times)) if passing is None else np.flatnonzero(~passing)
+        before, after = running_clock(self._clock, times[checked])
+        is_late = times[checked] < before - self._grace_ms  # a late record is older than B: it did not move the maxima
+        accepted = checked[~is_late]
+        late, late_clocks = checked[is_late], before[is_late]
         if len(accepted):
             self._clock = int(after[-1])
         releases = _Releases(accepted, after[~is_late] - self._grace_ms, np.append(frame.get_column(POS).to_numpy(), position))

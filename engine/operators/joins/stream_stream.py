@@ -137,8 +137,8 @@ class StreamStreamJoiner(Operator):
         if not len(order.clock):
             return OperatorOutput(self._nothing, empty_late(), counters)
         self._arrivals += sum(len(side.places) for side in arrived)
-        judged, passing, late = self._split(arrived, order, counters)
-        rows = self._joined(judged, passing, order)
+        checked, passing, late = self._split(arrived, order, counters)
+        rows = self._joined(checked, passing, order)
         return OperatorOutput(rows, late, counters)
 
     def _arrived(self, frames: tuple[pl.DataFrame, pl.DataFrame], counters: Counters) -> tuple[Arrived, Arrived]:
@@ -180,34 +180,34 @@ class StreamStreamJoiner(Operator):
         self, arrived: tuple[Arrived, Arrived], order: Order, counters: Counters
     ) -> tuple[tuple[Arrived, ...], tuple[Arrived, ...], pl.DataFrame]:
         """Split each side's records into those to join and those that pass for their null key; report the late ones."""
-        judged, passing, late, late_places = [], [], [], []
+        checked, passing, late, late_places = [], [], [], []
         for records, side, reach in zip(arrived, self._sides, self._reaches, strict=True):
             is_null = records.hashes.is_null().to_numpy()
             clock = order.clock[records.places]
             closed_to = np.maximum(clock - reach - self._spec.grace_ms - 1, side.closed_to_ms)
             is_late = (records.frame.get_column(TS).to_numpy() <= closed_to) & ~is_null
-            judged.append(records.rows(np.flatnonzero(~is_late & ~is_null)))
+            checked.append(records.rows(np.flatnonzero(~is_late & ~is_null)))
             passing.append(records.rows(np.flatnonzero(is_null)))
             lost = np.flatnonzero(is_late)
             add_counter(counters, self._spec.name, LATE, len(lost))
             late.append(late_rows(records.frame[lost], self._spec.name, LATE, pl.Series(clock[lost])))
             late_places.append(records.places[lost])
-        return tuple(judged), tuple(passing), pl.concat(late)[np.argsort(np.concatenate(late_places))]
+        return tuple(checked), tuple(passing), pl.concat(late)[np.argsort(np.concatenate(late_places))]
 
-    def _joined(self, judged: tuple[Arrived, ...], passing: tuple[Arrived, ...], order: Order) -> pl.DataFrame:
+    def _joined(self, checked: tuple[Arrived, ...], passing: tuple[Arrived, ...], order: Order) -> pl.DataFrame:
         """Find the matches, close what the clock has passed, take the batch over; give the results in order."""
-        probes = [self._probes(which, judged[which], order) for which in (0, 1)]
-        parts = [self._part(which, probes[1 - which], judged[which], passing[which], order) for which in (0, 1)]
+        probes = [self._probes(which, checked[which], order) for which in (0, 1)]
+        parts = [self._part(which, probes[1 - which], checked[which], passing[which], order) for which in (0, 1)]
         by_left = find_partners(probes[0], parts[1].targets, self._spec.right_key)
         by_right = find_partners(probes[1], parts[0].targets, self._spec.left_key)
         left = np.concatenate([by_left[0] + parts[0].old, by_right[1]])
         right = np.concatenate([by_left[1], by_right[0] + parts[1].old])
-        places = np.concatenate([judged[0].places[by_left[0]], judged[1].places[by_right[0]]])
+        places = np.concatenate([checked[0].places[by_left[0]], checked[1].places[by_right[0]]])
         alone = [self._take_over(which, parts[which], met, order) for which, met in enumerate((left, right))]
         rows = [nulls(parts, alone), Rows(places, left, right), *passed(parts, passing)]
         if self._spec.is_eager:
             met = (by_left[0], by_right[0])
-            rows += [self._at_once(which, judged[which], parts[which], met[which]) for which in (0, 1) if self._is_outer[which]]
+            rows += [self._at_once(which, checked[which], parts[which], met[which]) for which in (0, 1) if self._is_outer[which]]
         return self._assembled(in_order(rows), parts, order)
 
     @staticmethod
@@ -235,13 +235,13 @@ class StreamStreamJoiner(Operator):
         key = [records.frame.get_column(name) for name in (self._spec.left_key, self._spec.right_key)[which]]
         return Probes(records.hashes.to_numpy(), key, low, times + own, records.places + order.first_arrival)
 
-    def _part(self, which: int, probes: Probes, judged: Arrived, passing: Arrived, order: Order) -> Part:
+    def _part(self, which: int, probes: Probes, checked: Arrived, passing: Arrived, order: Order) -> Part:
         """Gather one side's records that results can be made of. What closes leaves the side."""
         side = self._sides[which]
         old = side.candidates(probes)
         until = int(order.clock[-1]) - self._reaches[which] - self._spec.grace_ms - 1
         new, passed = (
-            side.records(records.frame, records.hashes, records.places + order.first_arrival) for records in (judged, passing)
+            side.records(records.frame, records.hashes, records.places + order.first_arrival) for records in (checked, passing)
         )
         source = pl.concat([old, new, side.take_closed(until), passed], rechunk=True)
         return Part(source, old.height, old.height + new.height, source.height - passed.height)

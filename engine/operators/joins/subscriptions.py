@@ -105,8 +105,8 @@ class Subscriptions:
         codes = arrival_codes(keys, batch.sequence[changes], *bounds)
         starts = search(codes, arrival_codes(spans.keys, spans.begins, *bounds))
         stops = search(codes, arrival_codes(spans.keys, spans.ends, *bounds))
-        is_told = (source.get_column(OP).to_numpy()[spans.rows] == 0) & (stops > starts)
-        rows, starts, stops = spans.rows[is_told], starts[is_told], stops[is_told]
+        is_emitted = (source.get_column(OP).to_numpy()[spans.rows] == 0) & (stops > starts)
+        rows, starts, stops = spans.rows[is_emitted], starts[is_emitted], stops[is_emitted]
         by_key = source[list(self._key)][rows].select(pl.arg_sort_by(*self._key)).to_series().to_numpy()
         rows, starts, stops = rows[by_key], starts[by_key], stops[by_key]
         return source, np.repeat(rows, stops - starts), changes[expand(starts, stops)]

@@ -37,8 +37,8 @@ def complete_results(join: JoinType, changes: Changes, left: SideReads, right: S
     Returns:
         What is told, and how many versions were not because they ended before the horizon.
     """
-    told = [_of_side(join, True, changes, left, right, horizons), _of_side(join, False, changes, right, left, horizons)]
-    parts = [results for results, _ in told]
+    emitted = [_of_side(join, True, changes, left, right, horizons), _of_side(join, False, changes, right, left, horizons)]
+    parts = [results for results, _ in emitted]
     order = np.argsort(np.concatenate([part.changes for part in parts]), kind="stable")
     results = Results(
         changes=np.concatenate([part.changes for part in parts])[order],
@@ -47,7 +47,7 @@ def complete_results(join: JoinType, changes: Changes, left: SideReads, right: S
         right_rows=np.concatenate([part.right_rows for part in parts])[order],
         is_delete=np.concatenate([part.is_delete for part in parts])[order],
     )
-    return results, sum(expired for _, expired in told)
+    return results, sum(expired for _, expired in emitted)
 
 
 def _of_side(
@@ -62,25 +62,25 @@ def _of_side(
     has_own, has_other = changes.is_row[picked][versions.causes], other.holds(versions.places)
     was_there, is_there = (_has_result(join, is_left, each, has_other) for each in (had_own, has_own))
     is_kept = versions.ends > horizons[picked][versions.causes]
-    is_told = np.where(is_there, versions.is_first | had_own | has_own, was_there)
+    is_emitted = np.where(is_there, versions.is_first | had_own | has_own, was_there)
     is_begun = is_kept & is_there & ~was_there
-    is_told[1:] |= ~is_there[1:] & ~versions.is_first[1:] & is_begun[:-1]
-    told = np.flatnonzero(is_told & is_kept)
+    is_emitted[1:] |= ~is_there[1:] & ~versions.is_first[1:] & is_begun[:-1]
+    emitted = np.flatnonzero(is_emitted & is_kept)
     open_ended = np.flatnonzero(is_begun & versions.is_last & (versions.ends < AFTER_ALL_TIME))
     causes, ends = versions.causes[open_ended], versions.ends[open_ended]
     at_end = [side.holds(side.search.as_of(keys[causes], ends, sequence[causes])) for side in (own, other)]
     ended = np.flatnonzero(~_has_result(join, is_left, *at_end))
     none = np.full(len(ended), -1)
-    own_rows = np.where(has_own, own.first_new + changes.rows[picked][versions.causes], -1)[told]
-    own_rows, other_rows = np.append(own_rows, none), np.append(other.rows_at(versions.places)[told], none)
+    own_rows = np.where(has_own, own.first_new + changes.rows[picked][versions.causes], -1)[emitted]
+    own_rows, other_rows = np.append(own_rows, none), np.append(other.rows_at(versions.places)[emitted], none)
     results = Results(
-        changes=picked[np.append(versions.causes[told], causes[ended])],
-        times=np.append(versions.times[told], ends[ended]),
+        changes=picked[np.append(versions.causes[emitted], causes[ended])],
+        times=np.append(versions.times[emitted], ends[ended]),
         left_rows=own_rows if is_left else other_rows,
         right_rows=other_rows if is_left else own_rows,
-        is_delete=np.append(~is_there[told], none < 0),
+        is_delete=np.append(~is_there[emitted], none < 0),
     )
-    return results, int((is_told & ~is_kept).sum())
+    return results, int((is_emitted & ~is_kept).sum())
 
 
 def _has_result(join: JoinType, is_left: bool, own: Bools, other: Bools) -> Bools:

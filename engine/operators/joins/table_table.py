@@ -133,13 +133,13 @@ class TableTableJoiner(Operator):
         has_right = np.where(is_left, had_right, changes.is_row)
         is_there = has_result(self._spec.type, has_left, has_right)
         was_there = has_result(self._spec.type, had_left, had_right)
-        told = np.flatnonzero(~is_void & (is_there | was_there))
+        emitted = np.flatnonzero(~is_void & (is_there | was_there))
         other_times = np.where(is_left, right_times, left_times)
         counts = np.where(is_left, had_right, had_left) | (other_times >= remembered_from)
         times = np.where(counts, np.maximum(changes.times, other_times), changes.times)
         left_rows = np.where(is_left, _own_rows(left, changes), left.rows_at(old_left))
         right_rows = np.where(is_left, right.rows_at(old_right), _own_rows(right, changes))
-        return Results(told, times[told], left_rows[told], right_rows[told], ~is_there[told])
+        return Results(emitted, times[emitted], left_rows[emitted], right_rows[emitted], ~is_there[emitted])
 
     def _assembled(
         self, changes: Changes, results: Results, left: SideBatch, right: SideBatch, left_reads: SideReads, right_reads: SideReads

@@ -64,13 +64,13 @@ def sliding(spec: SlidingAggregation, sources: Sequence[Source], shares: Shares)
     natural = 0 if stream_time is None else max(stream_time - spec.grace_ms, 0)
     boundary = _boundary(spec, sources, "boundary", natural)
     parts = [source.part("segments") for source in sources]
-    told = {source.ordinal: source.state.get("boundary", 0) for source in sources}
+    emitted = {source.ordinal: source.state.get("boundary", 0) for source in sources}
 
     def marked(run: pl.DataFrame, source: Source) -> pl.DataFrame:
         before = run.get_column(TOLD).fill_null(0).to_numpy() if TOLD in run.columns else np.zeros(run.height, np.int64)
-        return run.with_columns(pl.Series(TOLD, np.maximum(before, told[source.ordinal])))
+        return run.with_columns(pl.Series(TOLD, np.maximum(before, emitted[source.ordinal])))
 
-    is_marked = spec.emit == "final" and len({*told.values()}) > 1
+    is_marked = spec.emit == "final" and len({*emitted.values()}) > 1
     entries = moved(SLIDING, parts, shares, own_columns(spec, shares.key), marked if is_marked else None)
     return _states(spec, sources, shares, {"segments": entries}, boundary=boundary)
 

@@ -82,9 +82,9 @@ class Conflicts:
     @staticmethod
     def of(stage: Stage, plan: Plan, states: Mapping[str, Any], store: SegmentStore) -> Conflicts:
         """Build them from the states that ``snapshot`` returned."""
-        judged = inputs_by_conflict(stage, plan)
-        tables = {item.index: _JUDGES[item.relation.conflict](item, states.get(item.alias), store) for item in judged}
-        return Conflicts(tables, {item.index: item.alias for item in judged})
+        checked = inputs_by_conflict(stage, plan)
+        tables = {item.index: _JUDGES[item.relation.conflict](item, states.get(item.alias), store) for item in checked}
+        return Conflicts(tables, {item.index: item.alias for item in checked})
 
     def winning(self, frames: Mapping[int, pl.DataFrame], counters: Counters) -> Mapping[int, pl.DataFrame]:
         """Return the inputs' records without changes that lose; see ``LatestTimes.winning``."""

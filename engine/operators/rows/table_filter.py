@@ -70,11 +70,11 @@ class TableFilterer(Operator):
         self._gaps.count(frame, counters)
         is_delete = self._is_delete(frame)
         was_there, ends = self._put(frame, is_delete, counters)
-        told, ended = np.flatnonzero(~is_delete | was_there), np.flatnonzero(ends != AFTER_ALL_TIME)
-        rows = np.concatenate([told, ended])
+        emitted, ended = np.flatnonzero(~is_delete | was_there), np.flatnonzero(ends != AFTER_ALL_TIME)
+        rows = np.concatenate([emitted, ended])
         order = np.argsort(rows, kind="stable")
-        times = np.concatenate([frame.get_column(TS).to_numpy()[told], ends[ended]])[order]
-        ops = np.concatenate([is_delete[told], np.full(len(ended), LATE_END)])[order]
+        times = np.concatenate([frame.get_column(TS).to_numpy()[emitted], ends[ended]])[order]
+        ops = np.concatenate([is_delete[emitted], np.full(len(ended), LATE_END)])[order]
         return OperatorOutput(self._as_deletes(frame[rows[order]].with_columns(pl.Series(TS, times)), ops), late, counters)
 
     def snapshot(self) -> dict[str, Any]:

@@ -34,11 +34,11 @@ class OpenWindows(Operator):
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next records; see ``Operator.process``."""
-        told = self._final.process(frame, inputs, moment)
+        emitted = self._final.process(frame, inputs, moment)
         changed = self._changes.process(frame, inputs, moment).frame
         code = pl.when(pl.col(OP) == 0).then(OPEN_ROW).otherwise(OPEN_DELETE).cast(pl.Int8).alias(OP)
-        opened = changed.with_columns(code).select(told.frame.columns)
-        return OperatorOutput(pl.concat([told.frame, opened]), told.late, told.counters, told.failure)
+        opened = changed.with_columns(code).select(emitted.frame.columns)
+        return OperatorOutput(pl.concat([emitted.frame, opened]), emitted.late, emitted.counters, emitted.failure)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""

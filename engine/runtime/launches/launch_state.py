@@ -23,7 +23,7 @@ from engine.state.segments.directories import Directories
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
 
-MOST_TOLD: Final = 20
+MAX_NAMED: Final = 20
 """The most missing segments that an error names."""
 
 log = structlog.stdlib.get_logger(__name__)
@@ -159,7 +159,7 @@ def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place
     named = _named(layout, states)
     if not named or not (missing := sorted(named - {found.name for found in segments.listed()})):
         return
-    told = ", ".join(missing[:MOST_TOLD]) + (f" and {len(missing) - MOST_TOLD} more" if len(missing) > MOST_TOLD else "")
+    names = ", ".join(missing[:MAX_NAMED]) + (f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else "")
     raise StateCorrupt(
-        f"of the {len(named)} segments that the state names {len(missing)} are missing in {segments}: {told}. {STATE_CURE}"
+        f"of the {len(named)} segments that the state names {len(missing)} are missing in {segments}: {names}. {STATE_CURE}"
     )

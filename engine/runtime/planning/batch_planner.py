@@ -155,8 +155,8 @@ class BatchPlanner:
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
             is_due = self._has_new_requests(start) or self._is_due(start, now_ms, reach)
-            told = reach, gaps_of_cursor(start, start["feeds"], [])
-            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *told) if is_due else start
+            fields = reach, gaps_of_cursor(start, start["feeds"], [])
+            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
         # With a horizon, the records left wait for another feed; without one, the batch's bound has left them.
@@ -190,15 +190,15 @@ class BatchPlanner:
         reach: Reach | None = None,
         unread: Mapping[str, Any] | None = None,
     ) -> Cursor:
-        told = {**(unread or {})} | ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
+        fields = {**(unread or {})} | ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
         epochs = {reader.feed.name: found for reader, _ in self._feeds if (found := reader.epochs())}
-        told |= (
+        fields |= (
             {"epochs": {feed: {str(part): epoch for part, epoch in found.items()} for feed, found in epochs.items()}}
             if epochs
             else {}
         )
         begun = new_cursor(feeds, self._spec.release, self._spec.generation)
-        return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **told}
+        return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **fields}
 
     def _check_epochs(self, start: Cursor) -> None:
         """Check that the feeds still hold the records that were read."""

@@ -159,10 +159,10 @@ class FileReader(UsualAnswers):
         if head is not None:
             return self._dated_splits(start, end, head)
         splits: list[FileSplit] = []
-        for stretch in self._ranges(start, end):
-            base = stretch.seq << PLACE_BITS
-            for first, last in self._parts(stretch):
-                splits.append(FileSplit(PARTITION, base + first, base + last, None, stretch.name, first, last))
+        for file_range in self._ranges(start, end):
+            base = file_range.seq << PLACE_BITS
+            for first, last in self._parts(file_range):
+                splits.append(FileSplit(PARTITION, base + first, base + last, None, file_range.name, first, last))
         return splits
 
     def _dated_splits(self, start: int, end: int, head: int) -> list[FileSplit]:
@@ -226,60 +226,62 @@ class FileReader(UsualAnswers):
                 if not more:
                     break
                 found += more
-        for stretch in found:
-            base = stretch.seq << PLACE_BITS
-            last = stretch.end if end is None else min(stretch.end, end - base)
-            if stretch.start < last:
-                yield FileRange(stretch.seq, stretch.name, stretch.start, last)
+        for file_range in found:
+            base = file_range.seq << PLACE_BITS
+            last = file_range.end if end is None else min(file_range.end, end - base)
+            if file_range.start < last:
+                yield FileRange(file_range.seq, file_range.name, file_range.start, last)
 
     @property
     def _split_size(self) -> int:
         return self.grain.split_bytes if not self._is_parquet else 8 * PARQUET_ROWS
 
-    def _parts(self, stretch: FileRange) -> Iterator[tuple[int, int]]:
-        path, step = self._directory / stretch.name, self.grain.split_bytes
-        if self._refusal(stretch.name, stretch.start) is not None:
-            yield stretch.start, stretch.end
+    def _parts(self, file_range: FileRange) -> Iterator[tuple[int, int]]:
+        path, step = self._directory / file_range.name, self.grain.split_bytes
+        if self._refusal(file_range.name, file_range.start) is not None:
+            yield file_range.start, file_range.end
             return
         if self._is_parquet:
-            yield from parquet_files.parts(path, stretch.start, stretch.end, step)
+            yield from parquet_files.parts(path, file_range.start, file_range.end, step)
             return
-        begin = self._begin(stretch)
-        if begin == stretch.end:
-            yield stretch.start, stretch.end
-        for first, last in cut(path, begin, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
-            yield stretch.start if first == begin else first, last
+        begin = self._begin(file_range)
+        if begin == file_range.end:
+            yield file_range.start, file_range.end
+        for first, last in cut(path, begin, file_range.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
+            yield file_range.start if first == begin else first, last
 
     def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
         """Cut ``[start, end)`` where chunks end, independent of ``start``."""
-        for stretch in self._ranges(start, end):
-            base = stretch.seq << PLACE_BITS
-            if self._refusal(stretch.name, stretch.start) is not None:
-                yield base, stretch.name, stretch.start, stretch.end
+        for file_range in self._ranges(start, end):
+            base = file_range.seq << PLACE_BITS
+            if self._refusal(file_range.name, file_range.start) is not None:
+                yield base, file_range.name, file_range.start, file_range.end
                 continue
             if self._is_parquet:
-                parquet_files.open_parquet(self._directory / stretch.name)
-                low, high = stretch.start, stretch.end
+                parquet_files.open_parquet(self._directory / file_range.name)
+                low, high = file_range.start, file_range.end
                 stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
-                yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
+                yield from ((base, file_range.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
                 continue
-            first, begin = stretch.start, self._begin(stretch)
-            while first < stretch.end:
-                last = self._chunk_end(stretch, max(first, begin), (first // self.grain.chunk_bytes + 1) * self.grain.chunk_bytes)
-                yield base, stretch.name, first, last
+            first, begin = file_range.start, self._begin(file_range)
+            while first < file_range.end:
+                last = self._chunk_end(
+                    file_range, max(first, begin), (first // self.grain.chunk_bytes + 1) * self.grain.chunk_bytes
+                )
+                yield base, file_range.name, first, last
                 first = last
 
-    def _chunk_end(self, stretch: FileRange, start: int, near: int) -> int:
+    def _chunk_end(self, file_range: FileRange, start: int, near: int) -> int:
         """Return the end of the first record that reaches ``near``, or the range's end."""
-        path, step = self._directory / stretch.name, max(1, near - start)
-        parts = cut(path, start, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
-        return next((last for _, last in parts), stretch.end)
+        path, step = self._directory / file_range.name, max(1, near - start)
+        parts = cut(path, start, file_range.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return next((last for _, last in parts), file_range.end)
 
-    def _begin(self, stretch: FileRange) -> int:
+    def _begin(self, file_range: FileRange) -> int:
         """Return where the first record begins: after a CSV file's header."""
-        if not self._is_csv or stretch.start > 0:
-            return stretch.start
-        return min(self._header(stretch.name, stretch.end)[1], stretch.end)
+        if not self._is_csv or file_range.start > 0:
+            return file_range.start
+        return min(self._header(file_range.name, file_range.end)[1], file_range.end)
 
     def _chunk(self, part: _Part, *, is_dated: bool) -> Chunk:
         base, _, first, last = part

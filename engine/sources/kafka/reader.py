@@ -81,7 +81,7 @@ class _TopicState:
     asked_at: float = 0.0
     lows: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
-    noted: tuple[dict[int, int], dict[int, int]] | None = None
+    looked_at: tuple[dict[int, int], dict[int, int]] | None = None
     dated: dict[tuple[int, int], DatedChunk] = field(default_factory=dict)
     keeper: Keeper = field(default_factory=Keeper)
     split_from: dict[int, int] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class KafkaReader(UsualAnswers):
                 # Before the ends: records that are committed between the two questions do not count as open.
                 seen.lows, seen.written, found_id = client.lows(partitions), client.written(partitions), client.topic_id()
             ends, seen.epochs = client.ends_and_epochs(partitions)
-        if not is_due and seen.noted == (seen.lows, ends):
+        if not is_due and seen.looked_at == (seen.lows, ends):
             return ends
         with shared_connection(self.dsn) as connection:
             if is_due and found_id is not None and (known := known_id(connection, self.feed.log_feed, found_id)) != found_id:
@@ -150,7 +150,7 @@ class KafkaReader(UsualAnswers):
                 )
             note(connection, self.feed.log_feed, seen.lows, ends, seen.written)
         seen.asked_at = time.monotonic() if is_due else seen.asked_at
-        seen.noted = (seen.lows, dict(ends))
+        seen.looked_at = (seen.lows, dict(ends))
         return ends
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:

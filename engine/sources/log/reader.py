@@ -318,7 +318,7 @@ def _for_relation(
     chosen = [_chosen(frame, wanted) for frame in frames]
     if len(chosen) == 1 and _has_declared_types(chosen[0], relation):
         return chosen[0], empty_rejects()
-    settled = [cast_columns(frame, relation, member, is_judged=True) for frame in chosen]
+    settled = [cast_columns(frame, relation, member, is_validated=True) for frame in chosen]
     return pl.concat([raw.select(wanted) for raw, _ in settled]), pl.concat([rejects for _, rejects in settled])
 
 

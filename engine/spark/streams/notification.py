@@ -21,11 +21,11 @@ def hang(folder: Path) -> None:
 def notify(folder: Path) -> None:
     """Wake the process that waits. If none waits, nothing is lost: each process looks before it waits."""
     with suppress(OSError):
-        bell = os.open(folder / _NAME, os.O_WRONLY | os.O_NONBLOCK)
+        pipe = os.open(folder / _NAME, os.O_WRONLY | os.O_NONBLOCK)
         try:
-            os.write(bell, b"!")
+            os.write(pipe, b"!")
         finally:
-            os.close(bell)
+            os.close(pipe)
 
 
 class Notification:
@@ -37,19 +37,19 @@ class Notification:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._bell: int | None = None
+        self._pipe: int | None = None
 
     def wait(self, seconds: float) -> None:
         """Wait for a notification, at most this long. The first call returns at once: a notification may have come before this process began."""
-        if self._bell is None:
+        if self._pipe is None:
             try:
                 # Opened for writing too: without a writer, a pipe reports its end again and again.
-                self._bell = os.open(self._folder / _NAME, os.O_RDWR | os.O_NONBLOCK)
+                self._pipe = os.open(self._folder / _NAME, os.O_RDWR | os.O_NONBLOCK)
             except FileNotFoundError:
                 time.sleep(seconds)
             return
         waiting = select.poll()
-        waiting.register(self._bell, select.POLLIN)
+        waiting.register(self._pipe, select.POLLIN)
         if waiting.poll(seconds * 1_000):
             with suppress(BlockingIOError):
-                os.read(self._bell, _READ_BYTES)
+                os.read(self._pipe, _READ_BYTES)

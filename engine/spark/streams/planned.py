@@ -41,7 +41,7 @@ class Planned:
     groups: Sequence[SplitGroup] | None = None
     next_batch: int = 0
     failure: str = ""
-    is_told: bool = False
+    is_reported: bool = False
     is_discovered: bool = False
     watched: frozenset[str] | None = None
 

@@ -254,7 +254,7 @@ class CycleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         has_batch = {
             number: None
             for number, planned in self._queries.items()
-            if planned.end is not None or (planned.failure and not planned.is_told)
+            if planned.end is not None or (planned.failure and not planned.is_reported)
         }
         # Queries that the last cycle left over come first, then the queries that it postponed.
         postponed = [number for number in has_batch if self._queries[number].is_postponed]
@@ -310,7 +310,7 @@ class CycleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if groups is not None and not planned.failure:
             return [QueryPart(number, planned.written, planned.next_batch, group) for group in groups]
-        planned.is_told = True
+        planned.is_reported = True
         return [QueryPart(number, planned.written, planned.next_batch, None, planned.failure)]
 
 

@@ -45,7 +45,7 @@ REQUEST_S: Final = 60
 CONNECT_S: Final = 5
 
 _DEPTH: Final = 4
-_TOLD_CHARS: Final = 300
+_SHOWN_CHARS: Final = 300
 """Of what the client says; the rest is its insides."""
 
 T = TypeVar("T")
@@ -181,10 +181,10 @@ class Objects:
         except (errors.BaseError, OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError) and name:
                 raise StateCorrupt(f"the state object {self._address(name)} is missing. {STATE_CURE}") from None
-            told = str(error).split("\n\nDebug source", 1)[0].replace("\n", " ")[:_TOLD_CHARS]
+            said = str(error).split("\n\nDebug source", 1)[0].replace("\n", " ")[:_SHOWN_CHARS]
             # Without a cause: what the client adds to its errors is not for logs.
             raise StateUnavailable(
-                f"the state in {self} cannot be reached now: {told}. The query goes on by itself once it can; `slackwater doctor` looks for "
+                f"the state in {self} cannot be reached now: {said}. The query goes on by itself once it can; `slackwater doctor` looks for "
                 "the cause"
             ) from None
 

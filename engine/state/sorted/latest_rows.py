@@ -153,8 +153,8 @@ class LatestTable:
             probed: further keys that will be read.
         """
         frame = self._empty if puts is None else puts[self._empty.columns]
-        judged = CheckedPuts.of(frame, self._clock, self._retention_ms)
-        return LatestBatch(self._index, judged, self._key, probed, is_by_time=self._is_by_time)
+        checked = CheckedPuts.of(frame, self._clock, self._retention_ms)
+        return LatestBatch(self._index, checked, self._key, probed, is_by_time=self._is_by_time)
 
     def commit(self, batch: LatestBatch) -> None:
         """Take over a batch's clock and the last row of each changed key."""
@@ -222,12 +222,12 @@ class LatestBatch:
     """
 
     def __init__(
-        self, index: LatestIndex, judged: CheckedPuts, key: tuple[str, ...], probed: Probed | None, *, is_by_time: bool
+        self, index: LatestIndex, checked: CheckedPuts, key: tuple[str, ...], probed: Probed | None, *, is_by_time: bool
     ) -> None:
-        self.clock, self.rejected = judged.clock, judged.rejected
-        self._rejected_clocks = judged.rejected_clocks
+        self.clock, self.rejected = checked.clock, checked.rejected
+        self._rejected_clocks = checked.rejected_clocks
         self._is_by_time = is_by_time
-        puts = judged.accepted
+        puts = checked.accepted
         hashes, columns = puts.get_column(KEY_HASH).to_numpy(), _columns(puts, key)
         if probed is not None:
             hashes = np.concatenate([hashes, probed.hashes])

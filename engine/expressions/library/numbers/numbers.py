@@ -192,7 +192,7 @@ NUMBERS: Sequence[Function] = (
         "divide", "x: number, divisor: number", "as of x / divisor; of ints int; of decimals decimal",
         "The quotient; NULL where the divisor is zero.",
         (Example("divide(7, 2)", 3), Example("divide(CAST('7' AS decimal(3,1)), 2)", 3.5), Example("divide(1, 0)", None)),
-        _of_ints(divide), gaps=lambda noted, arguments, result: noted.after_arithmetic("/", arguments[0], arguments[1], result),
+        _of_ints(divide), gaps=lambda failures, arguments, result: failures.after_arithmetic("/", arguments[0], arguments[1], result),
     ),
     Function(
         "remainder", "x: number, divisor: number", "as of x % divisor; of ints int; of decimals decimal",

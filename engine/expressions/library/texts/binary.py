@@ -134,15 +134,15 @@ def _uuid(value: bytes) -> str:
     return str(uuid.UUID(bytes=value))
 
 
-def _note(noted: gaps.Gaps, arguments: Arguments, result: Operand) -> None:
-    gaps.without_result("outside_domain")(noted, arguments[:1], result)
+def _record(failures: gaps.Gaps, arguments: Arguments, result: Operand) -> None:
+    gaps.without_result("outside_domain")(failures, arguments[:1], result)
 
 
 def _of_number(name: str, kind: ColumnType, example: Example) -> Function:
     return Function(
         name, "value: bytes, order?: string", str(kind),
         f"The {kind} that {4 if kind == INT else 8} bytes are, the highest first (or 'LITTLE_ENDIAN', written out); NULL of any other size.",
-        (example,), from_number(name, kind), gaps=_note, ksqldb=(name.upper(),),
+        (example,), from_number(name, kind), gaps=_record, ksqldb=(name.upper(),),
     )  # fmt: skip
 
 

@@ -53,9 +53,9 @@ def _added(parts: Sequence[pl.Expr]) -> pl.Expr:
     return parts[0] if not middle else _added(parts[:middle]) + _added(parts[middle:])
 
 
-def _note_too_long(noted: Gaps, arguments: Arguments, result: Operand) -> None:
+def _record_too_long(failures: Gaps, arguments: Arguments, result: Operand) -> None:
     note = gaps.of_joined if result.failed is None else gaps.where_failed("text_too_long")
-    note(noted, arguments, result)
+    note(failures, arguments, result)
 
 
 def concat_ws(arguments: Arguments) -> Operand:
@@ -130,7 +130,7 @@ TEXTS_AND_BYTES: Sequence[Function] = (
     Function(
         "concat", "part...: string or bytes", "string or bytes",
         "The texts, or bytes, one after the other; NULLs are passed over (with || they make the result NULL).",
-        (Example("concat('a', NULL, 'b')", "ab"),), concat, gaps=_note_too_long, ksqldb=("CONCAT",),
+        (Example("concat('a', NULL, 'b')", "ab"),), concat, gaps=_record_too_long, ksqldb=("CONCAT",),
     ),
     Function(
         "concat_ws", "separator: string or bytes, part...: string or bytes", "string or bytes",

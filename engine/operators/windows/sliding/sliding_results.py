@@ -127,9 +127,9 @@ class SlidingResults:
         ends = starts + self._difference
         is_closing = (ends >= closed) & (ends < boundary)
         if TOLD in timeline.frame.columns:
-            told = np.zeros(len(timeline.groups), np.int64)
-            np.maximum.at(told, timeline.groups, timeline.frame[TOLD].fill_null(0).to_numpy())
-            is_closing &= ends >= told[groups]
+            emitted = np.zeros(len(timeline.groups), np.int64)
+            np.maximum.at(emitted, timeline.groups, timeline.frame[TOLD].fill_null(0).to_numpy())
+            is_closing &= ends >= emitted[groups]
         return timeline.windows(groups[is_closing], starts[is_closing])
 
     # EMIT CHANGES

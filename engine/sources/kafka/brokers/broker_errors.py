@@ -51,24 +51,24 @@ class BrokerErrors:
 
     def __init__(self, topic: str, without_secrets: Callable[[str], str] = str) -> None:
         self._topic, self._shown = topic, without_secrets
-        self._noted: list[KafkaError] = []
+        self._recorded: list[KafkaError] = []
 
     def note(self, error: KafkaError) -> None:
         """Remember a client's report about its brokers, for the text of the next refusal."""
-        self._noted[:] = [*self._noted[1 - _KEPT :], error]
+        self._recorded[:] = [*self._recorded[1 - _KEPT :], error]
 
     def forget(self) -> None:
         """Forget all reports."""
-        self._noted.clear()
+        self._recorded.clear()
 
     @property
     def is_denied(self) -> bool:
         """Whether a broker refuses this user: no answer will come, so nobody waits for one."""
-        return any(noted.code() in _DENIED for noted in self._noted)
+        return any(recorded.code() in _DENIED for recorded in self._recorded)
 
     def why(self) -> str:
         """Return the reports as a text to append to a sentence."""
-        known = list(dict.fromkeys(self._shown(error.str()) for error in self._noted))
+        known = list(dict.fromkeys(self._shown(error.str()) for error in self._recorded))
         return f" ({'; '.join(known)[:300]})" if known else ""
 
     def text(self, error: KafkaError) -> str:
