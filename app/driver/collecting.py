@@ -1,4 +1,4 @@
-"""The thread of a driver that looks after segments which no query needs any more (``engine.commit.history.retention``).
+"""The thread of a driver that looks after segments which no query needs any more (``engine.commit.history.segment_collector``).
 
 Of the drivers that share a directory of state one at a time does so: whoever has the advisory lock of its id.
 """
@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from engine.commit.history.retention import Collector, Look, Retention
+from engine.commit.history.segment_collector import Collector, Look, Retention
 from engine.errors import EngineError
 from engine.postgres.postgres import connect
 from engine.postgres.schemas import schemas_of

@@ -43,7 +43,7 @@ from app.driver.reconciler import Reconciler
 from app.driver.schema_fit import await_schema, has_parent
 from app.driver.state_root import StateRoot
 from app.settings.settings import DriverSettings, Settings
-from engine.commit.history.retention import Retention
+from engine.commit.history.segment_collector import Retention
 from engine.postgres.incarnation import mark, notice
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import DATABASE_AWAY

@@ -36,7 +36,7 @@ from app.db.database import migrate, single_transaction
 from app.db.schema_version import refuse_unknown
 from app.db.tables import delivery, query, query_status
 from app.http.requests.preconditions import Preconditions
-from engine.commit.history.retention import Needed, needed
+from engine.commit.history.segment_collector import Needed, needed
 from engine.postgres.incarnation import renew
 from engine.postgres.postgres import connect
 from engine.postgres.schemas import Schemas

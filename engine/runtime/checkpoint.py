@@ -97,7 +97,7 @@ def segments_of(generation: int, epoch: int) -> str:
 
 
 def discard_scratch(directory: Path) -> None:
-    """Remove everything of a checkpoint but its segments: a restored database may name them (``engine.commit.history.retention``).
+    """Remove everything of a checkpoint but its segments: a restored database may name them (``engine.commit.history.segment_collector``).
 
     Raises:
         OSError: something cannot be removed.

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from slackwater import ChangesReset, Client, Json
 
-from engine.commit.history.retention import needed
+from engine.commit.history.segment_collector import needed
 from engine.processes.python_processes import python_command
 from engine.state.segments import objects
 from engine.state.segments.directories import Directories

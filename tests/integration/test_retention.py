@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from app.driver.collecting import Collecting, collector_lock
-from engine.commit.history.retention import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, delete_state
+from engine.commit.history.segment_collector import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, delete_state
 from engine.commit.history.state_owners import SAID_FOR_S
 from engine.commit.task_states import TaskState, write_states
 from engine.errors import ExternalError

@@ -39,8 +39,11 @@ def gather(pages: Path = PAGES) -> None:
     shutil.rmtree(pages, ignore_errors=True)
     for path in sorted(DOCS.rglob("*")):
         if path.suffix in SUFFIXES:
+            name = str(path.relative_to(DOCS))
             content = path.read_bytes()
-            _write(pages / path.relative_to(DOCS), barred(content.decode()).encode() if path.suffix == ".md" else content)
+            if path.suffix == ".md":
+                content = _with_readmes(barred(content.decode()), name).encode()
+            _write(pages / name, content)
     for place, target in READMES.items():
         _write(pages / target, relinked(barred((ROOT / place).read_text()), place, target).encode())
     _write(pages / EXAMPLES_PAGE, examples().encode())
@@ -72,6 +75,16 @@ def relinked(text: str, place: str, target: str) -> str:
         if wanted is None:
             return label
         return f"[{label}]({_relative(wanted, target)}{'#' if fragment else ''}{fragment})"
+
+    return _LINK.sub(_there, text)
+
+
+def _with_readmes(text: str, target: str) -> str:
+    """Return a page of `docs/` whose links to packages' READMEs lead to their pages; its other links work as they are."""
+
+    def _there(found: re.Match[str]) -> str:
+        readme = READMES.get(_joined(f"docs/{target}", found[2])) if ".." in found[2] else None
+        return found[0] if readme is None else f"[{found[1]}]({_relative(readme, target)})"
 
     return _LINK.sub(_there, text)
 

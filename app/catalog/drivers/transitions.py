@@ -20,7 +20,7 @@ from app.access.internal_queries import PREFIX
 from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action
 from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Outcome, State, Status
-from engine.commit.history.retention import delete_state
+from engine.commit.history.segment_collector import delete_state
 
 Connection = psycopg.Connection[Any]
 

@@ -3,7 +3,7 @@
 The last statements of the sink's transaction make one: inside Postgres they copy position, cursor, clocks, counters and the manifests of all
 tasks. This is too costly for every commit, so a sink makes one each ``Retaining.every_ms``. A launch retains the commit from which it
 resumes, which is the last one of the definition before. Older ones are thinned out. Their number and the size of their data are bounded: the
-collector drops the oldest if their segments are too large (``engine.commit.history.retention``).
+collector drops the oldest if their segments are too large (``engine.commit.history.segment_collector``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The new tasks' segments go into a new folder of this launch. One transaction replaces the manifests and the layout, and makes the folder
 count. A crash before it leaves a folder that nothing names. The old folder stays for the retention
-(``engine.commit.history.retention``).
+(``engine.commit.history.segment_collector``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Segments of a task as Arrow files in a directory: written and synced before the manifest that names them is committed.
 
 Nothing is removed here: a file that no manifest names any more, or that an attempt left which never committed, is the collector's
-(``engine.commit.history.retention``).
+(``engine.commit.history.segment_collector``).
 
 A segment's id ends with the CRC-32 of its file, so the manifest that names it says what it must hold. A process checks each file once,
 when it first opens it: 0.35 s per gigabyte, which at that moment must be read anyway.
