@@ -196,9 +196,15 @@ def _changes_and_kills(shop: Shop) -> None:
     shop.caught_up()
     since = len(shop.found)
     shop.database[0].execute(HISTORY)
-    work(shop.database[0], random.Random(3), 5)
-    # Until it has kept that its snapshot is over, Debezium would begin with another one, which does not say what was deleted meanwhile.
-    until("Debezium has kept how far it is", lambda: b"lsn_commit" in shop.debezium.offsets.read_bytes(), 60)
+    draw = random.Random(3)
+
+    def has_kept() -> bool:
+        """Debezium looks whether it is time to store its position when a change comes."""
+        work(shop.database[0], draw, 1)
+        return b"lsn_commit" in shop.debezium.offsets.read_bytes()
+
+    # Until it has stored that its snapshot is over, Debezium would begin with another one, which does not say what was deleted meanwhile.
+    until("Debezium has stored its position", has_kept, 60)
     offsets = shop.debezium.offsets.read_bytes()
     shop.work_and(shop.service.kill_api, shop.debezium.kill)
     shop.caught_up()
