@@ -83,6 +83,13 @@ class Faults:
         """Gather a fault."""
         self.listed.extend(fault.all)
 
+    def is_within(self, node: Node) -> bool:
+        """Whether one of them is about a node, or about a part of it."""
+        if node.span is None:
+            return False
+        start, end = node.span
+        return any(fault.span is not None and start <= fault.span[0] and fault.span[1] <= end for fault in self.listed)
+
     @property
     def is_full(self) -> bool:
         """Whether there are as many as are reported."""
