@@ -68,7 +68,7 @@ def select_of(select: Select, session: Session, sink: str) -> Selected:
     faults = Faults()
     with faults.part():
         check_clauses(select)
-    timing, notes = _timing(select, session, faults)
+    timing, notes = timing_of(select, session, faults)
     sources = None
     with faults.part():
         sources = sources_of(select, session)
@@ -77,15 +77,17 @@ def select_of(select: Select, session: Session, sink: str) -> Selected:
     return _Binding(select, session, sink, sources, faults).bound(timing, notes)
 
 
-def _timing(select: Select, session: Session, faults: Faults) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what EMIT and WINDOW say, as fields of the definition, and what WINDOW left open."""
+def timing_of(
+    select: Select, session: Session, faults: Faults, *, is_free: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what EMIT and WINDOW say, as fields of the definition, and what WINDOW left open; ``is_free``: see ``window_body``."""
     body: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     with faults.part():
         body |= suppress_body(select.emit)
     if select.window is not None:
         with faults.part():
-            body["window"], notes = window_body(select.window, select.emit, session.settings)
+            body["window"], notes = window_body(select.window, select.emit, session.settings, is_free=is_free)
     return body, notes
 
 

@@ -146,6 +146,11 @@ JOINED = (
     "WHERE r.city = NULL"
 )
 
+FREE = (
+    "CREATE TABLE t WITH (DIALECT='STANDARD', KEY='x') AS SELECT land, COUNT(*) FROM rides WINDOW TUMBLING (SIZE 1 MINUTE) "
+    "WHERE fara > 1 GROUP BY city EMIT CHANGES BUFFER 3 ROWS"
+)
+
 
 def select_in(text: str) -> str:
     return text[text.index("SELECT") :]
@@ -218,6 +223,16 @@ def select_in(text: str) -> str:
         (
             "CREATE STREAM s AS SELECT * FROM rides a JOIN tips a WITHIN 1 HOUR ON a.id = a.id JOIN clicks a WITHIN 1 HOUR ON a.id = a.id",
             [("name_clash", "tips a")],
+        ),
+        (
+            FREE,
+            [
+                ("property_malformed", "'x'"),
+                ("unknown_column", "land"),
+                ("name_missing", "COUNT(*)"),
+                ("unknown_column", "fara"),
+                ("emit_unfit", "3 ROWS"),
+            ],
         ),
         (
             "SELECT fara, COUNT(*) AS n FROM rides WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY city HAVING fare > 1 EMIT CHANGES",
