@@ -12,10 +12,10 @@ from app.access.rules import refuse_beyond_scope
 from app.appends.appender import Posted
 from app.catalog.connections.registries import Registries
 from app.errors.app_errors import Unprocessable, UnsupportedMediaType
-from app.http.parameters import MAX_NAME_LENGTH, Services, bad_parameter, is_name
+from app.http.parameters import MAX_NAME_LENGTH, ParameterFaults, Services, bad_parameter, is_name
 from app.http.requests.bodies import media_type_of
 from engine.formats.bodies.bodies import MEDIA_TYPES
-from engine.formats.bodies.body_formats import POSTED, BodyOptions, check_options
+from engine.formats.bodies.body_formats import POSTED, BodyOptions, option_faults
 from engine.formats.port import FormatInvalid, RegistryRefused
 
 _FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
@@ -97,16 +97,17 @@ async def _body_options(
         "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
     }  # fmt: skip
     options = tuple((name, value) for name, value in given.items() if value is not None)
+    faults = ParameterFaults()
     if format is None:
-        if options:
-            raise bad_parameter(options[0][0], f"is of a format; say which: format={' or '.join(POSTED)}")
+        for name, _ in options:
+            faults.add(bad_parameter(name, f"is of a format; say which: format={' or '.join(POSTED)}"))
+        faults.raise_all()
         return None
     known = POSTED.get(format)
     asked = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
-    try:
-        check_options(asked)
-    except FormatInvalid as error:
-        raise bad_parameter(error.setting, str(error)) from error
+    for fault in option_faults(asked):
+        faults.add(bad_parameter(fault.setting, str(fault)))
+    faults.raise_all()
     if known is not None and asked.media_type not in known.media_types:
         raise UnsupportedMediaType(
             "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {asked.media_type}"

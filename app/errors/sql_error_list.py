@@ -13,6 +13,10 @@ STATEMENT_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "aggregate_in_partition": ("PARTITION BY looks at single records.", "Use GROUP BY."),
     "aggregate_in_where": ("WHERE judges single records.", "Put the condition into HAVING."),
     "alter_unfit": ("A query gives the relation its columns.", "Write CREATE OR REPLACE … AS SELECT."),
+    "ambiguous_topic": (
+        "Relations read different logs under one name of a topic.",
+        "Look at one of the relations with SELECT, or create it again with another KAFKA_TOPIC.",
+    ),
     "assertion_failed": ("What the statement asserts is not so.", "Nothing, where that is news enough; else see the detail."),
     "columns_missing": ("There are no columns, or none besides the key.", "Declare them, or add them to SELECT."),
     "definition_not_supported": ("The language has this, and definitions have not.", "See the detail for what there is instead."),

@@ -17,7 +17,15 @@ from app.explain.rules.facts import Place, Question, Record, Step
 from app.explain.rules.walk import explain
 from app.explain.sql import StoredFacts
 from app.http.answers.documented import answered, problems
-from app.http.parameters import MAX_NAME_LENGTH, LongInspection, Name, known_parameters, unknown_parameter
+from app.http.parameters import (
+    MAX_NAME_LENGTH,
+    LongInspection,
+    Name,
+    ParameterFaults,
+    bad_parameter,
+    known_parameters,
+    unknown_parameter,
+)
 from app.http.sentences import shown
 from app.http.values import parse_instant_ms, parse_stored
 from engine.plan.model import Plan
@@ -80,7 +88,14 @@ def get_explanation(
     say what would happen to such a record now.
     """
     found = get_planned(transaction, name)
-    return _answer(transaction, found, _given(found.plan, key, request), at, _place(partition, offset, part))
+    faults = ParameterFaults()
+    given: list[tuple[str, str]] = []
+    place = None
+    with faults.part():
+        given = _given(found.plan, key, request)
+    with faults.part():
+        place = _place(partition, offset, part)
+    return _answer(transaction, found, given, _question(found.plan, given, at, place, faults))
 
 
 def answer_why(connection: sa.Connection, name: str, key: Sequence[str], at: str | None) -> ExplainAnswer:
@@ -93,20 +108,43 @@ def answer_why(connection: sa.Connection, name: str, key: Sequence[str], at: str
     found = get_planned(connection, name)
     columns = _key_columns(found.plan)
     if len(key) != len(columns):
-        raise _bad("key", f"the key has {len(columns)} values ({', '.join(columns)}), not {len(key)}")
-    return _answer(connection, found, list(zip(columns, key, strict=True)), at, None)
+        raise bad_parameter("key", f"the key has {len(columns)} values ({', '.join(columns)}), not {len(key)}")
+    given = list(zip(columns, key, strict=True))
+    return _answer(connection, found, given, _question(found.plan, given, at, None, ParameterFaults()))
 
 
-def _answer(
-    connection: sa.Connection, found: PlannedQuery, given: list[tuple[str, str]], at: str | None, place: Place | None
-) -> ExplainAnswer:
-    values = _values(found.plan, given)
+def _question(plan: Plan, given: list[tuple[str, str]], at: str | None, place: Place | None, faults: ParameterFaults) -> Question:
+    """Return what is asked.
+
+    Args:
+        plan: of the query.
+        given: columns and their values.
+        at: the event time.
+        place: of the one record that is meant.
+        faults: of the parameters so far.
+
+    Raises:
+        BadRequest: with every fault.
+    """
+    values: dict[str, object] = {}
+    at_ms = 0
+    with faults.part():
+        values = _values(plan, given)
+    if at is not None or not faults.listed:  # a time is missing only where nothing else says which record is meant
+        with faults.part():
+            at_ms = _at(at, place)
+    faults.raise_all()
     if place is not None and (values or at is not None):
-        raise _bad("offset", "`partition` and `offset` name one record with its own key and time: leave `key` and `at` out")
-    question = Question(values, _at(at, place), place)
-    if not values and question.place is None:
-        raise _bad("key", f"say which key: {_way_to_ask(found.plan)}; or ask by one of {', '.join(_choices(found.plan))}")
-    facts = StoredFacts(connection, found)
+        raise bad_parameter(
+            "offset", "`partition` and `offset` name one record with its own key and time: leave `key` and `at` out"
+        )
+    if not values and place is None:
+        raise bad_parameter("key", f"say which key: {_way_to_ask(plan)}; or ask by one of {', '.join(_choices(plan))}")
+    return Question(values, at_ms, place)
+
+
+def _answer(connection: sa.Connection, found: PlannedQuery, given: list[tuple[str, str]], question: Question) -> ExplainAnswer:
+    facts, place = StoredFacts(connection, found), question.place
     _check_partition(found.plan, place, facts)
     explanation = explain(found.plan, question, facts)
     return ExplainAnswer(
@@ -186,17 +224,21 @@ def _choices(plan: Plan) -> list[str]:
 def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
     """Parse values into the types of their columns."""
     allowed, types = _allowed(plan), typed(plan)
+    values: dict[str, object] = {}
+    faults = ParameterFaults()
     unknown = [f"{KEY_PREFIX}{name}" for name, _ in given if name not in allowed]
     if unknown:
-        raise unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in allowed])
-    values: dict[str, object] = {}
+        faults.add(unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in allowed]))
     for name, text in given:
+        if name not in allowed:
+            continue
         try:
             if allowed[name] in values:
                 raise ValueError("is given twice")
             values[allowed[name]] = parse_stored(text, types[allowed[name]])
         except ValueError as error:
-            raise _bad(f"{KEY_PREFIX}{name}", str(error)) from error
+            faults.add(bad_parameter(f"{KEY_PREFIX}{name}", str(error)))
+    faults.raise_all()
     return values
 
 
@@ -210,17 +252,17 @@ def _at(at: str | None, place: Place | None) -> int:
         if at.isdigit() and ms < EARLY_MS:  # most likely seconds, or a year
             raise ValueError(f"the number counts milliseconds and would be {shown(ms)}; if that is meant, write it in this form")
     except ValueError as error:
-        raise _bad("at", str(error)) from error
+        raise bad_parameter("at", str(error)) from error
     return ms
 
 
 def _place(partition: int | None, offset: int | None, part: str | None) -> Place | None:
     if (partition is None) != (offset is None):
         missing = "partition" if partition is None else "offset"
-        raise _bad(missing, "`partition` and `offset` go together")
+        raise bad_parameter(missing, "`partition` and `offset` go together")
     if partition is None or offset is None:
         if part is not None:
-            raise _bad("part", "it says where `partition` and `offset` are: give them, or leave it out")
+            raise bad_parameter("part", "it says where `partition` and `offset` are: give them, or leave it out")
         return None
     return Place(partition, offset, part)
 
@@ -232,13 +274,9 @@ def _check_partition(plan: Plan, place: Place | None, facts: StoredFacts) -> Non
     parts = {lane.source_name: lane for lane in plan.lanes_of(source) if lane.part_of is not None}
     if place.part is not None and place.part not in parts:
         has = f"its parts are {', '.join(parts)}" if parts else "no query appends to it"
-        raise _bad("part", f"{source.relation.name} has no part {place.part}; {has}")
+        raise bad_parameter("part", f"{source.relation.name} has no part {place.part}; {has}")
     lane = source if place.part is None else parts[place.part]
     known = facts.committed.ends.get(lane.feed.name)
     if known and place.partition not in known:
         there = ", ".join(str(number) for number in sorted(known))
-        raise _bad("partition", f"{lane.source_name} has no partition {place.partition}; it has {there}")
-
-
-def _bad(parameter: str, detail: str) -> BadRequest:
-    return BadRequest("bad_parameter", f"{parameter}: {detail}", [Fault(f"?{parameter}", "bad_parameter", detail)])
+        raise bad_parameter("partition", f"{lane.source_name} has no partition {place.partition}; it has {there}")

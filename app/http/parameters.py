@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar, cast
 
@@ -15,8 +15,10 @@ from anyio import to_thread
 from fastapi import Depends, Path, Query, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import request_params_to_args
 from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
+from starlette.datastructures import QueryParams
 
 from app.db.admission import AdmissionLimits
 from app.db.database import Database
@@ -27,6 +29,7 @@ from app.settings.settings import Settings
 from app.telemetry.setup import Metrics
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.cpu_deadline import cpu_deadline
+from engine.expressions.suggestions import meant
 
 Found = TypeVar("Found")
 Feature = TypeVar("Feature")
@@ -206,16 +209,26 @@ def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
     async def check(request: Request) -> None:
         if not request.query_params:
             return
-        known = set(_parameter_names(request.scope["route"].dependant))
-        given = Counter(name for name, _ in request.query_params.multi_items())
-        for name, times in given.items():
+        dependant = request.scope["route"].dependant
+        known, faults = set(_parameter_names(dependant)), ParameterFaults()
+        for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
             if times > 1 and name in known:
-                raise bad_parameter(name, f"is given {times} times; give it once")
+                faults.add(bad_parameter(name, f"is given {times} times; give it once"))
         unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes)]
         if unknown:
-            raise unknown_parameter(unknown, [*sorted(known), *(f"{prefix}<column>" for prefix in prefixes)])
+            faults.add(unknown_parameter(unknown, [*sorted(known), *(f"{prefix}<column>" for prefix in prefixes)]))
+        if faults.listed:  # else FastAPI reports wrong values, all of them
+            for error in _wrong_values(dependant, request.query_params):
+                faults.add(bad_parameter(str(error["loc"][-1]), error["msg"]))
+        faults.raise_all()
 
     return Depends(check)
+
+
+def _wrong_values(dependant: Dependant, given: QueryParams) -> Iterator[Mapping[str, Any]]:
+    yield from request_params_to_args(dependant.query_params, given)[1]
+    for nested in dependant.dependencies:
+        yield from _wrong_values(nested, given)
 
 
 def _parameter_names(dependant: Dependant) -> Iterator[str]:
@@ -229,11 +242,52 @@ def _parameter_names(dependant: Dependant) -> Iterator[str]:
         yield from _parameter_names(nested)
 
 
+class ParameterFaults:
+    """The faults of one request's parameters, gathered part by part: a parameter is checked although another one is wrong.
+
+    Attributes:
+        listed: so far.
+    """
+
+    def __init__(self) -> None:
+        self.listed: list[BadRequest] = []
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Gather the fault of the block instead of raising it. What the block should assign stays as it was before."""
+        try:
+            yield
+        except BadRequest as error:
+            self.add(error)
+
+    def add(self, error: BadRequest) -> None:
+        """Gather a fault, or several that are one error."""
+        self.listed.append(error)
+
+    def raise_all(self) -> None:
+        """Raise them as one error; without faults do nothing.
+
+        Raises:
+            BadRequest: with the code of all of them, ``bad_parameter`` where they differ.
+        """
+        if not self.listed:
+            return
+        codes = {error.code for error in self.listed}
+        code = codes.pop() if len(codes) == 1 else "bad_parameter"
+        detail = "; ".join(error.detail for error in self.listed)
+        raise BadRequest(code, detail, [fault for error in self.listed for fault in error.faults])
+
+
 def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
     """Return the error for parameters that are none."""
-    allowed = f"this path takes {', '.join(known)}" if known else "this path takes none"
-    faults = [Fault(f"?{name}", "unknown_parameter", allowed) for name in unknown]
-    return BadRequest("unknown_parameter", f"unknown parameter {', '.join(unknown)}; {allowed}", faults)
+    allowed = f"This path takes {', '.join(known)}" if known else "This path takes none"
+    faults, named = [], []
+    for name in unknown:
+        near = meant(name, known)
+        ending = "" if near is None else f"did you mean {near}? "
+        faults.append(Fault(f"?{name}", "unknown_parameter", ending + allowed))
+        named.append(name if near is None else f"{name} (did you mean {near}?)")
+    return BadRequest("unknown_parameter", f"unknown parameter {', '.join(named)}; {allowed[0].lower()}{allowed[1:]}", faults)
 
 
 def bad_parameter(name: str, detail: str) -> BadRequest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,16 +13,14 @@ from typing import Any, Final
 import polars as pl
 
 from app.errors.app_errors import AppError
-from app.following.changes import ChangeSource
-from app.following.followed import Followables
 from app.following.tails.tails import Tails
 from app.http.answers.closing_response import ClosingResponse
 from app.http.answers.record_json import encode_keyed
 from app.http.parameters import Services
 from app.ksqldb.errors import error_body
-from app.sql.catalog.following import Beginning, FrameFollower, following
+from app.sql.catalog.following import Beginning, FrameFollower
 from app.sql.pushes import refuse_too_many
-from app.sql.reads.printing import interval_of, relations_on
+from app.sql.reads.printing import following_topic, interval_of, relations_on
 from app.sql.scripts import ScriptRunner
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print
@@ -51,18 +49,17 @@ async def print_topic(
     Raises:
         AppError: there is no such topic, or there are too many streams.
     """
-    relation, every = await runner.inspected(parsed, lambda session: (relations_on(tree, session)[0], interval_of(tree)))
+    relations, every = await runner.inspected(parsed, lambda session: (relations_on(tree, session), interval_of(tree)))
     chosen = _Chosen(every, None if tree.limit is None else int(tree.limit))
     beginning: Beginning = "earliest" if tree.is_from_beginning else "latest"
     tails = services.of(Tails)
     async with AsyncExitStack() as opening:
         refuse_too_many(services)
         opening.enter_context(tails.counted())  # at once: many that come together must not pass the limit together
-        followed = await services.of(Followables).find(relation.kind, relation.definition_name, takes_records=True)
-        follower = await opening.enter_async_context(following(tails, ChangeSource(followed, has_text_numbers=False), beginning))
+        follower = await opening.enter_async_context(following_topic(services, relations, beginning))
         close = opening.pop_all().aclose
     return ClosingResponse(
-        _lines(tails, follower, relation, chosen, recheck), close, services.settings.push.write_timeout_s, MEDIA_TYPE
+        _lines(tails, follower, relations, chosen, recheck), close, services.settings.push.write_timeout_s, MEDIA_TYPE
     )
 
 
@@ -86,19 +83,23 @@ class _Chosen:
 
 
 async def _lines(
-    tails: Tails, follower: FrameFollower, relation: SqlRelation, chosen: _Chosen, recheck: Callable[[], Awaitable[None]]
+    tails: Tails,
+    follower: FrameFollower,
+    relations: Sequence[SqlRelation],
+    chosen: _Chosen,
+    recheck: Callable[[], Awaitable[None]],
 ) -> AsyncGenerator[bytes]:
-    topic = relation.topic
+    topic, by_name = relations[0].topic, {each.definition_name: each for each in relations}
     yield f"Key format: {topic.key_format.name}\nValue format: {topic.value_format.name}\n".encode()
     checked_at = time.monotonic()
     try:
         while not chosen.is_over and not tails.is_closing:
-            frames = await follower.next()
+            frames = await follower.next_of_relations()
             if frames or time.monotonic() - checked_at >= QUIET_S:
                 await recheck()
                 checked_at = time.monotonic()
-            for frame in frames:
-                if shown := await asyncio.to_thread(_shown, chosen.of(frame), relation):
+            for name, frame in frames:
+                if shown := await asyncio.to_thread(_shown, chosen.of(frame), by_name[name]):
                     yield shown
             if not frames:
                 await follower.wait(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -19,8 +20,10 @@ from app.http.parameters import (
     Limit,
     LongInspection,
     Name,
+    ParameterFaults,
     ServicesOf,
     Transaction,
+    bad_parameter,
     known_parameters,
     unknown_parameter,
 )
@@ -41,6 +44,7 @@ from app.lateness.record_models import (
     ReplayBody,
 )
 from app.lateness.records import LateFilter, PageOf, Replay, counted_for, key_tokens, late_records_of, replay
+from engine.expressions.types.types import Schema
 from engine.plan.model import Plan
 
 KEY_PREFIX = "key."
@@ -90,9 +94,14 @@ def get_late_records(
     given = [
         (key.removeprefix(KEY_PREFIX), value) for key, value in request.query_params.multi_items() if key.startswith(KEY_PREFIX)
     ]
-    wanted = LateFilter(
-        reason, judged_by, _instant("from", from_time), _instant("to", to_time), _key(found.plan, given, KEY_PREFIX)
-    )
+    wanted, faults = LateFilter(reason, judged_by), ParameterFaults()
+    with faults.part():
+        wanted = replace(wanted, from_ms=_instant("from", from_time))
+    with faults.part():
+        wanted = replace(wanted, to_ms=_instant("to", to_time))
+    with faults.part():
+        wanted = replace(wanted, key=_key(found.plan, given, KEY_PREFIX))
+    faults.raise_all()
     beyond = decode_cursor(cursor, [int])
     most = Most(limit + 1, services.settings.limits.page_bytes)
     numbered = PageOf(most, None if beyond is None else int(beyond[0]), is_ascending=order == "asc")
@@ -188,32 +197,35 @@ def _filter(plan: Plan, wanted: LateRecordFilter) -> LateFilter:
 
 def _key(plan: Plan, given: Iterable[tuple[str, str]], prefix: str) -> list[dict[str, str]]:
     """Return for each column asked for what it may be in a record: a bare name stands for the column of any input."""
-    types = typed(plan)
+    types, faults = typed(plan), ParameterFaults()
     found = []
     for name, text in given:
-        columns = [each for each in types.names if name in (each, each.partition(".")[2])]
-        if not columns:
-            known = sorted({each.partition(".")[2] for each in types.names})
-            if prefix == KEY_PREFIX:
-                raise unknown_parameter([f"{prefix}{name}"], [f"{prefix}{each}" for each in known])
-            detail = f"no input has a column '{name}'; there are {', '.join(known)}"
-            raise BadRequest("unknown_column", detail, [Fault(f"{prefix}{name}", "unknown_column", detail)])
-        try:
-            found.append(key_tokens({each: parse_stored(text, types[each]) for each in columns}, types))
-        except ValueError as error:
-            pointer = f"?{prefix}{name}" if prefix == KEY_PREFIX else f"{prefix}{name}"
-            raise BadRequest("bad_parameter", f"{name}: {error}", [Fault(pointer, "bad_parameter", str(error))]) from error
+        with faults.part():
+            found.append(_tokens(types, name, text, prefix))
+    faults.raise_all()
     return found
 
 
-def _instant(parameter: str, text: str | None) -> int | None:
-    if text is None:
-        return None
+def _tokens(types: Schema, name: str, text: str, prefix: str) -> dict[str, str]:
+    columns = [each for each in types.names if name in (each, each.partition(".")[2])]
+    if not columns:
+        known = sorted({each.partition(".")[2] for each in types.names})
+        if prefix == KEY_PREFIX:
+            raise unknown_parameter([f"{prefix}{name}"], [f"{prefix}{each}" for each in known])
+        detail = f"no input has a column '{name}'; there are {', '.join(known)}"
+        raise BadRequest("unknown_column", detail, [Fault(f"{prefix}{name}", "unknown_column", detail)])
     try:
-        return parse_instant_ms(text)
+        return key_tokens({each: parse_stored(text, types[each]) for each in columns}, types)
     except ValueError as error:
-        detail = f"{parameter}: {error}"
-        raise BadRequest("bad_parameter", detail, [Fault(f"?{parameter}", "bad_parameter", str(error))]) from error
+        pointer = f"?{prefix}{name}" if prefix == KEY_PREFIX else f"{prefix}{name}"
+        raise BadRequest("bad_parameter", f"{name}: {error}", [Fault(pointer, "bad_parameter", str(error))]) from error
+
+
+def _instant(parameter: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_instant_ms(text)
+    except ValueError as error:
+        raise bad_parameter(parameter, str(error)) from error
 
 
 def _parsed(record: str) -> Any:

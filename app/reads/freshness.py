@@ -7,12 +7,13 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from app.access.rules import is_visible_feed, visible_position_text
 from app.catalog.stored.feeds_read import feeds_read, log_ends
 from app.db.notifications import wait_for_notification
 from app.errors.app_errors import Fault, NotInTime, TooManyRequests, Unavailable, Unprocessable
-from app.http.parameters import Services, bad_parameter
+from app.http.parameters import ParameterFaults, Services, bad_parameter
 from app.http.values import parse_position
 from app.reads.readable import HEAD_ONLY, Ask, Head, Readables, ReadableTable, Reading
 from engine.expressions.durations import format_duration, parse_duration
@@ -44,24 +45,27 @@ class Freshness:
         return self.min_position is None and self.max_staleness_ms is None
 
 
+ANY_FRESHNESS: Final = Freshness()
+
+
 def parse_freshness(min_position: str | None, timeout: float | None, max_staleness: str | None) -> Freshness:
     """Read the three parameters.
 
     Raises:
         BadRequest: ``bad_parameter``, also for a ``timeout`` that nothing waits for.
     """
+    position, staleness_ms, faults = None, None, ParameterFaults()
     if min_position is None and timeout is not None:
-        raise bad_parameter("timeout", "nothing waits without `min_position`; leave it out")
-    if min_position is None and max_staleness is None:
-        return Freshness()
-    position, staleness_ms = None, None
+        faults.add(bad_parameter("timeout", "nothing waits without `min_position`; leave it out"))
     try:
-        parameter = "min_position"
         position = None if min_position is None else parse_position(min_position)
-        parameter = "max_staleness"
+    except ValueError as error:
+        faults.add(bad_parameter("min_position", str(error)))
+    try:
         staleness_ms = None if max_staleness is None else parse_duration(max_staleness)
     except ValueError as error:
-        raise bad_parameter(parameter, str(error)) from error
+        faults.add(bad_parameter("max_staleness", str(error)))
+    faults.raise_all()
     return Freshness(position, DEFAULT_WAIT_SECONDS if timeout is None else timeout, staleness_ms)
 
 

@@ -7,10 +7,8 @@ from fastapi import Request, Response
 from app.http.answers.negotiation import requested_form
 from app.http.guards.plain_route import PlainRoute
 from app.http.parameters import DEFAULT_LIMIT, MAX_KEY_LENGTH
-from app.reads.freshness import Freshness
+from app.reads.freshness import ANY_FRESHNESS
 from app.reads.row_reads import ReadRequest, answer_rows
-
-_ANY = Freshness()
 
 
 class KeyRoute(PlainRoute):
@@ -36,4 +34,4 @@ class KeyRoute(PlainRoute):
             cursor=None,
             form=requested_form(request),
         )
-        return await answer_rows(request.app.state.services, wanted, _ANY)
+        return await answer_rows(request.app.state.services, wanted, ANY_FRESHNESS)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors.app_errors import BadRequest, Fault
-from app.http.parameters import DEFAULT_LIMIT, MAX_LIMIT, MOST_OF_PAGE, bad_parameter
+from app.http.parameters import DEFAULT_LIMIT, MAX_LIMIT, MOST_OF_PAGE, ParameterFaults, bad_parameter
 from app.http.values import MAX_INSTANT_MS, parse_instant_ms
-from app.reads.freshness import MAX_WAIT_SECONDS, Freshness, parse_freshness
+from app.reads.freshness import ANY_FRESHNESS, MAX_WAIT_SECONDS, Freshness, parse_freshness
 
 _TIME = "RFC 3339, or milliseconds since 1970."
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRead:
+    """What a pull read asks for.
+
+    Attributes:
+        at_ms: rows as of this event time; None: now.
+        range_ms: versions that were valid then; None: rows.
+        bounds_ms: of the windows' starts.
+        freshness: of the answer.
+    """
+
+    at_ms: int | None = None
+    range_ms: tuple[int, int] | None = None
+    bounds_ms: tuple[int | None, int | None] = (None, None)
+    freshness: Freshness = ANY_FRESHNESS
 
 
 class FreshParameters(BaseModel):
@@ -46,15 +64,24 @@ class FreshParameters(BaseModel):
         description="How bigint and decimal values are written in JSON: many clients lose digits of numbers beyond 2^53.",
     )
 
-    def at_ms(self) -> int | None:
-        """Return the time asked for, None for now."""
+    def asked(self) -> AskedRead:
+        """Return what is asked for.
+
+        Raises:
+            BadRequest: with the fault of every parameter.
+        """
+        asked, faults = AskedRead(), ParameterFaults()
+        with faults.part():
+            asked = replace(asked, at_ms=self._at_ms())
+        with faults.part():
+            asked = replace(asked, freshness=parse_freshness(self.min_position, self.timeout, self.max_staleness))
+        faults.raise_all()
+        return asked
+
+    def _at_ms(self) -> int | None:
         if self.as_of is not None and self.as_of_ms is not None:
             raise conflicting("as_of_ms", "give either `as_of` or `as_of_ms`")
         return self.as_of_ms if self.as_of is None else instant_ms("as_of", self.as_of)
-
-    def freshness(self) -> Freshness:
-        """Return what is asked of the answer's freshness."""
-        return parse_freshness(self.min_position, self.timeout, self.max_staleness)
 
 
 class RowsParameters(FreshParameters):
@@ -85,24 +112,28 @@ class RowsParameters(FreshParameters):
         "not null.",
     )
 
-    def range_ms(self) -> tuple[int, int] | None:
-        """Return the range of a history read, None for a read of rows."""
+    def asked(self) -> AskedRead:
+        """See ``FreshParameters``."""
+        asked, faults = AskedRead(), ParameterFaults()
+        with faults.part():
+            asked = super().asked()
+        with faults.part():
+            asked = replace(asked, range_ms=self._range_ms())
+        with faults.part():
+            asked = replace(asked, bounds_ms=_instants("window_from", self.window_from, "window_to", self.window_to))
+        faults.raise_all()
+        return asked
+
+    def _range_ms(self) -> tuple[int, int] | None:
         if self.from_ is None and self.to is None:
             return None
         if self.as_of is not None or self.as_of_ms is not None:
             raise conflicting("as_of", "rows as of a time, or versions in a range: leave `from` and `to` out, or `as_of`")
-        start = 0 if self.from_ is None else instant_ms("from", self.from_)
-        end = MAX_INSTANT_MS if self.to is None else instant_ms("to", self.to)
+        first, last = _instants("from", self.from_, "to", self.to)
+        start, end = first or 0, MAX_INSTANT_MS if last is None else last
         if start > end:
             raise bad_parameter("to", "is before `from`")
         return start, end
-
-    def bounds_ms(self) -> tuple[int | None, int | None]:
-        """Return the bounds of the windows' starts."""
-        return (
-            None if self.window_from is None else instant_ms("window_from", self.window_from),
-            None if self.window_to is None else instant_ms("window_to", self.window_to),
-        )
 
 
 Fresh = Annotated[FreshParameters, Query()]
@@ -119,6 +150,17 @@ def instant_ms(parameter: str, text: str) -> int:
         return parse_instant_ms(text)
     except ValueError as error:
         raise bad_parameter(parameter, str(error)) from error
+
+
+def _instants(first: str, start: str | None, last: str, end: str | None) -> tuple[int | None, int | None]:
+    """Read two times, each of which may be missing; the faults of both are raised together."""
+    faults = ParameterFaults()
+    found: list[int | None] = []
+    for parameter, text in ((first, start), (last, end)):
+        with faults.part():
+            found.append(None if text is None else instant_ms(parameter, text))
+    faults.raise_all()
+    return found[0], found[1]
 
 
 def conflicting(parameter: str, detail: str) -> BadRequest:

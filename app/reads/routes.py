@@ -17,7 +17,7 @@ from app.http.requests.bodies import JsonBody, request_body, validated
 from app.reads.freshness import read_fresh
 from app.reads.key_route import KeyRoute
 from app.reads.models import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody, RowsAnswer
-from app.reads.parameters import Fresh, Rows, RowsParameters
+from app.reads.parameters import AskedRead, Fresh, Rows, RowsParameters
 from app.reads.readable import TOO_LARGE, Ask, Readables, ReadableTable
 from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, is_filter, parse_key
 from app.reads.row_reads import FOUND, ReadRequest, answer_rows, lookup_ask, members, not_versioned
@@ -54,7 +54,8 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
     Rows come in key order, page by page with `cursor`; as JSON, with `Accept: application/x-ndjson` as lines, with
     `Accept: application/vnd.apache.arrow.stream` as Arrow.
     """
-    return await answer_rows(services, _read_request(name, request, parameters, None), parameters.freshness())
+    asked = parameters.asked()
+    return await answer_rows(services, _read_request(name, request, parameters, asked, None), asked.freshness)
 
 
 @keys.get(
@@ -79,7 +80,8 @@ async def get_rows_of_key(
     or `to`: the key's versions, none being no error. For tables with one key column beside the window; composite keys are asked for as
     `/rows?key.a=…&key.b=…`.
     """
-    return await answer_rows(services, _read_request(name, request, parameters, key), parameters.freshness())
+    asked = parameters.asked()
+    return await answer_rows(services, _read_request(name, request, parameters, asked, key), asked.freshness)
 
 
 @router.post(
@@ -108,32 +110,32 @@ async def post_lookup(name: Name, body: JsonBody, request: Request, services: Se
     results come as lines.
     """
     given = validated(LookupBody, body).keys
-    at_ms, has_text_numbers = parameters.at_ms(), parameters.bigints == "string"
+    asked, has_text_numbers = parameters.asked(), parameters.bigints == "string"
 
     def ask(table: ReadableTable) -> Ask:
-        if at_ms is not None and table.output.history_retention_ms is None:
+        if asked.at_ms is not None and table.output.history_retention_ms is None:
             raise not_versioned(table.output, "as_of")
-        return lookup_ask(_keys(table.output, given), at_ms, has_text_numbers=has_text_numbers)(table)
+        return lookup_ask(_keys(table.output, given), asked.at_ms, has_text_numbers=has_text_numbers)(table)
 
-    reading = await read_fresh(services, name, parameters.freshness(), lambda: services.of(Readables).read(name, ask))
+    reading = await read_fresh(services, name, asked.freshness, lambda: services.of(Readables).read(name, ask))
     outcomes, rows = reading.values
     if TOO_LARGE in outcomes:
         raise services.of(Readables).too_large(name, "/keys", "ask for fewer keys, or keep less in a row")
     results = [_result(outcome, row) for outcome, row in zip(outcomes, rows, strict=True)]
     form = "lines" if requested_form(request) == "lines" else "json"
-    rest = members(name, reading.head, reading.table.output, at_ms)
+    rest = members(name, reading.head, reading.table.output, asked.at_ms)
     return joined_response(form, "results", SEPARATORS[form].join(results), rest)  # type: ignore[index,arg-type]
 
 
-def _read_request(name: str, request: Request, parameters: RowsParameters, key: str | None) -> ReadRequest:
+def _read_request(name: str, request: Request, parameters: RowsParameters, asked: AskedRead, key: str | None) -> ReadRequest:
     return ReadRequest(
         table=name,
         filters=[(parameter, text) for parameter, text in request.query_params.multi_items() if is_filter(parameter)],
         single_key=key,
-        at_ms=parameters.at_ms(),
-        range_ms=parameters.range_ms(),
+        at_ms=asked.at_ms,
+        range_ms=asked.range_ms,
         state=parameters.state,
-        bounds_ms=parameters.bounds_ms(),
+        bounds_ms=asked.bounds_ms,
         is_descending=parameters.order == "desc",
         has_text_numbers=parameters.bigints == "string",
         limit=parameters.limit,

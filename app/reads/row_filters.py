@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
+from app.errors.app_errors import BadRequest, Fault
+from app.http.parameters import ParameterFaults, bad_parameter
 from app.http.values import parse_value
 from engine.expressions.types.types import ColumnType, Schema
 
@@ -18,20 +20,6 @@ MAX_LISTED = 1_000
 
 _ORDERED = ("gt", "ge", "lt", "le")
 _BOOLEANS = {"true": True, "false": False}
-
-
-class FilterInvalid(ValueError):
-    """A condition that cannot be.
-
-    Attributes:
-        parameter: the query parameter as it was given.
-        is_unknown: it names no column of the table; else its value or operator is wrong.
-    """
-
-    def __init__(self, parameter: str, detail: str, *, is_unknown: bool = False) -> None:
-        super().__init__(detail)
-        self.parameter = parameter
-        self.is_unknown = is_unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +49,21 @@ def parse_filters(parameters: Iterable[tuple[str, str]], columns: Schema, key: S
         key: its key columns: what ``key.`` may name.
 
     Raises:
-        FilterInvalid: for the first that is wrong; it names the column and what a value of its type looks like.
+        BadRequest: ``unknown_parameter``, ``bad_parameter``: for each that is wrong, with the column and what a value of its type is like.
     """
     found: dict[tuple[str, Operator], Comparison] = {}
-    for parameter, text in parameters:
-        comparison = _parse(parameter, text, columns, key)
-        place = comparison.column, comparison.operator
-        if place in found:
-            raise FilterInvalid(parameter, "is given twice")
-        found[place] = comparison
-    if len(found) > MAX_FILTERS:
-        raise FilterInvalid(next(iter(found))[0], f"{len(found)} conditions; at most {MAX_FILTERS}")
+    faults = ParameterFaults()
+    for count, (parameter, text) in enumerate(parameters):
+        if count == MAX_FILTERS:
+            faults.add(bad_parameter(parameter, f"at most {MAX_FILTERS} conditions"))
+            break
+        with faults.part():
+            comparison = _parse(parameter, text, columns, key)
+            place = comparison.column, comparison.operator
+            if place in found:
+                raise bad_parameter(parameter, "is given twice")
+            found[place] = comparison
+    faults.raise_all()
     return tuple(found.values())
 
 
@@ -82,17 +74,19 @@ def _parse(parameter: str, text: str, columns: Schema, key: Sequence[str]) -> Co
     if column not in allowed:
         prefix = KEY_PREFIX if is_key else COLUMN_PREFIX
         known = ", ".join(f"{prefix}{name}" for name in allowed)
-        raise FilterInvalid(
-            parameter, f"'{column}' is no {'key ' if is_key else ''}column; this table takes {known}", is_unknown=True
-        )
+        raise _unknown(parameter, f"'{column}' is no {'key ' if is_key else ''}column; this table takes {known}")
     if word not in get_args(Operator) and dot:
         known = ", ".join(get_args(Operator))
-        raise FilterInvalid(parameter, f"'{word}' is no comparison; after the column may stand .{known}", is_unknown=True)
+        raise _unknown(parameter, f"'{word}' is no comparison; after the column may stand .{known}")
     operator = cast("Operator", word) if dot else "eq"
     try:
         return Comparison(column, operator, _value(text, operator, columns[column]))
     except ValueError as error:
-        raise FilterInvalid(parameter, str(error)) from error
+        raise bad_parameter(parameter, str(error)) from error
+
+
+def _unknown(parameter: str, detail: str) -> BadRequest:
+    return BadRequest("unknown_parameter", f"{parameter}: {detail}", [Fault(f"?{parameter}", "unknown_parameter", detail)])
 
 
 def _value(text: str, operator: Operator, declared: ColumnType) -> Any:

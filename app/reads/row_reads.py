@@ -21,7 +21,7 @@ from app.http.sentences import shown
 from app.http.values import MAX_INSTANT_MS, instant, parse_value
 from app.reads.freshness import Freshness, read_fresh
 from app.reads.readable import TOO_LARGE, Ask, Head, Readables, ReadableTable, Reading
-from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, FilterInvalid, parse_filters
+from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, parse_filters
 from app.reads.rows import RowsShape, State, lookup_statement, marks_of, order_of, parameters, rows_statement
 from engine.plan.model import Output
 
@@ -294,11 +294,7 @@ def _comparisons(output: Output, wanted: ReadRequest) -> tuple[Comparison, ...]:
     given = [*wanted.filters, *_single_key(output, wanted)]
     if not given:
         return ()
-    try:
-        return parse_filters(given, output.columns, output.key)
-    except FilterInvalid as error:
-        code = "unknown_parameter" if error.is_unknown else "bad_parameter"
-        raise BadRequest(code, f"{error.parameter}: {error}", [Fault(f"?{error.parameter}", code, str(error))]) from error
+    return parse_filters(given, output.columns, output.key)
 
 
 def _single_key(output: Output, wanted: ReadRequest) -> list[tuple[str, str]]:

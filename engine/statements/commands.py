@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from engine.expressions.suggestions import hint
-from engine.expressions.types.types import Schema
-from engine.sql.statement_tree import AlterAdd, Control, CreateType, Define, Drop, Refused, SetProperty
+from engine.expressions.types.types import ColumnType, Schema
+from engine.sql.statement_tree import AlterAdd, ColumnDefinition, Control, CreateType, Define, Drop, Refused, SetProperty
 from engine.sql.tree import Node
 from engine.statements.actions import (
     Action,
@@ -20,10 +20,10 @@ from engine.statements.actions import (
     Nothing,
     RegisterType,
 )
-from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.faults import Faults, StatementRefused, StatementUnsupported, together
 from engine.statements.context.naming import check_column_name, folded
 from engine.statements.context.scope import relation_of
-from engine.statements.context.session import Session
+from engine.statements.context.session import Session, SqlRelation
 from engine.statements.context.type_names import type_of
 from engine.statements.functions import bind_drop_function
 
@@ -56,17 +56,16 @@ def bind_drop(statement: Drop, session: Session) -> Action:
         raise StatementRefused(
             "unknown_relation", f"there is no stream or table {name}{hint(name, session.relations)}", statement.name
         )
+    faults = Faults()
     if relation.kind != statement.what:
-        raise StatementRefused(
-            "wrong_kind",
-            f"{name} is a {relation.kind}: write DROP {relation.kind.upper()} {name}",
-            statement.name,
-        )
+        detail = f"{name} is a {relation.kind}: write DROP {relation.kind.upper()} {name}"
+        faults.add(StatementRefused("wrong_kind", detail, statement.name))
     if relation.is_read_only and statement.deletes_topic:
-        raise StatementRefused(
-            "read_only", f"{name} is a SOURCE, whose topic belongs to others: leave DELETE TOPIC out", statement
-        )
-    _check_unread(relation.definition_name, session, statement)
+        detail = f"{name} is a SOURCE, whose topic belongs to others: leave DELETE TOPIC out"
+        faults.add(StatementRefused("read_only", detail, statement))
+    with faults.part():
+        _check_unread(relation.definition_name, session, statement)
+    faults.raise_all()
     return DropRelation(relation, statement.deletes_topic)
 
 
@@ -81,11 +80,16 @@ def _check_unread(name: str, session: Session, at: Node) -> None:
 def bind_create_type(statement: CreateType, session: Session) -> Action:
     """Bind CREATE TYPE."""
     name = folded(statement.name)
+    faults = Faults()
     if name in session.types:
         if statement.is_if_not_exists:
             return Nothing(f"there is a type {name} already")
-        raise StatementRefused("type_exists", f"there is a type {name} already; DROP TYPE {name} forgets it", statement.name)
-    return RegisterType(name, type_of(statement.type, session.types))
+        detail = f"there is a type {name} already; DROP TYPE {name} forgets it"
+        faults.add(StatementRefused("type_exists", detail, statement.name))
+    with faults.part():
+        kind = type_of(statement.type, session.types)
+    faults.raise_all()
+    return RegisterType(name, kind)
 
 
 def bind_control(statement: Control, session: Session) -> Action:
@@ -102,36 +106,47 @@ def bind_control(statement: Control, session: Session) -> Action:
 
 def bind_alter(statement: AlterAdd, session: Session) -> Action:
     """Bind ALTER STREAM|TABLE ... ADD COLUMN."""
-    relation = relation_of(statement.name, session)
-    if relation.kind != statement.kind:
-        raise StatementRefused(
-            "wrong_kind",
-            f"{relation.name} is a {relation.kind}: write ALTER {relation.kind.upper()} {relation.name}",
-            statement.name,
-        )
-    if relation.entry.produced_by:
-        raise StatementRefused(
-            "alter_unfit",
-            f"a query writes {relation.name} and gives it its columns: change that by CREATE OR REPLACE … AS SELECT",
-            statement.name,
-        )
-    if relation.is_read_only:
-        raise StatementRefused(
-            "read_only",
-            f"{relation.name} is a SOURCE, which keeps its columns: drop it, and create it with all of them",
-            statement.name,
-        )
-    found = dict(relation.columns.items())
+    faults = Faults()
+    relation = session.relation(folded(statement.name))
+    with faults.part():
+        _check_extensible(relation_of(statement.name, session), statement)
+    taken = set() if relation is None else {*relation.columns.names}
+    added: dict[str, ColumnType] = {}
     for each in statement.columns:
-        name = folded(each.name)
-        check_column_name(name, each)
-        if each.role != "value":
-            raise StatementRefused("key_role", f"{name}: only value columns can be added, not columns of the key", each)
-        if name in found:
-            raise StatementRefused("duplicate_column", f"{relation.name} has a column {name} already: choose another name", each)
-        found[name] = type_of(each.type, session.types)
-    added = tuple(found.items())[len(relation.columns) :]
-    return AddColumns(relation, Schema(added))
+        with faults.part():
+            name = _added_name(each, statement, taken)
+            taken.add(name)
+            added[name] = type_of(each.type, session.types)
+    if relation is None or faults.listed:
+        raise together(faults.listed)
+    return AddColumns(relation, Schema(tuple(added.items())))
+
+
+def _check_extensible(relation: SqlRelation, statement: AlterAdd) -> None:
+    """Refuse to add columns to what is no source of this kind whose columns may change."""
+    name, faults = relation.name, Faults()
+    if relation.kind != statement.kind:
+        detail = f"{name} is a {relation.kind}: write ALTER {relation.kind.upper()} {name}"
+        faults.add(StatementRefused("wrong_kind", detail, statement.name))
+    if relation.entry.produced_by:
+        detail = f"a query writes {name} and gives it its columns: change that by CREATE OR REPLACE … AS SELECT"
+        faults.add(StatementRefused("alter_unfit", detail, statement.name))
+    if relation.is_read_only:
+        detail = f"{name} is a SOURCE, which keeps its columns: drop it, and create it with all of them"
+        faults.add(StatementRefused("read_only", detail, statement.name))
+    faults.raise_all()
+
+
+def _added_name(column: ColumnDefinition, statement: AlterAdd, taken: Collection[str]) -> str:
+    """Return the name of a column that may be added beside those that are taken."""
+    name = folded(column.name)
+    check_column_name(name, column)
+    if column.role != "value":
+        raise StatementRefused("key_role", f"{name}: only value columns can be added, not columns of the key", column)
+    if name in taken:
+        detail = f"{folded(statement.name)} has a column {name} already: choose another name"
+        raise StatementRefused("duplicate_column", detail, column)
+    return name
 
 
 def bind_set(statement: SetProperty, session: Session) -> Action:

@@ -14,7 +14,7 @@ from engine.expressions.suggestions import hint
 from engine.sql.statement_tree import CreateFunction, Drop
 from engine.sql.tree import Call, Identifier, Node
 from engine.statements.actions import Action, DropFunction, Nothing, RegisterFunction
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import Faults, StatementRefused
 from engine.statements.context.naming import definition_name, folded
 from engine.statements.context.properties import Properties
 from engine.statements.context.session import Session
@@ -25,39 +25,61 @@ _BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGAT
 
 def bind_create_function(statement: CreateFunction, session: Session) -> Action:
     """Bind CREATE FUNCTION."""
-    name = definition_name(folded(statement.name), statement.name)
-    if name in _BUILT_IN:
-        raise StatementRefused(
-            "function_exists", f"there is a function {name.upper()} already that everybody has", statement.name
-        )
-    if name in session.functions and not statement.is_replace:
-        raise StatementRefused(
-            "function_exists",
-            f"there is a function {name.upper()} already; CREATE OR REPLACE FUNCTION changes it",
-            statement.name,
-        )
     properties = Properties(statement.properties)
-    body: dict[str, object] = {
-        "parameters": {_parameter(each.name): str(type_of(each.type, session.types)) for each in statement.parameters},
-        "returns": str(type_of(statement.returns, session.types)),
-        "body": statement.body.value,
-    }
+    name = ""
+    with properties.faults.part():
+        name = definition_name(folded(statement.name), statement.name)
+        _check_free(name, statement, session)
+    parameters, returns = _types(statement, session, properties.faults)
+    with properties.faults.part():
+        _check_python(statement, tuple(parameters))
+    body = {"parameters": parameters, "returns": returns, "body": statement.body.value, **_options(properties)}
+    try:
+        definition = FunctionDefinition.model_validate(body)
+    except ValidationError as error:
+        for each in problems_of(error, FunctionDefinition):
+            properties.faults.add(StatementRefused(each.code, f"{each.pointer}: {each.detail}", statement))
+        raise properties.refusal() from error
+    properties.check_all_read()
+    return RegisterFunction(name, definition)
+
+
+def _check_free(name: str, statement: CreateFunction, session: Session) -> None:
+    detail = None
+    if name in _BUILT_IN:
+        detail = f"there is a function {name.upper()} already that everybody has"
+    elif name in session.functions and not statement.is_replace:
+        detail = f"there is a function {name.upper()} already; CREATE OR REPLACE FUNCTION changes it"
+    if detail is not None:
+        raise StatementRefused("function_exists", detail, statement.name)
+
+
+def _types(statement: CreateFunction, session: Session, faults: Faults) -> tuple[dict[str, str], str]:
+    """Return the types of the parameters and of the result as definitions write them. One that is wrong is reported, and is a text here."""
+    parameters: dict[str, str] = {}
+    for each in statement.parameters:
+        with faults.part():
+            name = _parameter(each.name)
+            if name in parameters:
+                raise StatementRefused("duplicate_column", f"two parameters are called {name}: rename one", each)
+            parameters[name] = "string"
+            parameters[name] = str(type_of(each.type, session.types))
+    returns = "string"
+    with faults.part():
+        returns = str(type_of(statement.returns, session.types))
+    return parameters, returns
+
+
+def _options(properties: Properties) -> dict[str, object]:
+    """Return what properties say of a function, as fields of its definition."""
+    body: dict[str, object] = {}
     if (on_error := properties.one_of("ON_ERROR", ("NULL", "STOP"))) is not None:
         body["on_error"] = on_error.lower()
     if (timeout_ms := properties.duration("TIMEOUT")) is not None:
         body["timeout"] = f"{timeout_ms}ms"
     if (megabytes := properties.whole("MEMORY_MB")) is not None:
         body["memory_bytes"] = megabytes << 20
-    properties.check_all_read()
-    if len(statement.parameters) != len(body["parameters"]):  # type: ignore[arg-type]
-        raise StatementRefused("duplicate_column", "two parameters have the same name", statement.parameters[0])
-    try:
-        definition = FunctionDefinition.model_validate(body)
-    except ValidationError as error:
-        problem = problems_of(error, FunctionDefinition)[0]
-        raise StatementRefused(problem.code, f"{problem.pointer}: {problem.detail}", statement) from error
-    _check_python(statement, tuple(definition.parameters))
-    return RegisterFunction(name, definition)
+    return body
 
 
 def bind_drop_function(statement: Drop, session: Session) -> Action:

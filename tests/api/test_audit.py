@@ -352,6 +352,8 @@ async def test_entries_are_filtered_and_paged(admin: httpx.AsyncClient, problem:
     problem(await admin.get("/v1/audit?since=yesterday"), 400, "bad_parameter")
     problem(await admin.get("/v1/audit?since=99999999999999999"), 400, "bad_parameter")
     problem(await admin.get("/v1/audit?limit=1001"), 400, "bad_parameter")
+    both = (await admin.get("/v1/audit?since=yesterday&until=today")).json()["errors"]
+    assert [each["pointer"] for each in both] == ["?since", "?until"]
 
 
 async def test_without_keys_the_entry_says_anonymous(app: FastAPI) -> None:

@@ -166,6 +166,13 @@ async def test_what_does_not_fit_is_refused_with_its_name(
         assert all(name in body["detail"] for name in POSTED)
 
 
+@pytest.mark.parametrize("chosen", [{}, {"format": "delimited"}])
+@pytest.mark.usefixtures("items")
+async def test_all_parameters_that_no_format_uses_are_reported_at_once(client: httpx.AsyncClient, chosen: dict[str, str]) -> None:
+    answer = await post(client, "items", b"1", "text/csv", registry="r", subject="s", **chosen)
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["?registry", "?subject"]
+
+
 @pytest.mark.usefixtures("items")
 async def test_an_idempotency_key_is_of_its_format_too(client: httpx.AsyncClient, problem: Problem) -> None:
     headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}

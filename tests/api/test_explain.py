@@ -312,6 +312,20 @@ async def test_an_answer_and_a_refusal_say_what_the_key_is(client: httpx.AsyncCl
     assert "would be 1970-01-16T16:57:21.600Z" in body["detail"]
 
 
+@pytest.mark.parametrize(
+    ("params", "pointers"),
+    [
+        ({"key.orign": "JFK", "key.flight": "many", "at": "noon"}, ["?key.orign", "?key.flight", "?at"]),
+        ({"partition": 0, "key.flight": "many"}, ["?offset", "?key.flight"]),
+    ],
+)
+async def test_all_wrong_parameters_are_reported_at_once(
+    client: httpx.AsyncClient, joined: None, params: dict[str, Any], pointers: list[str]
+) -> None:
+    answer = await client.get("/v1/queries/joined/explain", params=params)
+    assert [each["pointer"] for each in answer.json()["errors"]] == pointers
+
+
 async def test_an_unknown_query_cannot_be_explained(client: httpx.AsyncClient, problem: Problem) -> None:
     problem(await client.get("/v1/queries/nowhere/explain", params={"key": "JFK", "at": NOON}), 404, "query_not_found")
 

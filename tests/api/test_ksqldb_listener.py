@@ -371,6 +371,50 @@ async def test_print_shows_the_deletes_of_a_table(one: httpx.AsyncClient, url: s
     ]
 
 
+SHARED = "KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', FEED='orders', PARTITIONS=1"
+
+
+async def test_print_shows_each_record_of_a_shared_topic_once(one: httpx.AsyncClient) -> None:
+    await ksql(
+        one,
+        f"CREATE STREAM cups (id STRING KEY, item STRING) WITH ({SHARED}, FEED_WHERE='ITEM = ''cup'''); "
+        f"CREATE STREAM orders (id STRING KEY, item STRING, amount DOUBLE) WITH ({SHARED}); "
+        f"CREATE TABLE last (id STRING PRIMARY KEY, item STRING) WITH ({SHARED});",
+    )
+    for key, item in enumerate(("tea", "cup", "tea"), 1):
+        await ksql(one, f"INSERT INTO orders (id, item, amount) VALUES ('{key}', '{item}', 1.5);")
+    lines = (await printed(one, "PRINT 'orders' FROM BEGINNING LIMIT 3;"))[2:]
+    assert [line.split(", ", 1)[1] for line in lines] == [
+        'key: 1, value: {"ITEM":"tea","AMOUNT":1.5}, partition: 0',
+        'key: 2, value: {"ITEM":"cup","AMOUNT":1.5}, partition: 0',
+        'key: 3, value: {"ITEM":"tea","AMOUNT":1.5}, partition: 0',
+    ]
+
+
+async def test_print_shows_the_records_of_every_relation_of_a_topic_in_their_order(one: httpx.AsyncClient) -> None:
+    await ksql(
+        one,
+        f"CREATE STREAM cups (id STRING KEY, item STRING, size INT) WITH ({SHARED}, FEED_WHERE='ITEM = ''cup'''); "
+        f"CREATE STREAM teas (id STRING KEY, item STRING) WITH ({SHARED}, FEED_WHERE='ITEM = ''tea''');",
+    )
+    for key, item in enumerate(("cup", "tea", "tea", "cup"), 1):
+        await ksql(one, f"INSERT INTO {item}s (id, item) VALUES ('{key}', '{item}');")
+    lines = (await printed(one, "PRINT 'orders' FROM BEGINNING LIMIT 4;"))[2:]
+    assert [line.split(", ", 1)[1] for line in lines] == [
+        'key: 1, value: {"ITEM":"cup","SIZE":null}, partition: 0',
+        'key: 2, value: {"ITEM":"tea"}, partition: 0',
+        'key: 3, value: {"ITEM":"tea"}, partition: 0',
+        'key: 4, value: {"ITEM":"cup","SIZE":null}, partition: 0',
+    ]
+    every_second = (await printed(one, "PRINT 'orders' FROM BEGINNING INTERVAL 2 LIMIT 2;"))[2:]
+    assert [line.split(",")[1] for line in every_second] == [" key: 1", " key: 3"]
+    async with one.stream("POST", "/query", json={"ksql": "PRINT 'orders' LIMIT 1;"}) as answer:
+        coming = answer.aiter_lines()
+        assert [await anext(coming), await anext(coming)] == ["Key format: KAFKA", "Value format: JSON"]
+        await ksql(one, "INSERT INTO teas (id, item) VALUES ('5', 'tea');")
+        assert [line.split(",")[1] async for line in coming] == [" key: 5"]
+
+
 async def test_prints_that_come_together_do_not_pass_the_limit_of_streams(settings: Settings) -> None:
     with listening(settings.model_copy(update={"push": PushSettings(max_streams=2)})) as url:
         async with httpx.AsyncClient(base_url=url, timeout=30) as client, AsyncExitStack() as stack:

@@ -128,6 +128,12 @@ async def test_filters_that_mean_nothing_are_refused(
     problem(await client.get(PATH, params=params), 400, code)
 
 
+async def test_all_filters_that_mean_nothing_are_reported_at_once(client: httpx.AsyncClient) -> None:
+    params = {"from": "yesterday", "to": "today", "key.planet": "earth", "key.flight": "many"}
+    errors = (await client.get(PATH, params=params)).json()["errors"]
+    assert [each["pointer"] for each in errors] == ["?from", "?to", "?key.planet", "?key.flight"]
+
+
 async def test_chosen_records_are_handed_over_once_and_marked(client: httpx.AsyncClient, dsn: str) -> None:
     numbers = await ids(client)
     response = await client.post(REPLAY, json={"ids": [numbers[1_000], numbers[3_000]]})

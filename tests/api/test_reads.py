@@ -189,6 +189,23 @@ async def test_bad_parameters_are_refused_by_name(
     problem(await client.get(PATH, params=params), 400, code, pointer)
 
 
+@pytest.mark.parametrize(
+    ("path", "params", "pointers"),
+    [
+        (PATH, {"limt": 5, "order": "up", "limit": "many"}, ["?limt", "?order", "?limit"]),
+        (PATH, {"limt": 5, "limit": ["1", "2"], "ordr": "asc"}, ["?limit", "?limt", "?ordr"]),
+        (PATH, {"window_from": "x", "window_to": "y", "max_staleness": "5"}, ["?max_staleness", "?window_from", "?window_to"]),
+        (PATH, {"key.flights": 5, "where.flights": "many"}, ["?key.flights", "?where.flights"]),
+        ("/v1/queries", {"limt": 5, "limit": "many"}, ["?limt", "?limit"]),
+    ],
+)
+async def test_all_wrong_parameters_are_reported_at_once(
+    client: httpx.AsyncClient, path: str, params: dict[str, Any], pointers: list[str]
+) -> None:
+    answer = await client.get(path, params=params)
+    assert (answer.status_code, [each["pointer"] for each in answer.json()["errors"]]) == (400, pointers)
+
+
 @pytest.mark.parametrize("other", [{"order": "desc"}, {"where.flights.ge": 1}, {"state": "final"}, {"key.origin": "JFK"}])
 async def test_a_cursor_goes_on_in_the_same_answer_only(
     client: httpx.AsyncClient, problem: Problem, other: dict[str, Any]

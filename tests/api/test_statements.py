@@ -300,6 +300,29 @@ async def test_what_queries_insert_is_read_with_the_stream(client: httpx.AsyncCl
     assert [json.loads(value)["ITEM"] for *_, value in printed] == ["cup", "tea"]
 
 
+async def test_print_shows_each_record_of_a_shared_topic_once_with_deletes(client: httpx.AsyncClient) -> None:
+    shared = "KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', FEED='orders', PARTITIONS=1"
+    await run(client, f"CREATE TABLE last (id STRING PRIMARY KEY, item STRING) WITH ({shared});")
+    await run(client, f"CREATE STREAM every (id STRING KEY, item STRING) WITH ({shared});")
+    await client.post("/v1/streams/every/records", json=[{"ID": "1", "ITEM": "tea"}, {"ITEM": "no key"}])
+    await client.post("/v1/tables/last/records", json=[{"$op": "delete", "ID": "1"}])
+    printed = await rows(client, "PRINT 'orders' FROM BEGINNING;")
+    assert [tuple(row[1:]) for row in printed] == [
+        ("EVERY", '{"ID":"1"}', '{"ID":"1","ITEM":"tea"}'),
+        ("EVERY", '{"ID":null}', '{"ID":null,"ITEM":"no key"}'),
+        ("EVERY", '{"ID":"1"}', "null"),
+    ]
+
+
+async def test_print_of_a_topic_that_two_logs_are_called_says_so(client: httpx.AsyncClient) -> None:
+    await run(client, "CREATE STREAM bids (k STRING KEY, n INT) WITH (KAFKA_TOPIC='all', VALUE_FORMAT='JSON');")
+    await client.put("/v1/streams/all", json={"columns": {"k": "string"}})
+    answer = await client.post(PATH, json={"sql": "PRINT 'all';"})
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["code"], fault["place"]["column"]) == (422, "ambiguous_topic", 7)
+    assert "KAFKA_TOPIC='all' is said of several logs: ALL reads log:all, BIDS reads log:bids" in fault["detail"]
+
+
 async def test_a_push_query_on_a_stream_with_several_writers_is_one_of_its_own(remote: httpx.AsyncClient) -> None:
     await run(remote, ORDERS + WEB)
     async with remote.stream("POST", PATH, json={"sql": "SELECT * FROM orders EMIT CHANGES;"}, headers=STREAMED) as response:

@@ -13,7 +13,7 @@ from app.access.audit.sql import AuditFilter, audit_entries
 from app.db.page_bounds import Most
 from app.http.answers.documented import answered, problems
 from app.http.leaving import ended_with_client
-from app.http.parameters import DEFAULT_LIMIT, MOST_OF_PAGE, OnlyKnownParameters, ServicesOf, bad_parameter
+from app.http.parameters import DEFAULT_LIMIT, MOST_OF_PAGE, OnlyKnownParameters, ParameterFaults, ServicesOf, bad_parameter
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.http.schemas import Answer
 from app.http.values import parse_instant_ms
@@ -116,7 +116,13 @@ async def get_audit(
     """
     key = decode_cursor(cursor, [int])
     before_id = None if key is None else int(key[0])
-    wanted = AuditFilter(resource, actor, outcome, _moment("since", since), _moment("until", until), before_id)
+    first, last, faults = None, None, ParameterFaults()
+    with faults.part():
+        first = _moment("since", since)
+    with faults.part():
+        last = _moment("until", until)
+    faults.raise_all()
+    wanted = AuditFilter(resource, actor, outcome, first, last, before_id)
     async with services.database.paging() as connection:
         found = await audit_entries(connection, wanted, Most(limit + 1, services.settings.limits.page_bytes))
     rows, following = page(found, limit, lambda row: [row.id])

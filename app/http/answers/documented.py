@@ -30,7 +30,7 @@ from app.errors.error_list import ERRORS, explained_at
 from app.http.answers.problems import MEDIA_TYPE
 
 _MEANING: dict[int, tuple[type[AppError], str, str]] = {
-    400: (BadRequest, "unknown_parameter", "unknown parameter limt; this path takes cursor, limit"),
+    400: (BadRequest, "unknown_parameter", "unknown parameter limt (did you mean limit?); this path takes cursor, limit"),
     401: (Unauthorized, "api_key_missing", "send an API key or a token: Authorization: Bearer …"),
     403: (Forbidden, "role_too_low", "this needs a key with the role write; the key 'dashboard' has the role read"),
     404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists those there are"),

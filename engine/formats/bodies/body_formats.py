@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast, get_args
 
@@ -91,19 +91,16 @@ class BodyFormat:
     read: Reads
 
 
-def check_options(asked: BodyOptions) -> None:
-    """Check the parameters that need neither body nor relation.
-
-    Raises:
-        FormatInvalid: there is no such format, the media type does not fit it, or it does not use a parameter.
-    """
+def option_faults(asked: BodyOptions) -> Iterator[FormatInvalid]:
+    """Yield what is wrong with the parameters that need neither body nor relation: there is no such format, or it does not use one."""
     found = POSTED.get(asked.format)
     if found is None:
-        raise FormatInvalid(f"a format is {', '.join(POSTED)}, not {asked.format[:50]!r}", "format")
+        yield FormatInvalid(f"a format is {', '.join(POSTED)}, not {asked.format[:50]!r}", "format")
+        return
+    takes = f"it takes {', '.join(found.options)}" if found.options else "it takes no further parameter"
     for name, _ in asked.options:
         if name not in found.options:
-            takes = f"it takes {', '.join(found.options)}" if found.options else "it takes no further parameter"
-            raise FormatInvalid(f"`{name}` means nothing to the format {asked.format}; {takes}", name)
+            yield FormatInvalid(f"`{name}` means nothing to the format {asked.format}; {takes}", name)
 
 
 def read_posted(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore = NO_REGISTRY) -> Posted:

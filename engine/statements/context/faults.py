@@ -38,10 +38,14 @@ class StatementFault(Exception):
 def together(faults: Sequence[StatementFault]) -> StatementFault:
     """Return the first of the faults of one statement in the order of the text, with the others; each sentence once.
 
+    Faults of one place stay in the order in which they are given.
+
     Args:
         faults: one at least.
     """
-    each_once = {(fault.code, fault.sentence): fault for fault in reversed(faults)}
+    each_once: dict[tuple[str, str], StatementFault] = {}
+    for fault in faults:
+        each_once.setdefault((fault.code, fault.sentence), fault)
     first, *others = sorted(each_once.values(), key=lambda fault: fault.span or (0, 0))[:MAX_FAULTS]
     first.others = tuple(others)
     return first
@@ -78,6 +82,13 @@ class Faults:
     def add(self, fault: StatementFault) -> None:
         """Gather a fault."""
         self.listed.extend(fault.all)
+
+    def is_within(self, node: Node) -> bool:
+        """Whether one of them is about a node, or about a part of it."""
+        if node.span is None:
+            return False
+        start, end = node.span
+        return any(fault.span is not None and start <= fault.span[0] and fault.span[1] <= end for fault in self.listed)
 
     @property
     def is_full(self) -> bool:

@@ -10,7 +10,7 @@ from engine.expressions.suggestions import hint
 from engine.expressions.types.types import ColumnType
 from engine.sql.statement_tree import Relation, Select
 from engine.sql.tree import Binary, Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Null, Paren, StructOf, Text
-from engine.statements.context.faults import StatementFault, StatementRefused, StatementUnsupported, raise_all
+from engine.statements.context.faults import Faults, StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.context.naming import ROWTIME, WINDOWSTART, alias_of, folded
 from engine.statements.context.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.context.type_names import type_name, type_of
@@ -117,24 +117,24 @@ def sources_of(select: Select, session: Session, *, is_free: bool = False) -> So
         is_free: the input in FROM keeps its alias, as in definitions, also where an operator is called so.
 
     Raises:
-        StatementRefused: a relation does not exist, or an alias is taken twice.
+        StatementFault: a relation does not exist, or an alias is taken twice; with every fault.
     """
     found: list[Source] = []
-    named = (select.relation, *(join.relation for join in select.joins))
-    raise_all([_no_relation(at.name, session) for at in named if session.relation(folded(at.name)) is None])
-    for at in named:
-        relation = relation_of(at.name, session)
+    faults = Faults()
+    aliases: set[str] = set()
+    for at in (select.relation, *(join.relation for join in select.joins)):
         alias = folded(at.alias or at.name)
-        if any(source.alias == alias for source in found):
-            raise StatementRefused(
-                "name_clash", f"two relations of the query are called {alias}: give one another name by AS", at
-            )
+        with faults.part():
+            taken = {source.name for source in found} | (set() if is_free and not found else OPERATORS)
+            found.append(Source(alias, alias_of(alias, taken), relation_of(at.name, session), at))
+        if alias in aliases:
+            detail = f"two relations of the query are called {alias}: give one another name by AS"
+            faults.add(StatementRefused("name_clash", detail, at))
+        aliases.add(alias)
         if at.time is not None:
-            raise StatementUnsupported(
-                "time_travel", "FOR SYSTEM_TIME reads rows as of a time; it belongs to a SELECT without EMIT", at.time
-            )
-        taken = {source.name for source in found} | (set() if is_free and not found else OPERATORS)
-        found.append(Source(alias, alias_of(alias, taken), relation, at))
+            detail = "FOR SYSTEM_TIME reads rows as of a time; it belongs to a SELECT without EMIT"
+            faults.add(StatementUnsupported("time_travel", detail, at.time))
+    faults.raise_all()
     return Sources(tuple(found))
 
 
@@ -146,13 +146,9 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
     """
     relation = session.relation(folded(name))
     if relation is None:
-        raise _no_relation(name, session)
+        detail = f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}"
+        raise StatementRefused("unknown_relation", detail, name)
     return relation
-
-
-def _no_relation(name: Identifier, session: Session) -> StatementRefused:
-    detail = f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}"
-    return StatementRefused("unknown_relation", detail, name)
 
 
 Resolve = Callable[[Column], Node]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.expressions.suggestions import meant
 from engine.expressions.types.types import ColumnType, ScalarKind, decimal, parse_type, scalar
 from engine.sql.tree import FieldType, Identifier, Node, TypeName
-from engine.statements.context.faults import StatementRefused, StatementUnsupported
+from engine.statements.context.faults import Faults, StatementRefused, StatementUnsupported
 from engine.statements.context.naming import folded
 from engine.statements.context.properties import is_whole
 
@@ -54,10 +54,11 @@ def named_type(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
     if word == "ARRAY" and len(name.types) == 1:
         return ColumnType("array", element=named_type(name.types[0], types))
     if word == "MAP" and len(name.types) == 2:
-        key, value = (named_type(part, types) for part in name.types)
+        key, value = _each(name.types, types)
         return ColumnType("map", key=key, value=value)
     if word == "STRUCT":
-        return ColumnType("struct", fields=tuple((folded(part.name), named_type(part.type, types)) for part in name.fields))
+        kinds = _each([part.type for part in name.fields], types)
+        return ColumnType("struct", fields=tuple(zip((folded(part.name) for part in name.fields), kinds, strict=True)))
     kind = _SCALARS.get(word)
     if kind is not None:
         return scalar(kind)
@@ -67,6 +68,17 @@ def named_type(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
         ending = "" if near is None else f"; did you mean {near}?"
         raise StatementRefused("unknown_type", f"there is no type {name.name}{ending}", name)
     return known
+
+
+def _each(names: Sequence[TypeName], types: Mapping[str, ColumnType]) -> list[ColumnType]:
+    """Return the types of several names; the faults of all of them are raised together."""
+    faults = Faults()
+    found: list[ColumnType] = []
+    for name in names:
+        with faults.part():
+            found.append(named_type(name, types))
+    faults.raise_all()
+    return found
 
 
 def _decimal(name: TypeName) -> ColumnType:

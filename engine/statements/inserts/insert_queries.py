@@ -7,7 +7,7 @@ from typing import Any
 from engine.expressions.syntax import parse, render
 from engine.expressions.types.types import ColumnType, Schema
 from engine.sql.statement_tree import InsertQuery
-from engine.sql.tree import Cast, Negative, Number
+from engine.sql.tree import AllFields, Cast, Negative, Number, Star
 from engine.statements.actions import Action, InsertInto
 from engine.statements.context.faults import StatementRefused, together
 from engine.statements.context.naming import folded, lowered
@@ -47,6 +47,9 @@ def _inserting(statement: InsertQuery, session: Session, properties: Properties)
     with properties.faults.part():
         selected = selected_of(statement, session, properties, folded(statement.name))
         _check_kind(selected, statement)
+    if selected is None and target is not None:
+        with properties.faults.part():
+            _check_number(target, statement)
     own = lowered(folded(statement.name)) if target is None else target.definition_name
     name = query_name(properties, free_name(f"insert_{own}"[:60], session), session)
     running, delivered = running_of(properties, session), target_of(properties, selected)
@@ -57,9 +60,10 @@ def _inserting(statement: InsertQuery, session: Session, properties: Properties)
         into |= event_time_of(target.topic, properties)
     definition, plan = planned(selected, name, into, running, session, statement)
     columns = columns_of(selected, definition, plan)
+    with properties.faults.part():
+        _check_fits(columns, selected, target, statement)
     if target is None or properties.faults.listed:
         raise together(properties.faults.listed)
-    _check_fits(columns, selected, target, statement)
     _cast(columns, selected, target)
     into["append_to"] = target.definition_name
     definition, plan = planned(selected, name, into, running, session, statement)
@@ -86,8 +90,21 @@ def _check_kind(selected: Selected, statement: InsertQuery) -> None:
         )
 
 
-def _check_fits(columns: Schema, selected: Selected, target: SqlRelation, statement: InsertQuery) -> None:
+def _check_number(target: SqlRelation, statement: InsertQuery) -> None:
+    """Check that a SELECT of which something else is wrong has as many columns as the stream; what a star stands for is not known."""
+    items = [item.value.bare for item in statement.query.items]
+    if len(items) != len(target.columns) and not any(isinstance(each, Star | AllFields) for each in items):
+        detail = (
+            f"number of columns: the SELECT gives {len(items)}, and the stream has {len(target.columns)}; "
+            "give the same columns in the same order"
+        )
+        raise StatementRefused("schema_mismatch", detail, statement.query)
+
+
+def _check_fits(columns: Schema, selected: Selected, target: SqlRelation | None, statement: InsertQuery) -> None:
     """Check that what is inserted has the columns of the stream."""
+    if target is None:
+        return
     wanted, texts = target.columns, selected.body.get("select", {})
     fits = columns.names == wanted.names and len(selected.key) == len(target.key)
     if not fits or not all(_fits(columns[name], kind, texts.get(name, "")) for name, kind in wanted.items()):

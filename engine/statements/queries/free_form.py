@@ -15,16 +15,15 @@ from engine.definition.queries import Dialect
 from engine.expressions.syntax import render
 from engine.sql.statement_tree import JoinClause, Select, SelectItem
 from engine.sql.tree import Column, Identifier, Node, Star
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import Faults, StatementRefused, together
 from engine.statements.context.naming import folded
 from engine.statements.context.properties import Properties, milliseconds
 from engine.statements.context.scope import Source, Translator, core, sources_of
 from engine.statements.context.session import WINDOW_BOUNDS, Session
-from engine.statements.queries.emitting import suppress_body, window_body
 from engine.statements.queries.grouping import is_aggregate
 from engine.statements.queries.joins import join_options
 from engine.statements.queries.name_checks import check_names
-from engine.statements.queries.selecting import Selected
+from engine.statements.queries.selecting import Selected, timing_of
 
 AGGREGATE = "AGGREGATE."
 FROM_WHERE = "FROM.WHERE"
@@ -34,37 +33,61 @@ def free_select_of(select: Select, session: Session, properties: Properties, dia
     """Bind a query that ksqlDB's rules do not bind.
 
     Raises:
-        StatementRefused: a name is unknown.
+        StatementFault: a name is unknown, or a clause is wrong; with every fault.
     """
-    sources = sources_of(select, session, is_free=True)
-    translate = Translator(sources, session.types, is_free=True)
-    first = sources.first
-    found = Selected(sources, first.relation.kind, is_free=True)
+    faults = Faults()
+    timing, notes = timing_of(select, session, faults, is_free=True)
+    sources = None
+    with faults.part():
+        sources = sources_of(select, session, is_free=True)
+    if sources is None:
+        raise together(faults.listed)
+    found = Selected(sources, sources.first.relation.kind, is_free=True, notes=notes)
     given = {name.removeprefix(AGGREGATE): properties.text(name) or "" for name in properties.names if name.startswith(AGGREGATE)}
+    known = [*(WINDOW_BOUNDS if select.window is not None else ()), *given, *_aggregate_names(select, faults)]
     groups = [f"group_{number + 1}" for number in range(len(select.group_by))]
-    shown = [_name(item) for item in select.items if is_aggregate(item.value.bare)]
-    bounds = [*WINDOW_BOUNDS] if select.window is not None else []
-    check_names(select, sources, session, [*groups, *bounds, *given, *shown], is_free=True)
-    joins = [_join(join, source, translate) for join, source in zip(select.joins, sources.listed[1:], strict=True)]
-    found.body = {"dialect": dialect, "from": _from(first, properties), "joins": joins, **suppress_body(select.emit)}
+    with faults.part():
+        check_names(select, sources, session, [*groups, *known], is_free=True)
+    if properties.has("KEY"):
+        with faults.part():
+            found.key_given = _names(properties)
+    translate = Translator(sources, session.types, is_free=True)
+    found.body = {"dialect": dialect, "from": _from(sources.first, properties), **timing}
+    found.body["joins"] = _joins(select, found, translate, faults)
+    faults.raise_all()
     if select.where is not None:
         found.body["where"] = render(translate(select.where))
     if select.group_by:
-        trees = [translate(each) for each in select.group_by]
-        found.body["group_by"] = [render(tree) for tree in trees]
+        found.body["group_by"] = [render(translate(each)) for each in select.group_by]
         translate.synthetic |= _columns(groups)
-    if select.window is not None:
-        found.body["window"], found.notes = window_body(select.window, select.emit, session.settings, is_free=True)
-    translate.synthetic |= _columns([*bounds, *given, *shown])
+    translate.synthetic |= _columns(known)
     found.body |= _results(select.items, translate, given)
     if select.having is not None:
         translate.synthetic |= _columns(list(found.body.get("aggregate", {})))
         found.body["having"] = render(translate(select.having))
-    if properties.has("KEY"):
-        found.key_given = _names(properties)
     found.places = {"/from": select.relation, **{f"/joins/{number}": join for number, join in enumerate(select.joins)}}
     found.places |= {f"/select/{folded(item.alias)}": item for item in select.items if item.alias is not None}
     return found
+
+
+def _aggregate_names(select: Select, faults: Faults) -> list[str]:
+    """Return the names of columns that are aggregates; adds the fault of one that has none."""
+    names = []
+    for item in select.items:
+        if is_aggregate(item.value.bare):
+            with faults.part():
+                names.append(_name(item))
+    return names
+
+
+def _joins(select: Select, found: Selected, translate: Translator, faults: Faults) -> list[dict[str, Any]]:
+    """Return the definition's joins; of those that have faults already nothing is read."""
+    joins: list[dict[str, Any]] = []
+    for join, source in zip(select.joins, found.sources.listed[1:], strict=True):
+        if not faults.is_within(join):
+            with faults.part():
+                joins.append(_join(join, source, translate))
+    return joins
 
 
 def _from(first: Source, properties: Properties) -> dict[str, Any]:
@@ -122,12 +145,11 @@ def _name(item: SelectItem) -> str:
 
 def _names(properties: Properties) -> list[str]:
     """Read KEY."""
+    detail = """KEY lists columns, as in KEY='["ID"]'"""
     try:
         names = json.loads(properties.text("KEY") or "")
     except ValueError as error:
-        raise StatementRefused(
-            "property_malformed", """KEY lists columns, as in KEY='["ID"]'""", properties.node("KEY")
-        ) from error
+        raise StatementRefused("property_malformed", detail, properties.node("KEY")) from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise StatementRefused("property_malformed", """KEY lists columns, as in KEY='["ID"]'""", properties.node("KEY"))
+        raise StatementRefused("property_malformed", detail, properties.node("KEY"))
     return names

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeGuard
 
 from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES, KSQLDB_AGGREGATES
 from engine.expressions.syntax import render
-from engine.sql.statement_tree import Select
 from engine.sql.tree import Call, Column, Identifier, Node
-from engine.statements.context.faults import StatementRefused
-from engine.statements.context.naming import WINDOW_BOUNDS_OF_SQL
+from engine.statements.context.faults import Faults, StatementRefused
+from engine.statements.context.naming import WINDOW_BOUNDS_OF_SQL, check_column_name
 from engine.statements.context.scope import Translator, bound, core
 from engine.statements.context.session import WINDOW_BOUNDS
 from engine.statements.queries.items import Item
@@ -64,9 +63,9 @@ class Groups:
             at: where the statement has it.
 
         Raises:
-            StatementRefused: it names a column that is not one for the whole group.
+            StatementFault: it names columns that are not one for the whole group; with every fault.
         """
-        whole = core(tree)
+        whole, faults = core(tree), Faults()
 
         def change(part: Node) -> Node | None:
             meaning = core(part)
@@ -76,22 +75,19 @@ class Groups:
             if is_aggregate(part):
                 return self._aggregate(part, name if meaning == whole else None)
             if isinstance(part, Column) and part.table is not None:
-                raise StatementRefused(
-                    "not_grouped", f"{part.name.text} may differ within a group: put it into GROUP BY, or into an aggregate", at,
-                )  # fmt: skip
+                detail = f"{part.name.text} may differ within a group: put it into GROUP BY, or into an aggregate"
+                faults.add(StatementRefused("not_grouped", detail, at if part.span is None else part))
             return None
 
-        return tree.mapped(change)
+        reduced = tree.mapped(change)
+        faults.raise_all()
+        return reduced
 
     def _group(self, number: int) -> Node:
         tree = core(self.trees[number])
         return tree if _is_plain(tree) else Column(Identifier(f"group_{number + 1}", is_quoted=True))
 
     def _aggregate(self, call: Node, wanted: str | None) -> Node:
-        if has_aggregates(*call.children):
-            raise StatementRefused(
-                "nested_aggregate", "an aggregate stands in another one: make a table of the inner one, and aggregate that", call
-            )
         found = next((name for name, each in self.aggregates.items() if core(each) == core(call)), None)
         if found is None:
             found = wanted if wanted is not None and wanted not in self.taken else self._free()
@@ -112,18 +108,21 @@ class Groups:
         return {name: render(call) for name, call in self.aggregates.items()}
 
 
-def group_trees(select: Select, translate: Translator) -> tuple[Node, ...]:
-    """Return what a query is grouped by."""
+def group_trees(groups: Sequence[Node], translate: Translator) -> tuple[Node, ...]:
+    """Return what a query is grouped by.
+
+    Raises:
+        StatementFault: a group is wrong, or there twice; with every fault.
+    """
     trees: list[Node] = []
-    for each in select.group_by:
-        if has_aggregates(each):
-            raise StatementRefused(
-                "aggregate_in_group", "groups are made before anything is aggregated: take the aggregate out of GROUP BY", each
-            )
-        tree = translate(each)
-        if any(core(tree) == core(known) for known in trees):
-            raise StatementRefused("duplicate_group", "GROUP BY has this twice: leave one out", each)
-        trees.append(tree)
+    faults = Faults()
+    for each in groups:
+        with faults.part():
+            tree = translate(each)
+            if any(core(tree) == core(known) for known in trees):
+                raise StatementRefused("duplicate_group", "GROUP BY has this twice: leave one out", each)
+            trees.append(tree)
+    faults.raise_all()
     return tuple(trees)
 
 
@@ -139,9 +138,16 @@ def with_bounds(translate: Translator, *, is_windowed: bool) -> Translator:
 
 
 def check_items(items: list[Item]) -> None:
-    """Refuse results whose columns would be called like what the system has."""
+    """Refuse results whose columns would be called like what the system has.
+
+    Raises:
+        StatementFault: with every fault.
+    """
+    faults = Faults()
     for item in items:
-        if item.is_bound:
-            raise StatementRefused(
-                "reserved_column", f"{item.name} is a name that every window has: rename it by AS, or leave it out", item.at
-            )
+        with faults.part():
+            if item.is_bound:
+                detail = f"{item.name} is a name that every window has: rename it by AS, or leave it out"
+                raise StatementRefused("reserved_column", detail, item.at)
+            check_column_name(item.name, item.at)
+    faults.raise_all()

@@ -9,7 +9,7 @@ from engine.definition.queries import EAGER_GRACE
 from engine.expressions.syntax import render
 from engine.sql.statement_tree import JoinClause, RelationKind
 from engine.sql.tree import Binary, Call, Chain, Column, Identifier, Node
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import Faults, StatementRefused
 from engine.statements.context.properties import milliseconds
 from engine.statements.context.scope import Source, Sources, Translator, core
 from engine.statements.context.session import WINDOW_BOUNDS
@@ -45,6 +45,7 @@ class Joined:
         key: of the rows.
         equal: expressions that equal the key.
         places: pointers of the definition → where the statement has it.
+        is_whole: none of them is wrong: only then the key is that of all of them.
     """
 
     sources: Sources
@@ -54,13 +55,17 @@ class Joined:
     body: list[dict[str, Any]] = field(default_factory=list)
     equal: frozenset[Node] = frozenset()
     places: dict[str, Node] = field(default_factory=dict)
+    is_whole: bool = True
 
 
-def joined(sources: Sources, joins: tuple[JoinClause, ...], translate: Translator) -> Joined:
+def joined(sources: Sources, joins: tuple[JoinClause, ...], translate: Translator, faults: Faults) -> Joined:
     """Bind the joins of a query, one after the other.
 
-    Raises:
-        StatementRefused: relations do not meet so.
+    Args:
+        sources: the inputs.
+        joins: as the statement has them.
+        translate: for what ON says; it learns what the key of the rows is called.
+        faults: of the query so far. Relations that do not meet so are added; what depends on an earlier join that is wrong is not checked.
     """
     first = sources.first
     columns = tuple((first.column(name),) for name in first.relation.key)
@@ -68,23 +73,34 @@ def joined(sources: Sources, joins: tuple[JoinClause, ...], translate: Translato
     key = RowKey(tuple(part for (part,) in columns), columns, bounds=bounds)
     state = Joined(sources, translate, first.relation.kind, key)
     for index, join in enumerate(joins):
-        _add(state, index, join, sources.listed[index + 1])
+        source = sources.listed[index + 1]
+        _check_pair(state, join, source, faults)
+        if join.on is None or not faults.is_within(join.on):
+            with faults.part():
+                equality = _equality(state, join, source)
+                _check_types(sources, equality, join)
+                if len(state.body) == index and not faults.is_within(join):
+                    _add(state, join, source, equality)
+    if len(state.body) < len(joins):
+        state.is_whole = False
+        translate.synthetic = {name: Column(Identifier(name, is_quoted=True)) for name in row_key_names(joins)}
     return state
 
 
-def _add(state: Joined, index: int, join: JoinClause, source: Source) -> None:
-    _check_pair(state, join, source)
-    equalities = _equalities(state, join, source)
-    left, right = equalities[0]
-    _check_types(state.sources, equalities, join)
+def row_key_names(joins: tuple[JoinClause, ...]) -> list[str]:
+    """Return what the key of a join may be called that no column shows."""
+    return [ROWKEY, *(f"{ROWKEY}_{number}" for number in range(1, 10))] if joins else []
+
+
+def _add(state: Joined, join: JoinClause, source: Source, equality: tuple[Node, Node]) -> None:
+    left, right = equality
     is_met = core(left) in state.equal
     is_foreign = state.kind == "table" and not is_met and not _is_key(state, left)
     if is_met:
         left = state.key.trees[0]
-        equalities = [(left, right), *equalities[1:]]
     if is_foreign:
-        _check_foreign(state, index, join, source)
-    on = [Binary("=", one, other) for one, other in equalities]
+        _check_foreign(state, join, source)
+    on = [Binary("=", left, right)]
     if source.relation.window is not None and state.key.bounds:
         pairs = zip(state.key.bounds, map(source.column, WINDOW_BOUNDS), strict=True)
         is_by_start = state.kind == "stream" and source.relation.window.type != "session"
@@ -98,8 +114,8 @@ def _add(state: Joined, index: int, join: JoinClause, source: Source) -> None:
         "on": render(on[0] if len(on) == 1 else Chain("AND", tuple(on))),
         **_options(join, source, state.kind),
     }
+    state.places[f"/joins/{len(state.body)}"] = join
     state.body.append(body)
-    state.places[f"/joins/{index}"] = join
     if not is_foreign:
         _take_key(state, join, left, right, is_met=is_met, source=source)
 
@@ -140,99 +156,74 @@ def _rowkey(sources: Sources) -> str:
     return name
 
 
-def _check_pair(state: Joined, join: JoinClause, source: Source) -> None:
+def _check_pair(state: Joined, join: JoinClause, source: Source, faults: Faults) -> None:
+    """Add what is wrong with the kinds of the two sides."""
     theirs = source.relation.kind
     names = f"{state.sources.first.relation.name} {join.type.upper()} {source.relation.name}"
     if state.kind == "table" and theirs == "stream":
-        raise StatementRefused(
-            "unsupported_pair",
-            f"{names}: a stream looks up rows of a table, not the other way round; put the stream into FROM",
-            join,
-        )
-    if state.kind == theirs == "stream":
+        detail = f"{names}: a stream looks up rows of a table, not the other way round; put the stream into FROM"
+        faults.add(StatementRefused("unsupported_pair", detail, join))
+    elif state.kind == theirs == "stream":
         if join.within is None:
-            raise StatementRefused(
-                "within_missing",
-                "say how near in time the records of two streams are: … WITHIN 1 HOUR ON …",
-                join,
-            )
+            detail = "say how near in time the records of two streams are: … WITHIN 1 HOUR ON …"
+            faults.add(StatementRefused("within_missing", detail, join))
     elif join.within is not None:
-        raise StatementRefused(
-            "within_unfit",
-            "WITHIN is for two streams, and one side is a table, which has one row at a time: leave it out",
-            join.within,
-        )
+        detail = "WITHIN is for two streams, and one side is a table, which has one row at a time: leave it out"
+        faults.add(StatementRefused("within_unfit", detail, join.within))
     if state.kind == "stream" and theirs == "table" and join.type in ("outer", "right"):
-        raise StatementRefused(
-            "unsupported_pair", f"{names}: a row of the table alone makes no record; use JOIN or LEFT JOIN", join
-        )
+        detail = f"{names}: a row of the table alone makes no record; use JOIN or LEFT JOIN"
+        faults.add(StatementRefused("unsupported_pair", detail, join))
 
 
-def _equalities(state: Joined, join: JoinClause, source: Source) -> list[tuple[Node, Node]]:
-    """Return (expression of what comes before, expression of the joined relation) of each equality."""
+def _equality(state: Joined, join: JoinClause, source: Source) -> tuple[Node, Node]:
+    """Return (expression of what comes before, expression of the joined relation) that ON says are equal."""
     if join.on is None:
         raise StatementRefused("join_key_mismatch", "a join needs ON: what of both sides is equal", join)
-    found = []
-    for part in _conjunction(join.on.bare):
-        if not isinstance(part, Binary) or part.sign != "=":
-            raise StatementRefused(
-                "join_key_mismatch",
-                "ON takes an equality, as in ON a.id = b.id; put other conditions into WHERE",
-                part,
-            )
-        one, other = state.translate(part.left), state.translate(part.right)
-        names_one, names_other = _inputs(one), _inputs(other)
-        if names_one == {source.name} and source.name not in names_other:
-            one, other, names_one, names_other = other, one, names_other, names_one
-        earlier = {each.name for each in state.sources.listed[: state.sources.listed.index(source)]}
-        if names_other != {source.name} or not names_one or not names_one <= earlier:
-            raise StatementRefused(
-                "join_key_mismatch",
-                f"one side of = in ON takes columns of {source.alias} alone, the other one columns of what comes before it",
-                part,
-            )
-        found.append((one, other))
-    return found
-
-
-def _conjunction(node: Node) -> list[Node]:
-    bare = node.bare
-    if not isinstance(bare, Chain) or bare.sign != "AND":
-        return [bare]
-    return [part for operand in bare.operands for part in _conjunction(operand)]
+    on = join.on.bare
+    if not isinstance(on, Binary) or on.sign != "=":
+        detail = "ON takes an equality, as in ON a.id = b.id; put other conditions into WHERE"
+        raise StatementRefused("join_key_mismatch", detail, on)
+    one, other = state.translate(on.left), state.translate(on.right)
+    names_one, names_other = _inputs(one), _inputs(other)
+    if names_one == {source.name} and source.name not in names_other:
+        one, other, names_one, names_other = other, one, names_other, names_one
+    earlier = {each.name for each in state.sources.listed[: state.sources.listed.index(source)]}
+    if names_other != {source.name} or not names_one or not names_one <= earlier:
+        detail = f"one side of = in ON takes columns of {source.alias} alone, the other one columns of what comes before it"
+        raise StatementRefused("join_key_mismatch", detail, on)
+    return one, other
 
 
 def _inputs(tree: Node) -> set[str]:
     return {node.table.text for node in tree.walk() if isinstance(node, Column) and node.table is not None}
 
 
-def _check_types(sources: Sources, equalities: list[tuple[Node, Node]], join: JoinClause) -> None:
+def _check_types(sources: Sources, equality: tuple[Node, Node], join: JoinClause) -> None:
     """Refuse columns of different types, as ksqlDB does: their keys are written differently."""
     types = {f"{source.name}.{name}": kind for source in sources for name, kind in source.relation.columns.items()}
-    for one, other in equalities:
-        mine, theirs = core(one), core(other)
-        if isinstance(mine, Column) and isinstance(theirs, Column):
-            left, right = types.get(mine.full_name), types.get(theirs.full_name)
-            if left is not None and right is not None and left != right:
-                raise StatementRefused(
-                    "type_mismatch",
-                    f"{mine.name.text} is {shown(left)} and {theirs.name.text} is {shown(right)}: CAST one of them to the other's type",
-                    join.on,
-                )
+    mine, theirs = map(core, equality)
+    if not isinstance(mine, Column) or not isinstance(theirs, Column):
+        return
+    left, right = types.get(mine.full_name), types.get(theirs.full_name)
+    if left is not None and right is not None and left != right:
+        detail = (
+            f"{mine.name.text} is {shown(left)} and {theirs.name.text} is {shown(right)}: CAST one of them to the other's type"
+        )
+        raise StatementRefused("type_mismatch", detail, join.on)
 
 
 def _is_key(state: Joined, left: Node) -> bool:
     return len(state.key.trees) == 1 and any(core(left) == core(tree) for tree in (*state.key.trees, *state.key.columns[0]))
 
 
-def _check_foreign(state: Joined, index: int, join: JoinClause, source: Source) -> None:
+def _check_foreign(state: Joined, join: JoinClause, source: Source) -> None:
     if join.type in ("outer", "right"):
         raise StatementRefused(
             "unsupported_pair",
             f"{source.alias} is looked up by a column that is no key of the rows: use JOIN or LEFT JOIN",
             join,
         )
-    if index > 0:
+    if state.body:
         raise StatementRefused(
             "unsupported_pair",
             "only the first join can look up a table by a column that is no key: make a table of that join first, and join this",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from engine.expressions.aggregates.aggregates import AGGREGATES
 from engine.sql.statement_tree import JoinClause, Select
 from engine.sql.tree import Binary, Call, Chain, Column, Node, Null, Number
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import StatementFault, StatementRefused, raise_all
 from engine.statements.context.scope import Source, Sources
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
@@ -26,27 +27,38 @@ def check_rules(select: Select, sources: Sources) -> None:
     """Refuse a query that ksqlDB refuses.
 
     Raises:
-        StatementRefused: with ksqlDB's reason.
+        StatementFault: with ksqlDB's reasons.
     """
-    _check_formats(select, sources)
-    _check_intermediate_types(select, sources)
+    joins = zip(select.joins, sources.listed[1:], strict=True)
+    raise_all(
+        [
+            *_of_formats(select, sources),
+            *_of_intermediate_types(select, sources),
+            *_of_self_joins(sources),
+            *(fault for join, source in joins for fault in _of_join(sources.first, source, join)),
+            *_of_table_functions(select, sources),
+            *(fault for node in select.walk() for fault in _of_literals(node)),
+        ]
+    )
+
+
+def _of_self_joins(sources: Sources) -> Iterator[StatementFault]:
     names = [source.relation.name for source in sources]
     for source in sources.listed[1:]:
         if names.count(source.relation.name) > 1:
             detail = f"{source.relation.name} is on both sides of a join: make a second stream or table of it and join that"
-            raise StatementRefused("self_join", detail, source.at)
-    for join, source in zip(select.joins, sources.listed[1:], strict=True):
-        on = None if join.on is None else join.on.bare
-        if isinstance(on, Chain):
-            detail = "ON takes one equality, that of the keys: put the rest into WHERE"
-            raise StatementRefused("join_key_mismatch", detail, on)
-        _check_windows(sources.first, source, join)
-    _check_table_functions(select, sources)
-    for node in select.walk():
-        _check_literals(node)
+            yield StatementRefused("self_join", detail, source.at)
 
 
-def _check_table_functions(select: Select, sources: Sources) -> None:
+def _of_join(first: Source, source: Source, join: JoinClause) -> Iterator[StatementFault]:
+    on = None if join.on is None else join.on.bare
+    if isinstance(on, Chain):
+        yield StatementRefused("join_key_mismatch", "ON takes one equality, that of the keys: put the rest into WHERE", on)
+    else:
+        yield from _of_windows(first, source, join)
+
+
+def _of_table_functions(select: Select, sources: Sources) -> Iterator[StatementFault]:
     """Refuse what makes several rows of one where rows are those of tables, or of groups."""
     calls = [
         node
@@ -56,77 +68,62 @@ def _check_table_functions(select: Select, sources: Sources) -> None:
     ]
     name = calls[0].name.text.upper() if calls else ""
     if calls and sources.first.relation.kind == "table":
-        raise StatementRefused(
-            "table_function", f"{name} makes several rows of one, and a row of a table has its key: read a stream", calls[0]
-        )
+        detail = f"{name} makes several rows of one, and a row of a table has its key: read a stream"
+        yield StatementRefused("table_function", detail, calls[0])
     if calls and select.group_by:
-        raise StatementRefused(
-            "table_function", f"{name} and GROUP BY do not go together: make a stream with {name}, and group that", calls[0]
-        )
+        detail = f"{name} and GROUP BY do not go together: make a stream with {name}, and group that"
+        yield StatementRefused("table_function", detail, calls[0])
 
 
-def _check_formats(select: Select, sources: Sources) -> None:
+def _of_formats(select: Select, sources: Sources) -> Iterator[StatementFault]:
     clause = "JOIN" if select.joins else "GROUP BY" if select.group_by else None
     those = [source.relation.name for source in sources if source.relation.topic.value_format.name == "KAFKA"]
     if clause is not None and those:
-        raise StatementRefused(
-            "format_clash",
-            f"values of {', '.join(those)} are written as KAFKA, which is not read by {clause}: give another VALUE_FORMAT",
-            select.relation,
-        )
+        detail = f"values of {', '.join(those)} are written as KAFKA, which is not read by {clause}: give another VALUE_FORMAT"
+        yield StatementRefused("format_clash", detail, select.relation)
 
 
-def _check_intermediate_types(select: Select, sources: Sources) -> None:
+def _of_intermediate_types(select: Select, sources: Sources) -> Iterator[StatementFault]:
     """Refuse aggregates of which ksqlDB keeps what the format of the first source cannot hold."""
     if sources.first.relation.topic.value_format.name != "DELIMITED":
         return
     for node in select.walk():
         if isinstance(node, Call) and node.name.text.lower() in _NESTED_AGGREGATES:
-            raise StatementRefused(
-                "format_clash",
-                f"{node.name.text.upper()} keeps nested values, which DELIMITED cannot write: read a relation of another VALUE_FORMAT",
-                node,
-            )
+            name = node.name.text.upper()
+            detail = f"{name} keeps nested values, which DELIMITED cannot write: read a relation of another VALUE_FORMAT"
+            yield StatementRefused("format_clash", detail, node)
 
 
-def _check_windows(first: Source, source: Source, join: JoinClause) -> None:
+def _of_windows(first: Source, source: Source, join: JoinClause) -> Iterator[StatementFault]:
     """Refuse joins of windows that never equal each other, and those that would need other keys."""
     mine, theirs = first.relation.window, source.relation.window
     if mine is None or theirs is None:
         return
     if (mine.type == "session") != (theirs.type == "session"):
-        raise StatementRefused(
-            "windowed_join",
-            f"{mine.type.upper()} and {theirs.type.upper()} windows never equal each other: join windows of one type",
-            join,
-        )
+        detail = f"{mine.type.upper()} and {theirs.type.upper()} windows never equal each other: join windows of one type"
+        yield StatementRefused("windowed_join", detail, join)
+        return
     on = None if join.on is None else join.on.bare
     sides = [side.bare for side in (on.left, on.right)] if isinstance(on, Binary) else []
     keys = {*first.relation.key, *source.relation.key}
     is_on_keys = all(isinstance(side, Column) and _folded(side) in keys for side in sides)
     is_same = mine.size_ms == theirs.size_ms or first.relation.topic.key_format.name in _OF_ANY_WINDOW
     if not is_same or not is_on_keys:
-        raise StatementRefused(
-            "windowed_join",
-            "relations with windows join on their keys, and their windows have one length: make both so by GROUP BY first",
-            join,
-        )
+        detail = "relations with windows join on their keys, and their windows have one length: make both so by GROUP BY first"
+        yield StatementRefused("windowed_join", detail, join)
 
 
 def _folded(column: Column) -> str:
     return column.name.text if column.name.is_quoted else column.name.text.upper()
 
 
-def _check_literals(node: Node) -> None:
+def _of_literals(node: Node) -> Iterator[StatementFault]:
     if (
         isinstance(node, Binary)
         and node.sign in _COMPARISONS
         and any(isinstance(side.bare, Null) for side in (node.left, node.right))
     ):
-        raise StatementRefused("null_compared", "a comparison with NULL is never true: write IS NULL or IS NOT NULL", node)
+        yield StatementRefused("null_compared", "a comparison with NULL is never true: write IS NULL or IS NOT NULL", node)
     if isinstance(node, Number) and node.text.isdigit() and int(node.text[:40]) > _LARGEST:
-        raise StatementRefused(
-            "number_too_large",
-            f"{node.text[:40]} is larger than a BIGINT holds: write it with a point, as a DECIMAL, or smaller",
-            node,
-        )
+        detail = f"{node.text[:40]} is larger than a BIGINT holds: write it with a point, as a DECIMAL, or smaller"
+        yield StatementRefused("number_too_large", detail, node)

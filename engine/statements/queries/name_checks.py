@@ -16,6 +16,7 @@ from engine.statements.context.faults import Faults, StatementFault, StatementRe
 from engine.statements.context.naming import WINDOW_BOUNDS_OF_SQL
 from engine.statements.context.scope import Sources, Translator
 from engine.statements.context.session import Session
+from engine.statements.queries.joins import row_key_names
 
 _AGGREGATES: Final = frozenset({*AGGREGATE_NAMES, *ENTRIES, *map(str.lower, KSQLDB_AGGREGATES)})
 _KNOWN: Final = frozenset(
@@ -41,7 +42,7 @@ def check_names(select: Select, sources: Sources, session: Session, own: Collect
         StatementRefused: the first; the others are its ``others``.
     """
     bounds = WINDOW_BOUNDS_OF_SQL if select.window is not None else ()
-    synthetic = {name: Column(Identifier(name, is_quoted=True)) for name in (*own, *bounds, *_row_keys(select))}
+    synthetic = {name: Column(Identifier(name, is_quoted=True)) for name in (*own, *bounds, *row_key_names(select.joins))}
     translate = Translator(sources, session.types, dict(synthetic), is_free=is_free)
     faults = [fault for expression in _expressions(select) for fault in name_faults(expression, translate, session)]
     raise_all([fault for fault in faults if fault.code in _OF_NAMES])
@@ -61,11 +62,6 @@ def _expressions(select: Select) -> Iterator[Node]:
     yield from (join.on for join in select.joins if join.on is not None)
     yield from (each for each in (select.where, select.having) if each is not None)
     yield from (*select.group_by, *select.partition_by)
-
-
-def _row_keys(select: Select) -> list[str]:
-    """Return what the key of a join may be called that no column shows."""
-    return ["ROWKEY", *(f"ROWKEY_{number}" for number in range(1, 10))] if select.joins else []
 
 
 def _star_faults(star: Star, sources: Sources) -> list[StatementFault]:

@@ -8,14 +8,15 @@ from typing import Any, Final
 from engine.expressions.syntax import render
 from engine.sql.statement_tree import RelationKind, Select
 from engine.sql.tree import Column, Identifier, Node, Null
-from engine.statements.context.faults import StatementRefused, StatementUnsupported
-from engine.statements.context.naming import Numbered, check_column_name
+from engine.statements.context.faults import Faults, StatementRefused, together
+from engine.statements.context.naming import Numbered
 from engine.statements.context.scope import Sources, Translator, core, sources_of
 from engine.statements.context.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation
+from engine.statements.queries.clause_rules import check_clauses, is_grouped
 from engine.statements.queries.emitting import key_window, suppress_body, window_body
-from engine.statements.queries.grouping import Groups, check_items, group_trees, has_aggregates, with_bounds
+from engine.statements.queries.grouping import Groups, check_items, group_trees, with_bounds
 from engine.statements.queries.items import Item, Naming, items_of
-from engine.statements.queries.joins import Joined, RowKey, joined
+from engine.statements.queries.joins import RowKey, joined
 from engine.statements.queries.ksqldb_rules import check_rules
 from engine.statements.queries.name_checks import check_names
 
@@ -62,85 +63,215 @@ def select_of(select: Select, session: Session, sink: str) -> Selected:
         sink: what it writes, for messages.
 
     Raises:
-        StatementRefused: it is wrong.
-        StatementUnsupported: it cannot be had here.
+        StatementFault: it is wrong, or cannot be had here; with every fault.
     """
-    sources = sources_of(select, session)
-    check_names(select, sources, session)
-    check_rules(select, sources)
-    translate = Translator(sources, session.types)
-    state = joined(sources, select.joins, translate)
-    first = sources.first
-    found = Selected(sources, state.kind, places=dict(state.places))
-    found.body = {
-        "dialect": "ksqldb",
-        "from": {first.relation.kind: first.relation.definition_name, "as": first.name},
-        "joins": state.body,
-    }
-    found.places["/from"] = select.relation
-    if select.where is not None:
-        if has_aggregates(select.where):
-            raise StatementRefused(
-                "aggregate_in_where", "WHERE judges single rows; a condition over aggregates belongs into HAVING", select.where
-            )
-        found.body["where"] = render(translate(select.where))
-        found.places["/where"] = select.where
-    found.body |= suppress_body(select.emit)
-    if select.limit is not None:
-        raise StatementUnsupported(
-            "limit_not_supported", "LIMIT belongs to a SELECT that is read at once, not to a query that goes on", select
-        )
-    if select.group_by or has_aggregates(*(item.value for item in select.items), select.having):
-        _group(select, session, state, found, sink)
-    else:
-        is_keyless = session.settings.values.get(_KEYLESS, "").lower() == "true"
-        _project(select, state, found, sink, is_keyless=is_keyless)
-    return found
+    faults = Faults()
+    with faults.part():
+        check_clauses(select)
+    timing, notes = timing_of(select, session, faults)
+    sources = None
+    with faults.part():
+        sources = sources_of(select, session)
+    if sources is None:
+        raise together(faults.listed)
+    return _Binding(select, session, sink, sources, faults).bound(timing, notes)
 
 
-def _group(select: Select, session: Session, state: Joined, found: Selected, sink: str) -> None:
-    if not select.group_by:
-        raise StatementRefused("group_missing", "an aggregate needs groups: write GROUP BY", select)
-    if select.partition_by:
-        raise StatementRefused(
-            "partition_unfit", "PARTITION BY does not go with GROUP BY, which gives the rows their key", select.partition_by[0]
-        )
-    if state.key.bounds and state.kind == "table":
-        raise StatementRefused("windowed_group", _windowed(state.sources.first.relation, session), select.relation)
-    translate = with_bounds(state.translate, is_windowed=select.window is not None)
-    groups = Groups.of(group_trees(select, state.translate))
-    items = items_of(select.items, state.sources, translate, Naming(Numbered(state.sources.column_names)))
-    check_items(items)
-    chosen: dict[str, str] = {}
-    for item in items:
-        check_column_name(item.name, item.at)
-        chosen[item.name] = render(groups.reduced(item.tree, item.name, item.at))
-        found.places[f"/select/{item.name}"] = item.at
-    if select.having is not None:
-        found.body["having"] = render(groups.reduced(translate(select.having), None, select.having))
-        found.places["/having"] = select.having
-    if not groups.aggregates:
-        raise StatementRefused(
-            "group_without_aggregate",
-            "groups are for aggregates, and there is none: add one, such as COUNT(*), or leave GROUP BY out",
-            select.group_by[0],
-        )
-    found.kind = "table"
-    found.key = _shown(items, [(tree,) for tree in groups.trees], sink, "grouping expression", select, written=[*select.group_by])
-    _check_values(items, found.key, select)
-    found.columns = tuple(item.name for item in items)
+def timing_of(
+    select: Select, session: Session, faults: Faults, *, is_free: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what EMIT and WINDOW say, as fields of the definition, and what WINDOW left open; ``is_free``: see ``window_body``."""
+    body: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    with faults.part():
+        body |= suppress_body(select.emit)
     if select.window is not None:
-        found.body["window"], found.notes = window_body(select.window, select.emit, session.settings)
-        found.window = key_window(select.window)
-        found.places["/window"] = select.window
-        chosen |= {name: render(_own(name)) for name in WINDOW_BOUNDS}
-    elif select.emit is not None and select.emit.mode == "final":
-        raise StatementRefused(
-            "emit_unfit", "only a window comes to an end: write EMIT CHANGES, or WINDOW … GROUP BY", select.emit
-        )
-    found.body |= {"group_by": [render(tree) for tree in groups.trees], "aggregate": dict(groups.body), "select": chosen}
-    found.places |= {f"/aggregate/{name}": at for name, at in groups.places.items()}
-    found.places |= {f"/group_by/{number}": at for number, at in enumerate(select.group_by)}
+        with faults.part():
+            body["window"], notes = window_body(select.window, select.emit, session.settings, is_free=is_free)
+    return body, notes
+
+
+class _Binding:
+    """A query while it is bound. What of it has a fault counts as absent until all of them are raised.
+
+    Args:
+        select: the query.
+        session: with the relations.
+        sink: what it writes, for messages.
+        sources: its inputs.
+        faults: so far.
+    """
+
+    def __init__(self, select: Select, session: Session, sink: str, sources: Sources, faults: Faults) -> None:
+        self._select, self._session, self._sink, self._faults = select, session, sink, faults
+        with faults.part():
+            check_names(select, sources, session)
+        with faults.part():
+            check_rules(select, sources)
+        self._state = joined(sources, select.joins, Translator(sources, session.types), faults)
+        self._found = Selected(sources, self._state.kind, places=dict(self._state.places))
+
+    def bound(self, timing: dict[str, Any], notes: tuple[str, ...]) -> Selected:
+        """Return the query.
+
+        Args:
+            timing: what EMIT and WINDOW say.
+            notes: what WINDOW left open.
+
+        Raises:
+            StatementFault: with every fault.
+        """
+        select, found, first = self._select, self._found, self._state.sources.first
+        found.notes = notes
+        found.body = {
+            "dialect": "ksqldb",
+            "from": {first.relation.kind: first.relation.definition_name, "as": first.name},
+            "joins": self._state.body,
+            **timing,
+        }
+        found.places["/from"] = select.relation
+        if select.where is not None and not self._faults.is_within(select.where):
+            with self._faults.part():
+                found.body["where"] = render(self._state.translate(select.where))
+                found.places["/where"] = select.where
+        if is_grouped(select):
+            self._group()
+        else:
+            self._project()
+        self._faults.raise_all()
+        return found
+
+    def _group(self) -> None:
+        select, found, state = self._select, self._found, self._state
+        if state.key.bounds and state.kind == "table":
+            detail = _windowed(state.sources.first.relation, self._session)
+            self._faults.add(StatementRefused("windowed_group", detail, select.relation))
+        translate = with_bounds(state.translate, is_windowed=select.window is not None)
+        items = self._items(translate, Naming(Numbered(state.sources.column_names)))
+        with self._faults.part():
+            check_items(items)
+        is_whole, groups = self._is_whole(), self._groups()
+        if groups is None:
+            return
+        chosen = self._reduced(items, groups, translate)
+        found.kind = "table"
+        if is_whole:
+            self._show_key(items, [(tree,) for tree in groups.trees], "grouping expression")
+        if select.window is not None:
+            found.window = key_window(select.window)
+            found.places["/window"] = select.window
+            chosen |= {name: render(_own(name)) for name in WINDOW_BOUNDS}
+        found.body |= {"group_by": [render(tree) for tree in groups.trees], "aggregate": dict(groups.body), "select": chosen}
+        found.places |= {f"/aggregate/{name}": at for name, at in groups.places.items()}
+        found.places |= {f"/group_by/{number}": at for number, at in enumerate(select.group_by)}
+
+    def _items(self, translate: Translator, naming: Naming) -> list[Item]:
+        """Return the columns of the result that mean something."""
+        meaningful = tuple(item for item in self._select.items if not self._faults.is_within(item))
+        with self._faults.part():
+            return items_of(meaningful, self._state.sources, translate, naming)
+        return []
+
+    def _is_whole(self) -> bool:
+        """Whether nothing is wrong with the columns of the result."""
+        return not any(map(self._faults.is_within, self._select.items))
+
+    def _groups(self) -> Groups | None:
+        """Return the groups; None where one of them is wrong, or there is none."""
+        given = self._select.group_by
+        with self._faults.part():
+            trees = group_trees([each for each in given if not self._faults.is_within(each)], self._state.translate)
+            return Groups.of(trees) if trees and len(trees) == len(given) else None
+        return None
+
+    def _reduced(self, items: list[Item], groups: Groups, translate: Translator) -> dict[str, str]:
+        """Return the definition's ``select`` over the results of groups; takes HAVING."""
+        having, found = self._select.having, self._found
+        chosen: dict[str, str] = {}
+        for item in items:
+            with self._faults.part():
+                chosen[item.name] = render(groups.reduced(item.tree, item.name, item.at))
+            found.places[f"/select/{item.name}"] = item.at
+        if having is not None and not self._faults.is_within(having):
+            with self._faults.part():
+                found.body["having"] = render(groups.reduced(translate(having), None, having))
+                found.places["/having"] = having
+        return chosen
+
+    def _show_key(self, items: list[Item], choices: list[tuple[Node, ...]], what: str) -> None:
+        """Find the columns of the result that are its key.
+
+        Args:
+            items: the columns.
+            choices: of each part of the key the trees one of which is shown.
+            what: the parts are, for messages.
+        """
+        with self._faults.part():
+            self._found.key = _shown(items, choices, self._sink, what, self._select)
+            _check_values(items, self._found.key, self._select)
+        self._found.columns = tuple(item.name for item in items)
+
+    def _project(self) -> None:
+        select, found, state = self._select, self._found, self._state
+        key = state.key if state.is_whole else None
+        leading: tuple[tuple[str, Node], ...] = ()
+        what = "join expression" if select.joins else "key column"
+        if key is not None and key.synthetic is not None:
+            leading = ((key.synthetic, key.trees[0]),)
+        if select.partition_by:
+            key, what = self._partitioned(), "partitioning expression"
+            leading = () if key is None else tuple(_generated(key))
+            found.is_rekeyed = True
+        naming = Naming(Numbered(state.sources.column_names), leading, is_rekeyed=bool(select.partition_by))
+        items = self._items(state.translate, naming)
+        items = [item for item in items if not item.is_bound or select.joins]
+        with self._faults.part():
+            check_items(items)
+        if key is None or not self._is_whole():
+            return
+        self._take(key, _keys_first(items, key) if select.partition_by else items, what)
+
+    def _take(self, key: RowKey, items: list[Item], what: str) -> None:
+        """Take the columns of a result without groups.
+
+        Args:
+            key: of its rows.
+            items: its columns.
+            what: the parts of the key are, for messages.
+        """
+        select, found, state = self._select, self._found, self._state
+        choices: list[tuple[Node, ...]] = [columns or (tree,) for tree, columns in zip(key.trees, key.columns, strict=True)]
+        is_keyless = self._session.settings.values.get(_KEYLESS, "").lower() == "true"
+        if is_keyless and state.kind == "stream" and not all(_is_shown(items, trees) for trees in choices):
+            choices = []
+        self._show_key(items, choices, what)
+        trees = {item.name: item.tree for item in items}
+        if state.kind == "stream" and select.joins:
+            trees |= dict(zip(found.key, key.trees, strict=False))
+            found.is_rekeyed = True
+        if key.bounds:
+            found.window = state.sources.first.relation.window
+            trees |= dict(zip(WINDOW_BOUNDS, key.bounds, strict=True))
+        found.body["select"] = {name: render(tree) for name, tree in trees.items()}
+        found.places |= {f"/select/{item.name}": item.at for item in items}
+
+    def _partitioned(self) -> RowKey | None:
+        """Return the key that PARTITION BY gives; None where it is wrong."""
+        given, state, faults = self._select.partition_by, self._state, self._faults
+        if state.kind == "table":
+            detail = "a table's key says which row is meant, so PARTITION BY is for streams: use GROUP BY"
+            faults.add(StatementRefused("partition_unfit", detail, given[0]))
+        elif state.key.bounds:
+            detail = "another key would lose the window: use PARTITION BY before windows are made"
+            faults.add(StatementRefused("partition_unfit", detail, given[0]))
+        if any(map(faults.is_within, given)):
+            return None
+        if any(isinstance(each.bare, Null) for each in given):
+            return RowKey((), ())
+        with faults.part():
+            trees = tuple(state.translate(each) for each in given)
+            return RowKey(trees, tuple(() for _ in trees))
+        return None
 
 
 def _windowed(relation: SqlRelation, session: Session) -> str:
@@ -160,89 +291,6 @@ def _own(name: str) -> Node:
     return Column(Identifier(name, is_quoted=True))
 
 
-def _project(select: Select, state: Joined, found: Selected, sink: str, *, is_keyless: bool) -> None:
-    _check_plain(select)
-    naming = Numbered(state.sources.column_names)
-    key, what = state.key, "key column"
-    leading: tuple[tuple[str, Node], ...] = ()
-    if select.joins:
-        what = "join expression"
-        leading = () if key.synthetic is None else ((key.synthetic, key.trees[0]),)
-    if select.partition_by:
-        key, what = _partitioned(select, state), "partitioning expression"
-        leading = tuple(_generated(key))
-        found.is_rekeyed = True
-    items = items_of(select.items, state.sources, state.translate, Naming(naming, leading, is_rekeyed=bool(select.partition_by)))
-    if select.partition_by:
-        items = _keys_first(items, key)
-    choices: list[tuple[Node, ...]] = [columns or (tree,) for tree, columns in zip(key.trees, key.columns, strict=True)]
-    if is_keyless and state.kind == "stream" and not all(_is_shown(items, trees) for trees in choices):
-        choices = []
-    found.key = _shown(items, choices, sink, what, select, written=[*select.partition_by])
-    bounds = [item for item in items if item.is_bound and not select.joins]
-    items = [item for item in items if item not in bounds]
-    for item in items:
-        check_column_name(item.name, item.at)
-    _check_values(items, found.key, select)
-    found.columns = tuple(item.name for item in items)
-    trees = {item.name: item.tree for item in items}
-    if state.kind == "stream" and select.joins:
-        trees |= dict(zip(found.key, key.trees, strict=True)) if found.key else {}
-        found.is_rekeyed = True
-    if key.bounds:
-        found.window = state.sources.first.relation.window
-        trees |= dict(zip(WINDOW_BOUNDS, key.bounds, strict=True))
-    found.body["select"] = {name: render(tree) for name, tree in trees.items()}
-    found.places |= {f"/select/{item.name}": item.at for item in items}
-
-
-def _check_plain(select: Select) -> None:
-    if select.window is not None:
-        raise StatementRefused(
-            "window_without_group",
-            "WINDOW divides groups, and there is no GROUP BY: write one, or leave WINDOW out",
-            select.window,
-        )
-    if select.having is not None:
-        raise StatementRefused(
-            "having_without_group", "HAVING filters groups, and there is no GROUP BY; use WHERE", select.having
-        )
-    if select.emit is not None and select.emit.mode in ("final", "window_end"):
-        raise StatementRefused(
-            "emit_unfit", "only a window comes to an end: write EMIT CHANGES, or WINDOW … GROUP BY", select.emit
-        )
-
-
-def _partitioned(select: Select, state: Joined) -> RowKey:
-    """Return the key that PARTITION BY gives."""
-    first = select.partition_by[0]
-    if state.kind == "table":
-        raise StatementRefused(
-            "partition_unfit", "a table's key says which row is meant, so PARTITION BY is for streams: use GROUP BY", first
-        )
-    if state.key.bounds:
-        raise StatementRefused(
-            "partition_unfit",
-            "another key would lose the window: use PARTITION BY before windows are made",
-            first,
-        )
-    if any(isinstance(each.bare, Null) for each in select.partition_by):
-        if len(select.partition_by) > 1:
-            raise StatementRefused(
-                "partition_unfit",
-                "NULL stands alone in PARTITION BY, where it takes the key away: leave it or the others out",
-                first,
-            )
-        return RowKey((), ())
-    for each in select.partition_by:
-        if has_aggregates(each):
-            raise StatementRefused(
-                "aggregate_in_partition", "PARTITION BY looks at single records, and this is an aggregate: use GROUP BY", each
-            )
-    trees = tuple(state.translate(each) for each in select.partition_by)
-    return RowKey(trees, tuple(() for _ in trees))
-
-
 def _keys_first(items: list[Item], key: RowKey) -> list[Item]:
     """Put what a star gives of the new key in front, as every star begins with the key."""
     meanings = [core(tree) for tree in key.trees]
@@ -258,28 +306,25 @@ def _generated(key: RowKey) -> list[tuple[str, Node]]:
     return found
 
 
-def _shown(
-    items: list[Item], choices: list[tuple[Node, ...]], sink: str, what: str, select: Select, written: list[Node]
-) -> tuple[str, ...]:
+def _shown(items: list[Item], choices: list[tuple[Node, ...]], sink: str, what: str, select: Select) -> tuple[str, ...]:
     """Return the columns that show the key's parts, each one once."""
     found: list[str] = []
+    faults = Faults()
+    written = (*select.group_by, *select.partition_by)
     for number, trees in enumerate(choices):
         shown = next((those for tree in trees if (those := [item for item in items if core(item.tree) == core(tree)])), [])
         if not shown:
             names = ", ".join(dict.fromkeys(_written(tree) for tree in trees))
-            raise StatementRefused(
-                "key_missing_in_select",
-                f"the key of {sink} is not among the columns: add the {what} {names} to SELECT",
-                written[number] if number < len(written) else select.items[0],
-            )
+            detail = f"the key of {sink} is not among the columns: add the {what} {names} to SELECT"
+            at = written[number] if number < len(written) else select.items[0]
+            faults.add(StatementRefused("key_missing_in_select", detail, at))
+            continue
         if len(shown) > 1:
             names = " and ".join(f"`{item.name}`" for item in shown)
-            raise StatementRefused(
-                "duplicate_key",
-                f"SELECT has the key twice, as {names}: keep one, and write AS_VALUE(…) around the other",
-                shown[1].at,
-            )
+            detail = f"SELECT has the key twice, as {names}: keep one, and write AS_VALUE(…) around the other"
+            faults.add(StatementRefused("duplicate_key", detail, shown[1].at))
         found.append(shown[0].name)
+    faults.raise_all()
     return tuple(found)
 
 

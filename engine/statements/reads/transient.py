@@ -14,7 +14,7 @@ from engine.definition.queries import QueryDefinition
 from engine.expressions.types.types import Schema
 from engine.sql.statement_tree import RelationKind, Select, SelectItem
 from engine.sql.tree import Binary, Chain, Column, Identifier, Node, Number
-from engine.statements.context.faults import StatementRefused
+from engine.statements.context.faults import StatementFault, together
 from engine.statements.context.properties import Properties
 from engine.statements.context.session import Session
 from engine.statements.queries.grouping import has_aggregates
@@ -25,6 +25,9 @@ NAME: Final = "transient"
 """Of the query and its result while they have no other."""
 
 _HIDDEN: Final = "KSQL_KEY"
+
+_OF_KEYS: Final = frozenset({"key_missing_in_select", "columns_missing"})
+"""Codes of what hidden columns help against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +70,15 @@ def _selected(select: Select, session: Session) -> Selected:
     """Bind the SELECT, with as many hidden columns as its key asks for."""
     try:
         return select_of(select, session, NAME)
-    except StatementRefused as error:
-        if error.code not in ("key_missing_in_select", "columns_missing"):
-            raise
-        first = error
+    except StatementFault as fault:
+        first = fault
+    if lasting := [each for each in first.all if each.code not in _OF_KEYS]:
+        raise together(lasting) from first
     for hidden in _hidden(select):
         items = tuple(SelectItem(each, Identifier(f"{_HIDDEN}_{number}", is_quoted=True)) for number, each in enumerate(hidden))
         try:
             return select_of(replace(select, items=(*select.items, *items)), session, NAME)
-        except StatementRefused:
+        except StatementFault:
             continue
     raise first
 
