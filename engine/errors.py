@@ -258,3 +258,9 @@ class InvariantBroken(InternalError):
 
     code = "invariant_broken"
     retryable = False
+
+
+CURED_BY_NEW_STATE: Final = frozenset(
+    each.code for each in (StateCorrupt, StateNewer, RecordsRemoved, RecordsReplaced, TableTruncated, FileChanged)
+)
+"""Codes of errors that a query meets again at each launch, until it starts from scratch."""

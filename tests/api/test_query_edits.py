@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from engine.errors import CURED_BY_NEW_STATE
 from tests.api.conftest import JOIN, TABLE, WINDOWS, Problem
 
 pytestmark = pytest.mark.usefixtures("sources")
@@ -276,8 +277,10 @@ async def test_the_log_of_a_stream_keeps_what_its_retention_says(client: httpx.A
     assert "window.retention" in body["errors"][0]["detail"]
 
 
-@pytest.mark.parametrize(("code", "is_anew"), [("state_corrupt", True), ("state_newer", True), ("source_unavailable", False)])
-async def test_the_request_that_messages_about_unusable_state_name_begins_anew(
+@pytest.mark.parametrize(
+    ("code", "is_anew"), [*((code, True) for code in sorted(CURED_BY_NEW_STATE)), ("source_unavailable", False)]
+)
+async def test_the_request_that_messages_of_failed_queries_name_starts_from_scratch(
     client: httpx.AsyncClient, dsn: str, code: str, is_anew: bool
 ) -> None:
     await client.put("/v1/queries/delays", json=WINDOWS)

@@ -29,7 +29,7 @@ from app.errors.app_errors import Conflict
 from app.http.requests.preconditions import Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
-from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
+from engine.errors import CURED_BY_NEW_STATE, DefinitionInvalid
 from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.folding import changes_with_readers
@@ -128,9 +128,9 @@ def _planned(connection: sa.Connection, definition: QueryDefinition) -> Planned:
 
 
 def _is_state_unusable(connection: sa.Connection, stored: QueryRow) -> bool:
-    """Whether the query has failed because its state cannot be used; then no definition makes it go on."""
+    """Whether the query has failed, and would fail at each launch from its state."""
     code = query_status.c.error["code"].as_string()
-    unusable = sa.select(code.in_((StateCorrupt.code, StateNewer.code))).where(
+    unusable = sa.select(code.in_(CURED_BY_NEW_STATE)).where(
         query_status.c.query_id == stored.id, query_status.c.state == "failed"
     )
     return bool(connection.execute(unusable).scalar_one_or_none())

@@ -135,6 +135,6 @@ def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
         raise Conflict(
             "changes_expired",
             f"the change log of {', '.join(names)} begins too late to build the table from it. Let the query that writes it start from scratch "
-            "(PUT /v1/queries/… with ?state=discard); SLACKWATER_CHANGES_RETENTION_MS keeps more",
+            "(PUT /v1/queries/… with ?state=discard&from=earliest); SLACKWATER_CHANGES_RETENTION_MS keeps more",
             faults,
         )
