@@ -59,8 +59,8 @@ Discard = Annotated[
     Literal["discard"] | None,
     Query(
         alias="state",
-        description="`discard`: where the stored state does not fit the edit, or the query has failed because its state, or records that it rests on, cannot be used,"
-        " the query starts from scratch, at the definition's `start`.",
+        description="`discard`: where the stored state does not fit the edit, or the query has failed because its state, or records that it "
+        "rests on, cannot be used, the query starts from scratch, at the definition's `start`.",
     ),
 ]
 From = Annotated[
