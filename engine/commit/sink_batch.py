@@ -37,6 +37,8 @@ class Batch:
         planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
         part_ms: time of reading and work in the one worker that did both; None: several did.
+        read_ms: time of the slowest reader: they read at once.
+        read_function_ms: how long readers waited for each Python function, each time that of the slowest one.
     """
 
     now_ms: int
@@ -53,6 +55,8 @@ class Batch:
     planned_as: int | None = None
     emitted_bytes: int = 0
     part_ms: int | None = None
+    read_ms: int = 0
+    read_function_ms: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, packets: Sequence[Packet]) -> Batch:
@@ -81,10 +85,17 @@ class Batch:
                     batch.cursor = json.loads(packet.blob)
                     batch.planned_as = batch.cursor.pop(BATCH_ID, None)
                 case "effort":
-                    batch.part_ms = int(json.loads(packet.blob)["part_ms"])
+                    batch.add_effort(json.loads(packet.blob))
                 case "tick" | "active" | "replay" | "failed":
                     pass
         return batch
+
+    def add_effort(self, effort: Json) -> None:
+        """Take over the times of an ``effort`` packet."""
+        self.part_ms = effort.get("part_ms", self.part_ms)
+        self.read_ms = max(self.read_ms, effort.get("read_ms", 0))
+        for name, ms in effort.get("function_ms", {}).items():
+            self.read_function_ms[name] = max(self.read_function_ms.get(name, 0), ms)
 
     @property
     def rows(self) -> int:
@@ -109,10 +120,11 @@ class Batch:
         return self._wall_ms((stats["stage"], stats.get("work_ms", 0)) for stats in self.stats)
 
     def function_ms(self) -> dict[str, int]:
-        """Return how long the stages waited for each Python function, counted as ``process_ms``."""
-        names = sorted({name for stats in self.stats for name in stats.get("function_ms", ())})
+        """Return how long readers and then the stages waited for each Python function, counted as ``process_ms``."""
+        names = sorted({name for stats in self.stats for name in stats.get("function_ms", ())} | set(self.read_function_ms))
         return {
-            name: self._wall_ms((stats["stage"], stats.get("function_ms", {}).get(name, 0)) for stats in self.stats)
+            name: self.read_function_ms.get(name, 0)
+            + self._wall_ms((stats["stage"], stats.get("function_ms", {}).get(name, 0)) for stats in self.stats)
             for name in names
         }
 
@@ -174,7 +186,8 @@ class Committed:
         part_ms: time of reading and work in the one worker that did both; None: several did.
         process_ms: time of its tasks' work.
         busiest: share of its busiest task in the work of all; None if fewer than two had work.
-        function_ms: how long its tasks waited for each Python function.
+        read_ms: time of reading, of the slowest reader.
+        function_ms: how long its readers and tasks waited for each Python function.
     """
 
     rows: int
@@ -184,7 +197,13 @@ class Committed:
     part_ms: int | None
     process_ms: int
     busiest: float | None
+    read_ms: int
     function_ms: Mapping[str, int]
+
+    @property
+    def wall_ms(self) -> int:
+        """Time of reading and of its tasks' work."""
+        return self.read_ms + self.process_ms if self.part_ms is None else self.part_ms
 
 
 class Moment(NamedTuple):

@@ -8,6 +8,7 @@ A packet is one row of ``PACKET_SCHEMA``.
   Silence depends on it (T10).
 - ``progress``, ``reject``, ``late``, ``stats``, the ``state`` of each task after the batch, and the ``cursor``, where the batch ends: these
   pass to the sink unchanged.
+- ``effort``: the time of a reader (``read_ms``, ``function_ms``), or of the one worker that read and worked (``part_ms``).
 - ``failed``: replaces a whole batch of a query; ``postponed``: replaces a batch that did not begin.
 This module does not know where records come from.
 """
