@@ -36,7 +36,8 @@ class Batch:
         cursor: where the batch ends.
         planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
-        part_ms: time of reading and work in the one worker that did both; None: several did.
+        part_ms: time of reading and work in the one worker of a shared slot that did both; None: its slot is not shared.
+        is_in_one_worker: one worker did all of it, its tasks one after another.
         read_ms: time of the slowest reader: they read at once.
         read_function_ms: how long readers waited for each Python function, each time that of the slowest one.
     """
@@ -55,6 +56,7 @@ class Batch:
     planned_as: int | None = None
     emitted_bytes: int = 0
     part_ms: int | None = None
+    is_in_one_worker: bool = False
     read_ms: int = 0
     read_function_ms: dict[str, int] = field(default_factory=dict)
 
@@ -93,6 +95,7 @@ class Batch:
     def add_effort(self, effort: Json) -> None:
         """Take over the times of an ``effort`` packet."""
         self.part_ms = effort.get("part_ms", self.part_ms)
+        self.is_in_one_worker |= effort.get("is_whole", self.part_ms is not None)
         self.read_ms = max(self.read_ms, effort.get("read_ms", 0))
         for name, ms in effort.get("function_ms", {}).items():
             self.read_function_ms[name] = max(self.read_function_ms.get(name, 0), ms)
@@ -116,7 +119,7 @@ class Batch:
         )
 
     def process_ms(self) -> int:
-        """Return the sum of the stages' times, each that of its slowest task."""
+        """Return the sum of the stages' times: each that of its slowest task, or in one worker that of its tasks together."""
         return self._wall_ms((stats["stage"], stats.get("work_ms", 0)) for stats in self.stats)
 
     def function_ms(self) -> dict[str, int]:
@@ -130,7 +133,7 @@ class Batch:
 
     def _wall_ms(self, tasks: Iterable[tuple[int, int]]) -> int:
         """Return the time that tasks took together, from pairs of stage and milliseconds: in one worker they run one after another."""
-        if self.part_ms is not None:
+        if self.is_in_one_worker:
             return sum(ms for _, ms in tasks)
         slowest: dict[int, int] = {}
         for stage, ms in tasks:
@@ -183,7 +186,7 @@ class Committed:
         cpu_ms: CPU time of its tasks.
         cursor: where it ends; None if unknown.
         emitted_bytes: size of what its tasks emitted.
-        part_ms: time of reading and work in the one worker that did both; None: several did.
+        part_ms: see ``Batch``.
         process_ms: time of its tasks' work.
         busiest: share of its busiest task in the work of all; None if fewer than two had work.
         read_ms: time of reading, of the slowest reader.

@@ -101,7 +101,8 @@ class PacketReader:
         taken_function_ms()  # drops the time of a failed batch
         begun = perf_counter()
         yield from packets
-        effort = {"read_ms": round((perf_counter() - begun) * 1_000), "function_ms": taken_function_ms()}
+        read_ms = round((perf_counter() - begun) * 1_000)
+        effort = {"read_ms": read_ms, "function_ms": taken_function_ms(), "is_whole": group.is_whole}
         yield Packet(0, "effort", 0, 0, 0, 0, None, None, group.now_ms, encode_json(effort))
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:

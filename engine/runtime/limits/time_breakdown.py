@@ -20,7 +20,7 @@ class BatchEffort:
     """Milliseconds of one batch.
 
     Attributes:
-        part_ms: reading plus the tasks' work, if one worker did both; None: several workers did.
+        part_ms: reading plus the tasks' work in a shared slot; None: its slot is not shared.
         tasks_ms: the tasks' work, in sequence or in parallel, as it ran.
         commit_ms: until its results were committed.
         busiest: share of its busiest task in the work of all; None if fewer than two had work.

@@ -20,16 +20,16 @@ def effort(**times: Any) -> Packet:
 
 
 @pytest.mark.parametrize(
-    ("is_one_worker", "expected"),
-    [(True, {"score": 130, "tax": 7}), (False, {"score": 90, "tax": 7})],
+    ("of_worker", "expected"),
+    [({"part_ms": 200}, 130), ({"read_ms": 40, "is_whole": True}, 130), ({"read_ms": 40, "is_whole": False}, 90)],
 )
 def test_functions_take_the_time_of_the_slowest_task_of_each_stage_or_of_all_in_one_worker(
-    expected: dict[str, int], *, is_one_worker: bool
+    of_worker: dict[str, Any], expected: int
 ) -> None:
     packets = [stats(0, 0, 50, {"score": 40}), stats(0, 1, 80, {"score": 70, "tax": 2}), stats(1, 0, 30, {"score": 20, "tax": 5})]
-    if is_one_worker:
-        packets.append(effort(part_ms=200))
-    assert Batch.of(packets).function_ms() == expected
+    batch = Batch.of([*packets, effort(**of_worker)])
+    assert batch.function_ms() == {"score": expected, "tax": 7}
+    assert batch.process_ms() == (160 if expected == 130 else 110)
 
 
 def test_readers_take_the_time_of_the_slowest_one_before_the_stages() -> None:

@@ -473,13 +473,14 @@ def scored(rows: int, cores: int) -> tuple[Batch, int]:
 
 def test_functions_called_while_several_workers_read_are_counted() -> None:
     batch, groups = scored(150_000, cores=3)
-    assert (groups, batch.stats) == (3, [])
+    assert (groups, batch.stats, batch.is_in_one_worker) == (3, [], False)
     assert batch.read_ms >= batch.function_ms()["score"] >= 3
 
 
-def test_functions_called_while_records_are_read_are_counted_where_no_task_has_work() -> None:
-    batch, groups = scored(50, cores=0)
-    assert (groups, batch.stats) == (1, [])
+@pytest.mark.parametrize("cores", [0, 3])
+def test_functions_called_while_records_are_read_are_counted_where_no_task_has_work(cores: int) -> None:
+    batch, groups = scored(50, cores)
+    assert (groups, batch.stats, batch.is_in_one_worker) == (1, [], True)
     assert batch.function_ms()["score"] >= 3
 
 
