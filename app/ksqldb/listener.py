@@ -37,7 +37,7 @@ def create_listener(services: Services, door: Authenticator, refusals: RefusalLo
     own = key_guard(door, is_required=services.settings.is_key_required)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(own)])
     app.state.services, app.state.queries, app.state.refusals = services, OpenQueries(), refusals
-    guard(app, services.settings, services.metrics, tracing, lambda _request, error: error_response(error))
+    guard(app, services.settings, services.metrics, tracing, lambda _request, error: error_response(error), port="ksqldb")
     for router in (service.router, statements.router, queries.router, inserts.router):
         app.include_router(router)
 

@@ -90,7 +90,7 @@ class Draft:
         batch = self.batch
         return Committed(
             batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest(),
-            batch.function_ms(),
+            batch.read_ms, batch.function_ms(),
         )  # fmt: skip
 
     def committed(self) -> Committed:

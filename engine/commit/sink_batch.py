@@ -36,7 +36,10 @@ class GroupedPackets:
         cursor: where the batch ends.
         planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
-        part_ms: time of reading and work in the one worker that did both; None: several did.
+        part_ms: time of reading and work in the one worker of a shared slot that did both; None: its slot is not shared.
+        is_in_one_worker: one worker did all of it, its tasks one after another.
+        read_ms: time of the slowest reader: they read at once.
+        read_function_ms: how long readers waited for each Python function, each time that of the slowest one.
     """
 
     now_ms: int
@@ -53,6 +56,9 @@ class GroupedPackets:
     planned_as: int | None = None
     emitted_bytes: int = 0
     part_ms: int | None = None
+    is_in_one_worker: bool = False
+    read_ms: int = 0
+    read_function_ms: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, packets: Sequence[Packet]) -> GroupedPackets:
@@ -81,10 +87,18 @@ class GroupedPackets:
                     batch.cursor = json.loads(packet.blob)
                     batch.planned_as = batch.cursor.pop(BATCH_ID, None)
                 case "effort":
-                    batch.part_ms = int(json.loads(packet.blob)["part_ms"])
+                    batch.add_effort(json.loads(packet.blob))
                 case "tick" | "active" | "replay" | "failed":
                     pass
         return batch
+
+    def add_effort(self, effort: Json) -> None:
+        """Take over the times of an ``effort`` packet."""
+        self.part_ms = effort.get("part_ms", self.part_ms)
+        self.is_in_one_worker |= effort.get("is_whole", self.part_ms is not None)
+        self.read_ms = max(self.read_ms, effort.get("read_ms", 0))
+        for name, ms in effort.get("function_ms", {}).items():
+            self.read_function_ms[name] = max(self.read_function_ms.get(name, 0), ms)
 
     @property
     def rows(self) -> int:
@@ -105,20 +119,21 @@ class GroupedPackets:
         )
 
     def process_ms(self) -> int:
-        """Return the sum of the stages' times, each that of its slowest task."""
+        """Return the sum of the stages' times: each that of its slowest task, or in one worker that of its tasks together."""
         return self._wall_ms((stats["stage"], stats.get("work_ms", 0)) for stats in self.stats)
 
     def function_ms(self) -> dict[str, int]:
-        """Return how long the stages waited for each Python function, counted as ``process_ms``."""
-        names = sorted({name for stats in self.stats for name in stats.get("function_ms", ())})
+        """Return how long readers and then the stages waited for each Python function, counted as ``process_ms``."""
+        names = sorted({name for stats in self.stats for name in stats.get("function_ms", ())} | set(self.read_function_ms))
         return {
-            name: self._wall_ms((stats["stage"], stats.get("function_ms", {}).get(name, 0)) for stats in self.stats)
+            name: self.read_function_ms.get(name, 0)
+            + self._wall_ms((stats["stage"], stats.get("function_ms", {}).get(name, 0)) for stats in self.stats)
             for name in names
         }
 
     def _wall_ms(self, tasks: Iterable[tuple[int, int]]) -> int:
         """Return the time that tasks took together, from pairs of stage and milliseconds: in one worker they run one after another."""
-        if self.part_ms is not None:
+        if self.is_in_one_worker:
             return sum(ms for _, ms in tasks)
         slowest: dict[int, int] = {}
         for stage, ms in tasks:
@@ -171,10 +186,11 @@ class Committed:
         cpu_ms: CPU time of its tasks.
         cursor: where it ends; None if unknown.
         emitted_bytes: size of what its tasks emitted.
-        part_ms: time of reading and work in the one worker that did both; None: several did.
+        part_ms: see ``Batch``.
         process_ms: time of its tasks' work.
         busiest: share of its busiest task in the work of all; None if fewer than two had work.
-        function_ms: how long its tasks waited for each Python function.
+        read_ms: time of reading, of the slowest reader.
+        function_ms: how long its readers and tasks waited for each Python function.
     """
 
     rows: int
@@ -184,7 +200,13 @@ class Committed:
     part_ms: int | None
     process_ms: int
     busiest: float | None
+    read_ms: int
     function_ms: Mapping[str, int]
+
+    @property
+    def wall_ms(self) -> int:
+        """Time of reading and of its tasks' work."""
+        return self.read_ms + self.process_ms if self.part_ms is None else self.part_ms
 
 
 class ClockReading(NamedTuple):

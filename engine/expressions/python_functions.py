@@ -23,7 +23,8 @@ from engine.expressions.types.type_texts import TypeText
 from engine.expressions.types.types import ColumnType, parse_type
 from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce
-from engine.processes.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call, function_time
+from engine.processes.function_times import function_time
+from engine.processes.python_functions import FunctionEnded, FunctionFailed, FunctionRefused, Runnable, call
 from engine.sql.tree import Call, Identifier, Node, Text
 
 CALL: Final = "python_function"

@@ -14,9 +14,8 @@ import struct
 import subprocess
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -271,25 +270,6 @@ class Hosts:
 
 
 _HOSTS = Hosts()
-_WAITED_NS: Counter[str] = Counter()
-"""By function: how long this process has waited for it since that was taken. A worker does one thing for one query at a time."""
-
-
-@contextmanager
-def function_time(name: str) -> Iterator[None]:
-    """Count the wall time of a block as time that was waited for a function: its process does the work, or sleeps."""
-    began_ns = time.perf_counter_ns()
-    try:
-        yield
-    finally:
-        _WAITED_NS[name] += time.perf_counter_ns() - began_ns
-
-
-def taken_function_ms() -> dict[str, int]:
-    """Return by function how many milliseconds were waited for it since this was asked last."""
-    found = {name: round(waited_ns / 1_000_000) for name, waited_ns in _WAITED_NS.items()}
-    _WAITED_NS.clear()
-    return found
 
 
 def call(runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from time import perf_counter
 from uuid import UUID
 
 from engine.commit.removed_records import Gap, removed_since_the_look
 from engine.log.fetched import Fetched, LogSplit
 from engine.plan.model import Input
+from engine.processes.function_times import taken_function_ms
 from engine.runtime.limits.watchdog import each_at_work, watch
 from engine.runtime.planning.cursors import FeedInputs, feeds_of
 from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
@@ -67,7 +69,7 @@ class PacketReader:
         """
         if self._spec.surroundings is not None:
             self._spec.surroundings.require()
-        packets = self.read(group, fetched, batch_id)
+        packets = self._with_effort(self.read(group, fetched, batch_id), group)
         if group.is_whole:
             for stage in self._spec.stages:
                 packets = stage.of_batch(batch_id, fetched).done(packets)
@@ -96,6 +98,16 @@ class PacketReader:
             packets = reader.read(split, self._request(inputs, group, fetched))
             with removed_since_the_look():
                 yield from self._with_progress(packets, group, index)
+
+    @staticmethod
+    def _with_effort(packets: Iterator[Packet], group: SplitGroup) -> Iterator[Packet]:
+        """Pass packets on, and then say how long it took to read them, and to wait for Python functions meanwhile."""
+        taken_function_ms()  # drops the time of a failed batch
+        begun = perf_counter()
+        yield from packets
+        read_ms = round((perf_counter() - begun) * 1_000)
+        effort = {"read_ms": read_ms, "function_ms": taken_function_ms(), "is_whole": group.is_whole}
+        yield Packet(0, "effort", 0, 0, 0, 0, None, None, group.now_ms, encode_json(effort))
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
         stages = self._spec.stages if group.is_whole else ()

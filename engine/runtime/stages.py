@@ -33,7 +33,7 @@ from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.task import Replays, build_task
 from engine.plan.model import Plan
 from engine.postgres.postgres import shared_connection
-from engine.processes.python_functions import taken_function_ms
+from engine.processes.function_times import taken_function_ms
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import marked
 from engine.runtime.limits.watchdog import USUAL, WorkBounds, each_at_work
@@ -170,7 +170,7 @@ class StageWork:
 
     def done(self, packets: Iterator[Packet]) -> Iterator[Packet]:
         """Do the stage's work for the tasks that have packets; yield the results, and the packets of other stages."""
-        taken_function_ms()  # drops the time of a failed batch: every stage comes here before anything is read
+        taken_function_ms()  # drops the time of a failed batch; a batch's readers report theirs themselves
         tasks: dict[int, _Batch] = {}
         for packet in packets:
             if not self._is_own(packet):

@@ -8,6 +8,8 @@ A packet is one row of ``PACKET_SCHEMA``.
   Silence depends on it (T10).
 - ``progress``, ``reject``, ``late``, ``stats``, the ``state`` of each task after the batch, and the ``cursor``, where the batch ends: these
   pass to the sink unchanged.
+- ``effort``: the time of a reader (``read_ms``, ``function_ms``), and whether it read and worked for the whole batch (``is_whole``); in a
+  shared slot the time of both (``part_ms``).
 - ``failed``: replaces a whole batch of a query; ``postponed``: replaces a batch that did not begin.
 This module does not know where records come from.
 """

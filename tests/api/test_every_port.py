@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 
 import httpx
 import psutil
 import pytest
+import structlog
 
 from app.main.main import create_app
 from app.settings.limit_settings import LimitSettings
 from app.settings.settings import Settings
+from app.telemetry.line_limit import LINES_PER_S
 from tests.api.ksqldb_service import free_port
 from tests.api.live_server import live
 from tests.api.port_attacks import ATTACKS, Port, answer, connected, ksqldb_port, main_port, request, rest, status_of
 
 CONNECTIONS = 40
 TIMEOUT_S = 0.5
+ATTEMPTS = 100
+"""Of an attack that leaves lines in the log; they take less than a second where nothing else is going on."""
 
 
 def listening_ports() -> set[int]:
@@ -69,3 +75,31 @@ async def test_one_connection_too_many_is_refused_and_the_next_is_not(ports: dic
                 writer.write(request(port, b"", method="GET"))
                 if status_of(await rest(reader)) in (404, 405):
                     break
+
+
+def lines_caused(port: Port) -> dict[str, bytes]:
+    """Return requests of strangers that leave lines in the log."""
+    key = {"upgrade": "websocket", "sec-websocket-key": "x" * 22 + "==", "sec-websocket-version": "13"}
+    return {
+        "foreign page": request(port, origin="http://evil.example"),
+        "bound name": request(port, host="evil.example"),
+        "type that needs no leave": request(port, **{"content-type": "text/plain"}),
+        "web socket": request(port, b"", method="GET", origin="http://evil.example", connection="Upgrade, close", **key),
+        "no request": b"nonsense\r\n\r\n",
+    }
+
+
+@pytest.mark.parametrize("kind", ["foreign page", "bound name", "type that needs no leave", "web socket", "no request"])
+@pytest.mark.parametrize("name", ["main", "ksqldb"])
+async def test_refusals_without_end_write_few_lines(
+    ports: dict[str, Port], caplog: pytest.LogCaptureFixture, name: str, kind: str
+) -> None:
+    caplog.set_level("INFO")
+    attack, begun = lines_caused(ports[name])[kind], time.monotonic()
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(ATTEMPTS):
+            assert 400 <= status_of(await answer(ports[name], attack)) < 500
+    seconds = 2 + int(time.monotonic() - begun)
+    written = Counter([str(line["event"]) for line in lines] + [record.getMessage() for record in caplog.records])
+    assert written.total() > 0
+    assert max(written.values()) <= seconds * LINES_PER_S, written

@@ -22,6 +22,7 @@ from starlette.websockets import WebSocketClose
 from app.errors.app_errors import AppError, Forbidden, Misdirected
 from app.http.answers.problems import problem_response
 from app.http.guards.request_middleware import READING
+from app.telemetry.line_limit import LineLimit
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -35,13 +36,19 @@ class BrowserGuard:
     Args:
         app: what it guards.
         names: host names under which the service may be asked for, beside localhost and addresses.
+        limit: of log lines.
         refused: makes the answer for what is refused.
     """
 
     def __init__(
-        self, app: ASGIApp, names: frozenset[str], refused: Callable[[Request, AppError], Response] = problem_response
+        self,
+        app: ASGIApp,
+        names: frozenset[str],
+        limit: LineLimit,
+        refused: Callable[[Request, AppError], Response] = problem_response,
     ) -> None:
         self._app = app
+        self._limit = limit
         self._refused = refused
         self._names = frozenset(name.lower() for name in names) | {"localhost"}
 
@@ -49,7 +56,7 @@ class BrowserGuard:
         if scope["type"] in ("http", "websocket"):
             headers = Headers(scope=scope)
             refusal = self._refusal(headers, scope.get("method", ""))
-            if refusal is not None:
+            if refusal is not None and self._limit.admits("foreign_request_refused", refusal.code):
                 log.warning(
                     "foreign_request_refused",
                     code=refusal.code,

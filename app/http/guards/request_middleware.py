@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.request_id import REQUEST_ID, SCOPE_KEY, request_id_of
+from app.telemetry.line_limit import LineLimit
 from app.telemetry.setup import Metrics
 from app.telemetry.tracing import Done, Tracing
 
@@ -64,11 +65,15 @@ class RequestMiddleware:
         app: what is inside.
         metrics: where requests are counted.
         limits: of bodies.
+        limit: of log lines.
         tracing: where spans go.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, limits: BodyLimits, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, limits: BodyLimits, limit: LineLimit, tracing: Tracing | None = None
+    ) -> None:
         self._app = app
+        self._line_limit = limit
         self._metrics = metrics
         self._tracing = tracing
         self._limits = limits
@@ -138,7 +143,7 @@ class RequestMiddleware:
         is_frequent = method in READING or (method == "POST" and route.endswith("/records"))
         is_quiet = status == HTTPStatus.TOO_MANY_REQUESTS or (status < HTTPStatus.BAD_REQUEST and is_frequent)
         level = logging.DEBUG if is_quiet else logging.INFO
-        if _ENABLED(level):
+        if _ENABLED(level) and self._has_line(scope, status):
             log.log(
                 level,
                 "request_answered",
@@ -148,6 +153,12 @@ class RequestMiddleware:
                 ms=round(seconds * 1000, 1),
                 api_key=scope.get(KEY_NAME),
             )
+
+    def _has_line(self, scope: Scope, status: int) -> bool:
+        """Whether a request is logged: refusals of those who have shown no key are bounded, for anybody can cause them."""
+        is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+        is_strange = is_refusal and scope.get(KEY_NAME) is None
+        return not is_strange or self._line_limit.admits("request_answered", str(status))
 
 
 def _span(scope: Scope, method: str, route: str, status: int, seconds: float) -> Done:

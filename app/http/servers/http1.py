@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import uuid
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from app.http.request_id import REQUEST_ID_HEADER
 from app.http.servers.bounds import ConnectionBounds
 from app.http.servers.http2 import Http2Connection
 from app.http.servers.http2_frames import PREFACE
+from app.telemetry.line_limit import LineLimit
 
 # As uvicorn's other parser; this one would keep a head of any length.
 MAX_HEAD_BYTES = 65_536
@@ -33,13 +35,17 @@ _TOO_MANY = "as many connections are open as this port takes; close some, or rai
 log = structlog.stdlib.get_logger(__name__)
 
 
-def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) -> type[HttpToolsProtocol]:
+def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_http2: bool = False) -> type[HttpToolsProtocol]:
     """Return uvicorn's protocol with a limit to its patience, to the number of connections, and to the length of a request's head.
 
     Args:
         bounds: of its connections.
+        limit: of its log lines.
         speaks_http2: a connection that begins with the preface of HTTP/2 is handed on to ``Http2Connection``.
     """
+    # Uvicorn writes lines for every malformed request and every WebSocket that a page tries to open. These have no bound.
+    faults_only = logging.getLogger("uvicorn.error.requests")
+    faults_only.setLevel(logging.ERROR)
 
     class ImpatientProtocol(HttpToolsProtocol):
         _watch: asyncio.TimerHandle | None = None
@@ -56,12 +62,12 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
+            self.logger = faults_only
             self._unparsed = bytearray()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > bounds.connections:
-                log.warning("connection_refused", open=len(self.connections) - 1)
                 self._answer(Unavailable("too_many_connections", _TOO_MANY, headers={"Retry-After": "1"}))
             else:
                 self._arm("head")
@@ -136,7 +142,7 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
         def _become_http2(self, data: bytes) -> None:
             self._disarm()
             self.connections.discard(self)
-            connection = Http2Connection(self.config, self.server_state, bounds)
+            connection = Http2Connection(self.config, self.server_state, bounds, limit)
             self.transport.set_protocol(connection)
             connection.connection_made(self.transport)
             connection.data_received(data)
@@ -149,6 +155,8 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
                 self._answer(BadRequest("malformed_request", f"this is no HTTP request that can be read: {msg}"))
 
         def _answer(self, error: AppError) -> None:
+            if limit.admits("connection_refused", error.code):
+                log.warning("connection_refused", code=error.code, open=len(self.connections))
             request_id = str(uuid.uuid4())
             content = problem_body(error, "", request_id).model_dump_json().encode()
             head = (
@@ -212,7 +220,8 @@ def impatient_protocol(bounds: ConnectionBounds, *, speaks_http2: bool = False) 
             if (has_got_on or self.flow.read_paused) if self._watched == "body" else is_answering:
                 self._arm(self._watched)
                 return
-            log.info("slow_client_closed", part=self._watched, after_s=bounds.timeout_s)
+            if limit.admits("slow_client_closed", self._watched):
+                log.info("slow_client_closed", part=self._watched, after_s=bounds.timeout_s)
             self._close()
 
         def timeout_keep_alive_handler(self) -> None:

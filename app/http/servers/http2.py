@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from app.http.servers.bounds import ConnectionBounds
 from app.http.servers.http2_frames import GOAWAY_OF_FLOOD, PREFACE, ControlBudget, Flood, Frames
+from app.telemetry.line_limit import LineLimit
 
 FRAMES_A_TURN: Final = 16
 """Handled before others have a turn: about a millisecond."""
@@ -50,10 +51,11 @@ class Http2Connection(asyncio.Protocol):
         config: of the port.
         state: of its server.
         bounds: of its connections.
+        limit: of its log lines.
     """
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, bounds: ConnectionBounds) -> None:
-        self._config, self._state, self._bounds = config, state, bounds
+    def __init__(self, config: uvicorn.Config, state: ServerState, bounds: ConnectionBounds, limit: LineLimit) -> None:
+        self._config, self._state, self._bounds, self._limit = config, state, bounds, limit
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(ControlBudget(self._loop.time()))
         self._preface_left = len(PREFACE)
@@ -79,7 +81,8 @@ class Http2Connection(asyncio.Protocol):
         try:
             self._frames.add(data, self._loop.time())
         except Flood as error:
-            log.warning("http2_connection_ended", reason=str(error), client=self._client)
+            if self._limit.admits("http2_connection_ended", str(error)):
+                log.warning("http2_connection_ended", reason=str(error), client=self._client)
             self._transport.write(GOAWAY_OF_FLOOD)
             self._transport.abort()
             return
@@ -171,8 +174,9 @@ class Http2Connection(asyncio.Protocol):
                 finally:
                     self._close()
                     await protocol.handle(Closed())
-        except Exception:
-            log.exception("http2_connection_failed")
+        except Exception as error:
+            if self._limit.admits("http2_connection_failed", type(error).__name__):
+                log.exception("http2_connection_failed")
         finally:
             self._close()
 
@@ -227,7 +231,8 @@ class Http2Connection(asyncio.Protocol):
             task.add_done_callback(self._state.tasks.discard)
 
     def _end(self, part: str) -> None:
-        log.info("slow_client_closed", part=part, after_s=self._bounds.timeout_s)
+        if self._limit.admits("slow_client_closed", part):
+            log.info("slow_client_closed", part=part, after_s=self._bounds.timeout_s)
         self._transport.abort()
 
     def _close(self) -> None:

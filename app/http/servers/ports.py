@@ -22,6 +22,7 @@ from app.http.requests.stored_texts import StoredTexts
 from app.http.servers.bounds import ConnectionBounds, connections_for, raise_file_limit
 from app.http.servers.http1 import impatient_protocol
 from app.settings.settings import Settings
+from app.telemetry.line_limit import LineLimit
 from app.telemetry.setup import Metrics
 from app.telemetry.tracing import Tracing
 
@@ -37,6 +38,8 @@ def guard(
     metrics: Metrics,
     tracing: Tracing | None,
     refused: Callable[[Request, AppError], Response] = problem_response,
+    *,
+    port: str = "api",
 ) -> None:
     """Put the guards of every port around an application; nothing may be added around them.
 
@@ -46,12 +49,14 @@ def guard(
         metrics: where requests are counted.
         tracing: where spans go.
         refused: makes the answer for what a guard refuses.
+        port: what log lines call it.
     """
+    limit = app.state.line_limit = LineLimit(port)
     app.add_middleware(StoredTexts, refused=refused)
     if not settings.is_key_required:
-        app.add_middleware(BrowserGuard, names=settings.host_names, refused=refused)
+        app.add_middleware(BrowserGuard, names=settings.host_names, limit=limit, refused=refused)
     limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
-    app.add_middleware(RequestMiddleware, metrics=metrics, limits=limits, tracing=tracing)
+    app.add_middleware(RequestMiddleware, metrics=metrics, limits=limits, limit=limit, tracing=tracing)
 
 
 def server_config(
@@ -60,7 +65,7 @@ def server_config(
     """Return how a port is served.
 
     Args:
-        app: with its guards.
+        app: with its guards (``guard``).
         settings: of the service.
         graceful_s: for answers under way when the service stops.
         speaks_http2: also HTTP/2 without TLS, with prior knowledge.
@@ -75,7 +80,7 @@ def server_config(
         access_log=False,
         timeout_graceful_shutdown=graceful_s,
         timeout_keep_alive=KEEP_ALIVE_S,
-        http=impatient_protocol(bounds, speaks_http2=speaks_http2),
+        http=impatient_protocol(bounds, app.state.line_limit, speaks_http2=speaks_http2),
         ws="none",
         **more,
     )

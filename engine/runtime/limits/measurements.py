@@ -39,8 +39,7 @@ class Measured:
         commit_ms = spent.wall_ns // together // 1_000_000
         self._effort.after(_effort_of(done, commit_ms), phases_ms, now_s)
         work_ms = spent.cpu_ns // together // 1_000_000 + done.cpu_ms
-        wall_ms = done.process_ms if done.part_ms is None else done.part_ms
-        return self._weight.after(done.rows, work_ms, now_s, wall_ms=wall_ms, is_full=is_full)
+        return self._weight.after(done.rows, work_ms, now_s, wall_ms=done.wall_ms, is_full=is_full)
 
     def resized(self, done: Committed, limit: BatchLimit, most_bytes: int) -> bool:
         """Whether the next batch gets another bound; see ``BatchSize.after``."""
@@ -68,4 +67,4 @@ class Measured:
 
 
 def _effort_of(batch: Committed, commit_ms: int) -> BatchEffort:
-    return BatchEffort(batch.part_ms, batch.process_ms, commit_ms, batch.busiest, batch.function_ms)
+    return BatchEffort(batch.part_ms, batch.process_ms, commit_ms, batch.busiest, batch.function_ms, batch.read_ms)

@@ -20,11 +20,12 @@ class BatchEffort:
     """Milliseconds of one batch.
 
     Attributes:
-        part_ms: reading plus the tasks' work, if one worker did both; None: several workers did.
+        part_ms: reading plus the tasks' work in a shared slot; None: its slot is not shared.
         tasks_ms: the tasks' work, in sequence or in parallel, as it ran.
         commit_ms: until its results were committed.
         busiest: share of its busiest task in the work of all; None if fewer than two had work.
-        function_ms: how long its tasks waited for each Python function; a part of ``tasks_ms``, or of reading.
+        function_ms: how long its readers and tasks waited for each Python function; a part of ``tasks_ms`` and of reading.
+        read_ms: reading, as its readers measured it.
     """
 
     part_ms: int | None
@@ -32,6 +33,7 @@ class BatchEffort:
     commit_ms: int
     busiest: float | None
     function_ms: Mapping[str, int] = field(default_factory=dict)
+    read_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,8 @@ PARTS: Final = ("reading", "tasks", "commit", "other_queries")
 def _parts(batch: BatchEffort, phases_ms: Mapping[str, int]) -> dict[str, float]:
     in_workers_ms = batch.part_ms
     if in_workers_ms is None:
-        in_workers_ms = max(phases_ms.get("spark_add_batch", 0) - batch.commit_ms, batch.tasks_ms)
+        # Spark's report on a batch comes after the next commit; until then the time that its readers measured counts.
+        in_workers_ms = max(phases_ms.get("spark_add_batch", 0) - batch.commit_ms, batch.tasks_ms + batch.read_ms)
     own_ms = in_workers_ms + batch.commit_ms
     return {
         "reading": max(in_workers_ms - batch.tasks_ms, 0),

@@ -26,7 +26,8 @@ from engine.expressions.syntax import parse, render
 from engine.expressions.types.types import DOUBLE, INT, STRING, Schema
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.processes import python_functions
-from engine.processes.python_functions import Runnable, taken_function_ms
+from engine.processes.function_times import taken_function_ms
+from engine.processes.python_functions import Runnable
 from engine.runtime.limits.watchdog import STALL_S
 
 SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))

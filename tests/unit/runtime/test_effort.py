@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.status.limiting import Facts, limit_of, slow_function
 from engine.runtime.limits.time_breakdown import BatchEffort, Effort
 
 
@@ -47,3 +48,14 @@ def test_of_a_long_batch_only_the_last_seconds_count() -> None:
     effort.after(BatchEffort(4_000, 4_000, 0, None, {"score": 2_000}), {}, 12.0)
     found = effort.measured(20.0, BatchEffort(4_000, 4_000, 0, None, {"tax": 400}))
     assert (found["tasks"], found["functions"]) == (0.6, {"score": 0.1, "tax": 0.04})
+
+
+def test_a_function_that_several_readers_wait_for_limits_reading_before_spark_has_reported() -> None:
+    effort = Effort(0.0)
+    found = effort.measured(10.0, BatchEffort(None, 200, 0, None, {"score": 9_000}, read_ms=9_500))
+    assert found == {"reading": 0.95, "tasks": 0.02, "commit": 0, "other_queries": 0, "functions": {"score": 0.9}}
+    facts = Facts("running", is_waiting=False, is_merging=False, unread=0, measured=found, age_s=0.1)
+    assert limit_of(facts) == "reading"
+    reason = slow_function(facts)
+    assert reason is not None
+    assert "the Python function score for 90%" in reason.detail

@@ -6,16 +6,19 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from engine.commit.removed_records import as_unread
+from engine.commit.sink_batch import GroupedPackets
 from engine.commit.task_states import Cursor
 from engine.errors import RecordsRemoved, SourceUnavailable, StateCorrupt
 from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.processes.function_times import function_time
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.batch_planner import FIRST_ROWS, BatchPlanner, Upstream
 from engine.runtime.planning.cursors import new_cursor, open_feeds
@@ -442,3 +445,46 @@ def test_every_task_is_told_of_records_that_only_a_later_stage_reads(stage: int,
     packets = [packet for packet in PacketReader(spec, feeds).read(group) if packet.kind == "active"]
     assert [packet.task for packet in packets] == told
     assert {packet.input for packet in packets} <= {BEFORE_ALL_STAGES}
+
+
+class Scored(FakeFeed):
+    """A feed whose records go through the Python function ``score`` while they are read, for 3 ms a split. A split has 4 MB."""
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
+        return [Split(partition, first, min(first + 50_000, end), head) for first in range(start, end, 50_000)]
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        with function_time("score"):
+            ends_s = perf_counter() + 0.003
+            while perf_counter() < ends_s:
+                pass
+        yield from super().read(split, request)
+
+
+def scored(rows: int, cores: int) -> tuple[GroupedPackets, int]:
+    """Return a batch of a feed that calls a function, as the sink gets it from readers alone, and the number of its groups."""
+    start, end = new_cursor({"log:a": {"0": 0}}, 0, 0), {"feeds": {"log:a": {"0": rows}}, "now_ms": 77}
+    inputs = (an_input(0, "a", "a"),)
+    spec = SourceSpec("", inputs, 2, start, BatchLimit(10**6, 10**9), cores)
+    feeds: list[tuple[FeedReader, tuple[Input, ...]]] = [(Scored(Feed("log:a", "log", "a"), {0: rows}), inputs)]
+    groups = BatchPlanner(spec, feeds).groups(start, end)
+    return GroupedPackets.of([packet for group in groups for packet in PacketReader(spec, feeds).done(group, 1)]), len(groups)
+
+
+def test_functions_called_while_several_workers_read_are_counted() -> None:
+    batch, groups = scored(150_000, cores=3)
+    assert (groups, batch.stats, batch.is_in_one_worker) == (3, [], False)
+    assert batch.read_ms >= batch.function_ms()["score"] >= 3
+
+
+@pytest.mark.parametrize("cores", [0, 3])
+def test_functions_called_while_records_are_read_are_counted_where_no_task_has_work(cores: int) -> None:
+    batch, groups = scored(50, cores)
+    assert (groups, batch.stats, batch.is_in_one_worker) == (1, [], True)
+    assert batch.function_ms()["score"] >= 3
+
+
+def test_time_of_a_function_in_a_batch_that_failed_is_not_another_batchs() -> None:
+    with function_time("failed"):
+        pass
+    assert list(scored(50, cores=0)[0].function_ms()) == ["score"]

@@ -118,7 +118,7 @@ def test_who_has_news_has_a_batch_and_who_has_none_costs_nothing(rounds: Rounds)
     rounds.join(1, a_feed("a", p0=10))
     rounds.join(2, quiet := a_feed("b", p0=0))
     found = rounds.round()
-    assert {number: kinds(packets) for number, packets in found.items()} == {1: ["cursor", "progress", "effort"]}
+    assert {number: kinds(packets) for number, packets in found.items()} == {1: ["cursor", "progress", "effort", "effort"]}
     assert json.loads(found[1][0].blob)[BATCH_ID] == 7, "who commits it sees which batch it was planned as"
     assert (rounds.folder / f"2{LOOKED}").exists(), "it was looked at, and had nothing"
     assert rounds.round() == {}
@@ -162,7 +162,7 @@ def test_who_gets_news_before_a_round_is_shared_out_is_in_it(rounds: Rounds) -> 
 def test_a_feed_that_has_gone_fails_its_member(rounds: Rounds) -> None:
     rounds.join(1, Unlooked(a_feed("a").feed, {0: 10}))
     rounds.feeds["a"].ends = lambda: {0: 10}  # type: ignore[method-assign]
-    assert kinds(rounds.round()[1]) == ["cursor", "progress", "effort"]
+    assert kinds(rounds.round()[1]) == ["cursor", "progress", "effort", "effort"]
     del rounds.feeds["a"].ends
     del rounds.feeds["a"]
     assert kinds(rounds.round()[1]) == ["failed"]
@@ -305,7 +305,7 @@ def test_whose_turn_comes_when_a_round_has_emitted_enough_is_put_off_and_among_t
     for number, feed in feeds.items():
         rounds.join(number, feed)
     rounds.join(4, Unlooked(a_feed("bad").feed, {0: 10}))
-    whole = ["cursor", "progress", "data", "effort"]
+    whole = ["cursor", "progress", "data", "effort", "effort"]
     assert {number: kinds(packets) for number, packets in rounds.round().items()} == {
         1: whole, 2: whole, 3: ["postponed"], 4: ["failed"],
     }  # fmt: skip
@@ -366,7 +366,7 @@ def test_a_member_that_fails_is_told_why_and_the_others_have_their_batches(
     error = decoded(BatchFailed(found[1][0].blob.decode()))
     assert isinstance(error, DataInvalid)
     assert said in str(error)
-    assert kinds(found[2]) == ["cursor", "progress", "effort"]
+    assert kinds(found[2]) == ["cursor", "progress", "effort", "effort"]
 
 
 def test_a_failure_of_planning_is_told_once(rounds: Rounds) -> None:
@@ -380,7 +380,7 @@ def test_a_specification_that_cannot_be_read_fails_its_member_alone(rounds: Roun
     (rounds.folder / "1").write_bytes(b"torn")
     rounds.join(2, a_feed("a", p0=10))
     found = rounds.round()
-    assert (kinds(found[1]), kinds(found[2])) == (["failed"], ["cursor", "progress", "effort"])
+    assert (kinds(found[1]), kinds(found[2])) == (["failed"], ["cursor", "progress", "effort", "effort"])
 
 
 def test_a_member_of_its_own_slot_is_shared_among_tasks(rounds: Rounds) -> None:
