@@ -81,7 +81,7 @@ class PacketReader:
         """Yield the packets of a group of splits. See ``done``."""
         if group.end is not None:
             end = group.end if batch_id is None else {**group.end, BATCH_ID: batch_id}
-            yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(end))
+            yield Packet.message("cursor", group.now_ms, end)
         if group.has_tick:
             readings = [
                 (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)
@@ -107,7 +107,7 @@ class PacketReader:
         yield from packets
         read_ms = round((perf_counter() - begun) * 1_000)
         effort = {"read_ms": read_ms, "function_ms": taken_function_ms(), "is_whole": group.is_whole}
-        yield Packet(0, "effort", 0, 0, 0, 0, None, None, group.now_ms, encode_json(effort))
+        yield Packet.message("effort", group.now_ms, effort)
 
     def _request(self, inputs: Sequence[Input], group: SplitGroup, fetched: Fetched | None) -> ReadRequest:
         stages = self._spec.stages if group.is_whole else ()
@@ -119,7 +119,7 @@ class PacketReader:
         """Return the packet that counts events of a whole batch: its cuts inside one event time (P2), records that it leaves out."""
         counters = [[source.alias, reason, number] for source, number in numbers]
         stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
-        return Packet(0, "stats", numbers[0][0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
+        return Packet.message("stats", group.now_ms, stats, source=numbers[0][0].index)
 
     @staticmethod
     def _passed(gap: Gap, group: SplitGroup) -> Packet:
@@ -138,7 +138,7 @@ class PacketReader:
             if not is_reported and packet.kind == "data" and self._spec.inputs[packet.input].stage > 0:
                 is_reported = True  # T10: the tasks before that stage are not silent
                 for task in range(self._spec.tasks):
-                    yield Packet(task, "active", BEFORE_ALL_STAGES, 0, 0, 0, None, None, group.now_ms, b"")
+                    yield Packet.message("active", group.now_ms, task=task, source=BEFORE_ALL_STAGES)
             held = group.held.get((index, packet.partition)) if packet.kind == "progress" else None
             if held is not None and held.read_to_ms is None:
                 feed, progress = self._feeds[index][0].feed, json.loads(packet.blob)
@@ -148,6 +148,6 @@ class PacketReader:
     def _ticks(
         self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
     ) -> Iterator[Packet]:
-        blob = encode_json({"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release})
+        content = {"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release}
         for task in range(self._spec.tasks):
-            yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)
+            yield Packet.message("tick", group.now_ms, content, task=task)

@@ -111,6 +111,21 @@ class Packet:
     query_number: int = 0
     frame: pl.DataFrame | None = field(default=None, compare=False)
 
+    @classmethod
+    def message(
+        cls, kind: PacketKind, now_ms: int, content: Mapping[str, Any] | None = None, *, task: int = 0, source: int = 0
+    ) -> Packet:
+        """Return a packet without records.
+
+        Args:
+            kind: of the message.
+            now_ms: the batch's wall clock.
+            content: JSON; None: the kind says everything.
+            task: the receiving task.
+            source: see ``input``.
+        """
+        return cls(task, kind, source, 0, 0, 0, None, None, now_ms, b"" if content is None else encode_json(content))
+
     def of_query(self, query_number: int) -> Packet:
         """Return the packet for one of a slot's queries: the result of ``replace``, at half the cost."""
         values = [*_VALUES(self)[:-1], query_number, self.frame]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import traceback
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Final
 
@@ -20,7 +20,7 @@ from engine.postgres.postgres import shared_connection
 from engine.runtime.failures import marked
 from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
 from engine.runtime.source import PacketReader
-from engine.sources.packets import Packet, encode_json, size_of
+from engine.sources.packets import Packet, size_of
 
 MAX_CYCLE_OUTPUT_BYTES: Final = 64 << 20
 """Once the batches of a cycle have emitted this much, the remaining batches are postponed to the next cycle. One query may emit as much
@@ -76,7 +76,7 @@ def error_text(error: Exception) -> str:
 
 def failed(query_number: int, failure: str) -> Packet:
     """Return the packet of a batch that failed."""
-    return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), query_number=query_number)
+    return replace(Packet.message("failed", 0), blob=failure.encode(), query_number=query_number)
 
 
 def cycle_packets(partition: CyclePartition) -> Iterator[Packet]:
@@ -85,7 +85,7 @@ def cycle_packets(partition: CyclePartition) -> Iterator[Packet]:
     emitted = 0
     for part in partition.parts:
         if emitted >= MAX_CYCLE_OUTPUT_BYTES and part.group is not None and not partition.is_alone:
-            yield Packet(0, "postponed", 0, 0, 0, 0, None, None, part.group.now_ms, b"", query_number=part.query_number)
+            yield Packet.message("postponed", part.group.now_ms).of_query(part.query_number)
             continue
         for packet in _packets(part, fetched, is_alone=partition.is_alone):
             emitted += size_of(packet)
@@ -128,7 +128,7 @@ def _packets(part: QueryPart, fetched: Fetched | None, *, is_alone: bool) -> Ite
             yield failed(part.query_number, error_text(error))
             return
         part_ms = round((perf_counter() - begun) * 1_000)
-        effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
+        effort = Packet.message("effort", part.group.now_ms, {"part_ms": part_ms})
         found = iter([*packets, effort])
     for packet in found:
         yield packet.of_query(part.query_number)
