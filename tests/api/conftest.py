@@ -50,6 +50,20 @@ WINDOWS: dict[str, Any] = {
 }
 RECORD: dict[str, Any] = {"origin": "JFK", "flight": 725, "delay": 2.5, "departed_at": "2013-01-01T10:44:00Z"}
 
+_MADE_TABLES = (
+    "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' "
+    "AND relnamespace IN ('views'::regnamespace, 'history'::regnamespace, 'open'::regnamespace)"
+)
+# With the rows of a feed or query go those that cascade from them. To truncate takes 25 ms: new files for 25 tables and their indices.
+_DELETE_ROWS = """
+    WITH _1 AS (DELETE FROM slackwater.query), _2 AS (DELETE FROM slackwater.query_read), _3 AS (DELETE FROM slackwater.relation),
+        _4 AS (DELETE FROM slackwater.driver), _5 AS (DELETE FROM slackwater.idempotency), _6 AS (DELETE FROM slackwater.audit),
+        _7 AS (DELETE FROM slackwater.python_function), _8 AS (DELETE FROM slackwater.sql_type), _9 AS (DELETE FROM slackwater.connection),
+        _10 AS (DELETE FROM log.feed), _11 AS (DELETE FROM log.commit), _12 AS (DELETE FROM log.retained_commit),
+        _13 AS (DELETE FROM log.counter), _14 AS (DELETE FROM log.late_record), _15 AS (DELETE FROM log.reject)
+    SELECT
+    """
+
 
 @pytest.fixture(scope="module")
 def settings(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
@@ -79,17 +93,9 @@ def _clean(dsn: str) -> Iterator[None]:
     """Leave an empty database behind."""
     yield
     with psycopg.connect(dsn, autocommit=True) as connection:
-        made = (
-            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' "
-            "AND relnamespace IN ('views'::regnamespace, 'history'::regnamespace, 'open'::regnamespace)"
-        )
-        for (table,) in connection.execute(made).fetchall():
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute(
-            "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.retained_commit, log.counter, "
-            "log.late_record, log.reject, slackwater.idempotency, slackwater.audit, slackwater.python_function, slackwater.sql_type, "
-            "slackwater.connection CASCADE"
-        )
+        if made := [table for (table,) in connection.execute(_MADE_TABLES).fetchall()]:
+            connection.execute(f"DROP TABLE {', '.join(made)}")
+        connection.execute(_DELETE_ROWS)
 
 
 @pytest.fixture

@@ -58,8 +58,15 @@ def base_url(settings: Settings) -> Iterator[str]:
 OPERATIONS = [result.ok() for result in schemathesis.openapi.from_dict(api_document()).get_all_operations()]
 
 
+@pytest.fixture(scope="module")
+def http(base_url: str) -> Iterator[httpx.Client]:
+    """One for all: to make one loads certificates for 20 ms."""
+    with httpx.Client(base_url=base_url) as client:
+        yield client
+
+
 @pytest.fixture
-def filled(base_url: str) -> str:
+def filled(base_url: str, http: httpx.Client) -> str:
     """What the operations find: made anew, because some of them delete."""
     for kind, definition in (
         ("streams/departures", STREAM),
@@ -67,7 +74,7 @@ def filled(base_url: str) -> str:
         ("queries/joined", JOIN),
         ("queries/delays", WINDOWS),
     ):
-        assert httpx.put(f"{base_url}/v1/{kind}", json=definition).status_code < 300
+        assert http.put(f"/v1/{kind}", json=definition).status_code < 300
     return base_url
 
 

@@ -10,7 +10,15 @@ import pytest
 from fastapi import FastAPI
 
 from app.http.answers.suggestions import MISSES, hint_for
+from app.main.main import create_app
+from app.settings.settings import Settings
 from tests.api.conftest import Problem
+
+
+@pytest.fixture(scope="module")
+def app(settings: Settings) -> FastAPI:
+    """One for all: each makes its document, of which the hints are made, at its first refusal. Nothing here asks the database."""
+    return create_app(settings)
 
 
 @pytest.mark.parametrize(
