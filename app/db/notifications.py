@@ -120,7 +120,7 @@ async def _heard(connection: psycopg.AsyncConnection[Any], notify: Callable[[str
 
 
 def _notice(dsn: str) -> None:
-    with connect(dsn, "slackwater-bell") as connection:
+    with connect(dsn, "slackwater-notifications") as connection:
         notice(connection)
 
 
