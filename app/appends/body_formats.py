@@ -104,15 +104,15 @@ async def _body_options(
         faults.raise_all()
         return None
     known = POSTED.get(format)
-    asked = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
-    for fault in option_faults(asked):
+    body_options = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
+    for fault in option_faults(body_options):
         faults.add(bad_parameter(fault.setting, str(fault)))
     faults.raise_all()
-    if known is not None and asked.media_type not in known.media_types:
+    if known is not None and body_options.media_type not in known.media_types:
         raise UnsupportedMediaType(
-            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {asked.media_type}"
+            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {body_options.media_type}"
         )
-    return asked
+    return body_options
 
 
 AskedFormat = Annotated[BodyOptions | None, Depends(_body_options)]

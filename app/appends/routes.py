@@ -96,7 +96,7 @@ _RESPONSES = {200: answered(APPENDED, "The accepted records are appended."), **p
     openapi_extra=_BODY,
 )
 async def post_stream_records(
-    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
+    name: Name, request: Request, services: ServicesOf, body_options: AskedFormat, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
     """Append records. They are durable when the answer arrives with their offsets.
 
@@ -106,7 +106,7 @@ async def post_stream_records(
     A record that cannot be read does not block the others. It is stored as a reject, and the answer has its index and reason. If all records
     are rejected, the answer is 422 `records_rejected`. `warnings` describes unusual values in the appended records.
     """
-    return await _append("stream", name, request, services, asked, idempotency_key)
+    return await _append("stream", name, request, services, body_options, idempotency_key)
 
 
 @router.post(
@@ -117,7 +117,7 @@ async def post_stream_records(
     openapi_extra=_BODY,
 )
 async def post_table_records(
-    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
+    name: Name, request: Request, services: ServicesOf, body_options: AskedFormat, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
     """Append upserts and deletes (`"$op": "delete"`). They are durable when the answer arrives with their offsets.
 
@@ -132,15 +132,15 @@ async def post_table_records(
     An event that cannot be read is stored as a reject and answered with 200, because Debezium would send it again for ever. With
     `on_bad_record: stop` the answer is 422, and Debezium does send it again.
     """
-    return await _append("table", name, request, services, asked, idempotency_key)
+    return await _append("table", name, request, services, body_options, idempotency_key)
 
 
 async def _append(
-    kind: str, name: str, request: Request, services: Services, asked: BodyOptions | None, idempotency_key: str | None
+    kind: str, name: str, request: Request, services: Services, body_options: BodyOptions | None, idempotency_key: str | None
 ) -> AppendAnswer:
     refuse_encoding(request)
     media_type = media_type_of(request, *MEDIA_TYPES)
-    if asked is None and media_type not in MEDIA_TYPES:
+    if body_options is None and media_type not in MEDIA_TYPES:
         raise UnsupportedMediaType(
             "unsupported_media_type",
             f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}; name other formats with `format`",
@@ -149,16 +149,16 @@ async def _append(
         with services.gates.append_bytes.passed(_declared_bytes(request, services.settings.max_body_bytes)) as passing:
             body = await _body(request, passing)
             await recheck_of(request)()  # the key may be revoked while a body arrives
-            async with with_registry(services, asked) as posted:
+            async with with_registry(services, body_options) as posted:
                 appended = await services.of(Appender).append(kind, name, body, media_type, idempotency_key, posted)
     except BodyMalformed as error:
-        code = _malformed_code(media_type, asked)
+        code = _malformed_code(media_type, body_options)
         raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error
-    return _answer(appended, is_resent=asked is not None and asked.format == "debezium")
+    return _answer(appended, is_resent=body_options is not None and body_options.format == "debezium")
 
 
-def _malformed_code(media_type: str, asked: BodyOptions | None) -> str:
-    if asked is not None and media_type not in JSON_TYPES:
+def _malformed_code(media_type: str, body_options: BodyOptions | None) -> str:
+    if body_options is not None and media_type not in JSON_TYPES:
         return "malformed_records"
     return "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
 

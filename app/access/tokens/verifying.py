@@ -50,9 +50,9 @@ class TokenReader:
             raise _invalid(f"this is neither an API key (sw_…) nor a token: {error}") from error
         algorithm = header.get("alg")
         if algorithm not in self._settings.algorithm_names:
-            taken = ", ".join(self._settings.algorithm_names)
+            accepted = ", ".join(self._settings.algorithm_names)
             raise _invalid(
-                f"the token is signed with {str(algorithm)[:20]}; this service accepts {taken} (SLACKWATER_OIDC__ALGORITHMS)"
+                f"the token is signed with {str(algorithm)[:20]}; this service accepts {accepted} (SLACKWATER_OIDC__ALGORITHMS)"
             )
         return self._rules.principal_of(self._claims(text, algorithm, await self._key(header.get("kid"), algorithm)))
 

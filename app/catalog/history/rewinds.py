@@ -198,22 +198,22 @@ def _fence(connection: sa.Connection, stored: QueryRow, epoch: int) -> None:
 
 
 def _chosen(
-    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog, *, ends_delivery: bool
+    connection: sa.Connection, stored: QueryRow, rewinding: Rewinding, catalog: Catalog, *, ends_delivery: bool
 ) -> RetainedCommit:
     retained = {each.batch_id: each for each in retained_commits(raw(connection), stored.id)}
     # Locked before its segments are listed: otherwise the collector could remove the commit meanwhile, and its tasks would start empty.
-    if asked.batch_id not in retained or not hold_retained(raw(connection), stored.id, asked.batch_id):
-        raise not_retained(stored.name, asked.batch_id, list(retained))
-    chosen = retained[asked.batch_id]
+    if rewinding.batch_id not in retained or not hold_retained(raw(connection), stored.id, rewinding.batch_id):
+        raise not_retained(stored.name, rewinding.batch_id, list(retained))
+    chosen = retained[rewinding.batch_id]
     obstacle = refusal_of_result(output_of_query(connection, stored.id))
     if obstacle is None:
         around = look_around(connection, stored, catalog)
         if ends_delivery:
             around = replace(around, delivered=None)
-        (candidate,) = with_obstacles(connection, stored, [chosen], around, asked.files)
+        (candidate,) = with_obstacles(connection, stored, [chosen], around, rewinding.files)
         obstacle = candidate.obstacle
     if obstacle is not None:
-        raise not_possible(f"query '{stored.name}' cannot return to batch {asked.batch_id}: {obstacle}")
+        raise not_possible(f"query '{stored.name}' cannot return to batch {rewinding.batch_id}: {obstacle}")
     return chosen
 
 
@@ -227,7 +227,7 @@ def _newest(connection: sa.Connection, stored: QueryRow) -> Place | None:
 
 
 def _edited(
-    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog
+    connection: sa.Connection, stored: QueryRow, rewinding: Rewinding, catalog: Catalog
 ) -> tuple[Edit | None, Output, dict[str, Any] | None]:
     """Validate the edited definition, and add its new columns to the result.
 
@@ -236,10 +236,10 @@ def _edited(
 
     The state of each retained commit fits the present definition: an edit that does not fit starts from scratch, and removes these commits.
     """
-    if asked.definition is None:
+    if rewinding.definition is None:
         return None, output_of_query(connection, stored.id), None
     functions = read_definition(QueryDefinition, stored.definition).functions
-    definition = normalise(with_functions(connection, asked.definition, functions))
+    definition = normalise(with_functions(connection, rewinding.definition, functions))
     try:
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:

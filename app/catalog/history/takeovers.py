@@ -125,17 +125,17 @@ def _root(connection: sa.Connection, stored: QueryRow, fork: QueryRow) -> UUID |
     return roots[fork.id]
 
 
-def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, asked: TakeOver) -> None:
+def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, parameters: TakeOver) -> None:
     committed = load_committed_state(raw(connection), fork.id, fork.checkpoint_id)
     if committed.layout is None:
         raise not_possible(f"'{fork.name}' has not started yet; wait until it runs, or DELETE it", "?from_fork")
     states = load_states(raw(connection), fork.id)
     if not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
         return
-    refuse_elsewhere(asked.files, fork.name, _root(connection, stored, fork))
-    source, target = (fork.id, fork.checkpoint_id), (stored.id, asked.checkpoint_id)
+    refuse_elsewhere(parameters.files, fork.name, _root(connection, stored, fork))
+    source, target = (fork.id, fork.checkpoint_id), (stored.id, parameters.checkpoint_id)
     try:
-        asked.files.copy(source, target, committed.layout.segments, states, partial(keep_alive, connection))
+        parameters.files.copy(source, target, committed.layout.segments, states, partial(keep_alive, connection))
     except SegmentsGone as error:
         raise not_possible(f"the state of '{fork.name}' cannot be copied: {error}", "?from_fork") from error
 

@@ -285,7 +285,7 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
 def put_desired_state(
     name: Name, body: JsonBody, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
 ) -> AcceptedAnswer:
-    """`running`, `paused` (state kept in memory or on disk) or `stopped` (resources released). State, position and results always stay."""
+    """`running`, `paused` (the driver keeps the state ready) or `stopped` (resources released). State, position and results always stay."""
     requested = validated(DesiredStateBody, body)
     row, is_changed = set_desired_state(transaction, name, requested.state, conditions)
     if not is_changed:

@@ -107,9 +107,9 @@ async def _looked_at(name: str, model: type[SourceDefinition], body: Any, servic
     _check_name(name)
     site = service_context_of(services.settings)
     warnings: list[DefinitionWarning] = []
-    asked = await planned(services, lambda: inference_request(name, model, body))
-    if asked is not None:
-        inferred_columns = await looked_outside(services, lambda: inferred(asked, site))
+    request = await planned(services, lambda: inference_request(name, model, body))
+    if request is not None:
+        inferred_columns = await looked_outside(services, lambda: inferred(request, site))
         body, warnings = spelled_out(body, inferred_columns), warnings_of(inferred_columns)
     definition = await planned(services, lambda: _read(model, body))
     feed = feed_of(name, definition)

@@ -132,7 +132,7 @@ def _version(
         return desk.step("joined_version", sentence, version=(answer.event_time_ms, end_ms), place=answer.place), answer
     if not versions.is_complete:
         return desk.step("unknown", f"Which version of {name} it meets is not known: its feed cannot be searched that far."), None
-    row = "no row comes of it" if is_inner else "its columns are null"
+    row = "there is no row" if is_inner else "its columns are null"
     if answer is not None:
         sentence = f"{name} has no row for this key at {shown(subject.at_ms)}: it was deleted at {shown(answer.event_time_ms)}; {row}.{unread}"
         return desk.step("no_version", sentence, is_blocking=is_inner, reason="deleted", place=answer.place), None
@@ -198,7 +198,7 @@ def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object
         return Explanation([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
     if not versions.is_complete:
         return Explanation([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")])
-    what = "no row comes of it" if is_needed else "its columns are null"
+    what = "there is no row" if is_needed else "its columns are null"
     sentence = f"{name} has no row for this key; {what}.{_unread(versions)}"
     reason = "no_version" if latest is None else "deleted"
     return Explanation([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)])
@@ -256,7 +256,7 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
         return Explanation([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")])
     if not partners.is_complete:
         return Explanation([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")])
-    what = "its columns are null" if is_shown else "no row comes of it"
+    what = "its columns are null" if is_shown else "there is no row"
     step = desk.step("no_version", f"{name} had no record within reach; {what}.", is_blocking=not is_shown, reason="no_partner")
     return Explanation([step])
 
@@ -282,7 +282,7 @@ def _null_key(desk: Desk, other: Input, key: Mapping[str, object], *, is_needed:
     """Return the step for a key with a null: it meets nothing and waits for nothing (T6, J7, SS4, FK1)."""
     if None not in key.values():
         return None
-    what = "no row comes of it" if is_needed else "its columns are null"
+    what = "there is no row" if is_needed else "its columns are null"
     sentence = f"The key by which it meets {other.relation.name} is null; {what}."
     return desk.step("no_version", sentence, is_blocking=is_needed, reason="null_key")
 

@@ -30,13 +30,13 @@ def read(plan: Plan, question: Question, facts: Facts) -> Reading:
         return _at_place(source, question.place, facts)
     values = _own(source, question)
     span = range_of(plan, question.at_ms)
-    found = facts.records(source, values, *span)
-    if found.records:
-        return _read_record(source, _likeliest(source, found.records, question.at_ms))
+    first_records = facts.records(source, values, *span)
+    if first_records.records:
+        return _read_record(source, _likeliest(source, first_records.records, question.at_ms))
     rejects = _rejects_within(source, values, span, question.at_ms, facts)
     if rejects:
         return _rejected(source, rejects[0])
-    return _not_found(plan, question, found, facts)
+    return _not_found(plan, question, first_records, facts)
 
 
 def range_of(plan: Plan, at_ms: int) -> tuple[int, int]:
@@ -97,27 +97,27 @@ def _rejects_within(
     return [each for _, each in sorted(within, key=lambda item: item[0])]
 
 
-def _not_found(plan: Plan, question: Question, found: FoundRecords, facts: Facts) -> Reading:
+def _not_found(plan: Plan, question: Question, searched: FoundRecords, facts: Facts) -> Reading:
     source = columns.first_input(plan)
     lanes = plan.lanes_of(source)
     name, lag = source.relation.name, sum(facts.committed.lag(lane.feed.name) for lane in lanes)
     parts = [lane.source_name for lane in lanes[1:]]
     all_parts = f"{name} with its parts {', '.join(parts)}" if parts else name
-    if not found.is_complete and lag:
+    if not searched.is_complete and lag:
         sentence = f"{lag} records of {name} are not read yet; the record may be one of them."
         return Reading(_step("not_read_yet", sentence, is_blocking=True))
-    if not found.is_complete:
+    if not searched.is_complete:
         return Reading(_step("unknown", f"The feed of {all_parts} cannot be searched that far; {_WHAT_FOLLOWS}"))
     nearest = facts.nearest(source, _own(source, question), question.at_ms)
     sentences = [f"No record with this key and time was read: {all_parts} has no such record."]
-    if found.is_trimmed:
+    if searched.is_trimmed:
         removed = "Its oldest records were removed by its retention; one of them may have been this record."
         sentences = [f"No record with this key and time is in {all_parts}.", removed]
     sentences.append(_around(nearest))
     if source.feed.is_derived:
         sentences.append(f"A query writes {name}: an explanation of that query says why the record is missing there.")
     sentences.append(_WHAT_FOLLOWS[0].upper() + _WHAT_FOLLOWS[1:])
-    reason = "removed" if found.is_trimmed else None
+    reason = "removed" if searched.is_trimmed else None
     return Reading(_step("no_record", " ".join(sentences), reason=reason), nearest=nearest)
 
 
@@ -145,8 +145,8 @@ def _name(source: Input, record: Record) -> str:
 
 
 def _belongs(source: Input, record: Record) -> bool:
-    own = Schema(source.relation.columns.items())
-    return source.where is None or holds(source.where, own, record.values) is not False
+    schema = Schema(source.relation.columns.items())
+    return source.where is None or holds(source.where, schema, record.values) is not False
 
 
 def _is_before_start(source: Input, record: Record) -> bool:

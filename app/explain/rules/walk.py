@@ -101,5 +101,7 @@ def _result(plan: Plan, subject: Subject) -> Step:
             sentence=f"The query has not read such a record, and {output.name} has no row of it.",
             kind="result",
         )
-    sentence = f"Nothing holds the record back any more; {output.name} shows nothing with this key and time that its select makes recognisable."
+    sentence = (
+        f"Nothing blocks the record; {output.name} shows nothing with this key and time that its select makes recognisable."
+    )
     return Step("passed", is_blocking=False, sentence=sentence, kind="result")
