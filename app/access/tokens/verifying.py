@@ -94,7 +94,9 @@ class TokenReader:
         except jwt.ImmatureSignatureError as error:
             raise _invalid(f"{error}; compare the issuer's clock with this machine's") from error
         except jwt.InvalidSignatureError as error:
-            raise _invalid("the issuer's key did not sign this token; it was changed, or somebody else made it") from error
+            raise _invalid(
+                "the token's signature is not by the issuer's key; the token was changed, or somebody else made it"
+            ) from error
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             raise _invalid(f"the token cannot be read: {error}") from error
         return claims
