@@ -1,1 +1,1 @@
-"""Who may do what: keys, tokens, roles, scopes, the audit log."""
+"""Permissions: keys, tokens, roles, scopes, the audit log."""

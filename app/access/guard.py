@@ -1,4 +1,4 @@
-"""The guard before every route: which role it needs, by the one table of rules; whose key the request carries."""
+"""The guard before every route. It authenticates the request's key and checks the role and the reach of the route's rule."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from app.http.parameters import is_name
 
 SCHEME = "ApiKey"
 RECHECK = "slackwater.recheck_key"
-"""Where in a request's scope the guard leaves what looks at its key once more."""
+"""Key in a request's ASGI scope: the guard stores there the function that checks the API key again."""
 
 RECHECK_SCOPE_S = 5.0
-"""As long as a key that was recognised counts unasked: an event stream wakes up more often, and each look is a statement."""
+"""Seconds between two checks of the scope in a long request. An event stream wakes up more often, and each check is a statement."""
 
 _KINDS: dict[str, ResourceKind] = {
     "streams": "stream",
@@ -44,70 +44,72 @@ log = structlog.stdlib.get_logger(__name__)
 
 async def _guard(request: Request) -> None:
     route: APIRoute = request.scope["route"]
-    # A route that was forgotten in the table is for administrators; a test holds both together.
+    # A route without a line in the table is for administrators. A test compares the routes with the table.
     rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
     if rule.role is not None:
         text = _presented(request)
-        door: Authenticator = request.app.state.door
-        principal = await door.recognise(text)
+        authenticator: Authenticator = request.app.state.door
+        principal = await authenticator.recognise(text)
         request.scope[KEY_NAME] = principal.name
         PRINCIPAL.set(principal)
         _check_role(principal, rule.role)
         engine: AsyncEngine = request.app.state.services.database.reads
-        within = partial(_check_scope, principal, rule.reach, request.path_params.get("name"), engine)
-        if principal.scope is not None:  # most have none, and shall not pay for it
-            await within()
+        check_scope = partial(_check_scope, principal, rule.reach, request.path_params.get("name"), engine)
+        if principal.scope is not None:  # most keys have no scope, and skip the check
+            await check_scope()
         every_s = 0.0 if rule.reach is Reach.FEED else RECHECK_SCOPE_S
-        again = _nothing if principal.scope is None else within
-        request.scope[RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
+        recheck_scope = _nothing if principal.scope is None else check_scope
+        request.scope[RECHECK] = _Recheck(partial(authenticator.recognise, text), recheck_scope, every_s)
 
 
 def guards(*, is_key_required: bool) -> list[Dependency]:
-    """Return what every route depends on first; nothing where keys are not required, so that it costs nothing."""
+    """Return the first dependency of every route; nothing where keys are not required, so that it costs nothing."""
     return [Depends(_guard)] if is_key_required else []
 
 
 class _Recheck:
-    """Asks whether a request's key still counts, and every so often whether what the path names is still within its scope.
+    """Checks again that a request's key is valid, and every ``every_s`` seconds that the path's resource is within the scope.
 
-    A query that was within it may have been given another input since; a feed, another relation while the body came in.
+    A query within the scope may have another input since. A feed may have another relation since the body came in.
     """
 
-    def __init__(self, recognise: Callable[[], Awaitable[object]], within: Callable[[], Awaitable[None]], every_s: float) -> None:
+    def __init__(
+        self, recognise: Callable[[], Awaitable[object]], check_scope: Callable[[], Awaitable[None]], every_s: float
+    ) -> None:
         self._recognise = recognise
-        self._within = within
+        self._check_scope = check_scope
         self._every_s = every_s
-        self._asked_at = time.monotonic()
+        self._checked_at = time.monotonic()
 
     async def __call__(self) -> None:
         await self._recognise()
-        if (now := time.monotonic()) - self._asked_at >= self._every_s:
-            await self._within()
-            self._asked_at = now
+        if (now := time.monotonic()) - self._checked_at >= self._every_s:
+            await self._check_scope()
+            self._checked_at = now
 
 
 def recheck_of(request: Request) -> Callable[[], Awaitable[None]]:
-    """Return what a request that lasts asks now and then: whether it may still have what it has.
+    """Return the function with which a long request checks its permissions again.
 
-    It raises ``Unauthorized`` where the key does not count any more, ``Forbidden`` where what the path names is not within its scope now.
+    It raises ``Unauthorized`` if the key is no longer valid, ``Forbidden`` if the path's resource is no longer within the key's scope.
     """
     recheck: Callable[[], Awaitable[None]] = request.scope.get(RECHECK, _nothing)
     return recheck
 
 
 async def _nothing() -> None:
-    """Where keys are not asked for there is none to look at, and most keys have no scope."""
+    """Check nothing: the service requires no keys, or the key has no scope."""
 
 
 def document_access(document: dict[str, Any]) -> None:
-    """Add the security scheme to the OpenAPI document, and to each operation the role that it needs with its refusals."""
+    """Add the security scheme to the OpenAPI document, and to each operation its role and its answers 401 and 403."""
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes[SCHEME] = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "sw_…",
-        "description": "An API key (`slackwater keys create`), or a token of the OpenID Connect issuer that the service is told of "
-        "(`SLACKWATER_OIDC__ISSUER`). Not asked for where the service listens on loopback only and has no issuer, unless "
+        "description": "An API key (`slackwater keys create`), or a token of the OpenID Connect issuer that the settings name "
+        "(`SLACKWATER_OIDC__ISSUER`). Not required where the service listens on loopback only and has no issuer, unless "
         "`SLACKWATER_AUTH=on`.",
     }
     for path, item in document["paths"].items():
@@ -141,19 +143,19 @@ def _check_role(principal: Principal, needed: Role) -> None:
 
 
 async def _check_scope(principal: Principal, reach: Reach, name: str | None, engine: AsyncEngine) -> None:
-    """Refuse what the path names outside of the caller's scope; what a body names is checked where it is read.
+    """Refuse a resource in the path that is outside of the caller's scope. Names in a body are checked where the body is read.
 
     Raises:
-        Forbidden: ``out_of_scope``, whether there is such a thing or not.
+        Forbidden: ``out_of_scope``, whether the resource exists or not.
     """
     if reach is Reach.EVERYTHING:
         raise Forbidden(
             "out_of_scope",
-            f"this tells of everything there is, and the key '{principal.name}' has a scope; use a key without one",
+            f"this shows all relations and queries, and the key '{principal.name}' has a scope; use a key without one",
         )
     scope = principal.scope
     if scope is None or reach not in (Reach.NAME, Reach.FEED, Reach.QUERY) or name is None or not is_name(name):
-        return  # what is no name is refused as such
+        return  # the route itself refuses a malformed name
     if not scope.allows(name):
         raise beyond_scope(principal, [Fault("", "out_of_scope", name_beyond(name, scope))])
     if reach is Reach.NAME:
@@ -167,17 +169,18 @@ async def _check_scope(principal: Principal, reach: Reach, name: str | None, eng
 
 
 async def note_refusal(request: Request, refusal: Forbidden) -> None:
-    """Note in the audit log that somebody was refused for want of a role or a scope; whoever is not known has no entry."""
+    """Record in the audit log that a caller lacked a role or a scope. A caller that is not authenticated gets no entry."""
     principal, route = PRINCIPAL.get(), request.scope.get("route")
     if principal is None or not isinstance(route, APIRoute):
         return
     refusals: RefusalLog = request.app.state.refusals
     _, _, plural, *_ = (*request.url.path.split("/"), "", "")
     name = request.path_params.get("name")
-    named = name if name is not None and is_name(name) else None
+    resource_name = name if name is not None and is_name(name) else None
     try:
         await refusals.note(
-            principal, Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), named, refusal.code, repeats=0)
+            principal,
+            Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), resource_name, refusal.code, repeats=0),
         )
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
         log.warning("refusal_not_recorded", actor=principal.name, code=refusal.code, error=str(error))

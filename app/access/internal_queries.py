@@ -1,11 +1,11 @@
-"""Which queries are the service's own: those that keep the rows of a source with ``materialize``. Pure."""
+"""Internal queries: those that store the rows of a source with ``materialize``. Pure."""
 
 from __future__ import annotations
 
 PREFIX = "materialize:"
-"""Of internal queries' names. No user's query can have a colon in its name."""
+"""Prefix of internal queries' names. A user's query cannot have a colon in its name."""
 
 
 def is_internal(query_name: str) -> bool:
-    """Whether a query belongs to a table and follows its definition."""
+    """Whether a query belongs to a table, and is created and deleted with it."""
     return query_name.startswith(PREFIX)

@@ -1,4 +1,4 @@
-"""Who may do what: roles, scopes, keys, and the one table of what each route needs. Pure; knows neither HTTP headers nor SQL."""
+"""Permissions: roles, scopes, keys, and the one table of what each route needs. Pure; knows neither HTTP headers nor SQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.errors.app_errors import Fault, Forbidden, Unprocessable
 
 KEY_MARK = "sw_"
 _ID_LENGTH, _SECRET_LENGTH = 8, 43
-"""43 characters of 62 are 256 bits: nothing to guess, so a plain SHA-256 is enough to keep them by."""
+"""43 characters of 62 are 256 bits. Nobody can guess them, so a plain SHA-256 is enough to store a key."""
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _ALPHABET = string.ascii_letters + string.digits
@@ -40,21 +40,21 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role that is written so."""
+        """Return the role of that name."""
         return cls[text.upper()]
 
 
 class Reach(Enum):
-    """What of a route a key with a scope may have (``app.access.scopes``).
+    """How the scope of a key limits a route (``app.access.scopes``).
 
     Attributes:
-        NOTHING: the route tells of no relation and no query.
-        NAME: the relation in the path is within the scope; in the answer, names of others are withheld.
-        FEED: as NAME, and so is every other relation of the feed: what is appended to one may belong to another.
-        QUERY: the query in the path is within the scope, with all that it reads and what it writes.
+        NOTHING: the route shows no relation and no query.
+        NAME: the relation in the path is within the scope; the answer withholds names outside of it.
+        FEED: as NAME, and so is every other relation of the feed: records that are appended to one may belong to another.
+        QUERY: the query in the path is within the scope, with all that it reads and writes.
         LIST: the answer lists only what is within the scope.
         BODY: everything that the definition in the body names is within the scope.
-        EVERYTHING: the route tells of all relations and queries, or of who may what: keys without a scope only.
+        EVERYTHING: the route shows all relations and queries, or permissions: only keys without a scope may use it.
     """
 
     NOTHING = "nothing"
@@ -68,10 +68,10 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may use a route.
+    """The permission that a route needs.
 
     Attributes:
-        role: at least this one; None: whoever asks.
+        role: the lowest role that may use it; None: no key is needed.
     """
 
     role: Role | None
@@ -146,10 +146,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "GET /v1/settings": Rule(ADMIN, Reach.EVERYTHING),
     }
 )
-"""Method and path template of every route → who may use it. PUTs check what their bodies name beside it."""
+"""Method and path template of every route → its rule. PUTs also check the names in their bodies."""
 
 STRICTEST = Rule(ADMIN, Reach.EVERYTHING)
-"""Of a route that is missing in the table."""
+"""Rule of a route that is missing in the table."""
 
 
 PrincipalKind = Literal["api_key", "oidc", "cli"]
@@ -157,12 +157,12 @@ PrincipalKind = Literal["api_key", "oidc", "cli"]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks for something.
+    """An authenticated caller.
 
     Attributes:
-        kind: how it is known: by an API key, by a token, or as who may run commands on the service's machine.
-        id: the key's; the token's subject; None on the command line.
-        scope: what it may see; None: everything.
+        kind: how the caller was authenticated: by an API key, by a token, or as a user of the service's machine.
+        id: the key's id; the token's subject; None on the command line.
+        scope: the names that the caller may see; None: everything.
     """
 
     kind: PrincipalKind
@@ -174,11 +174,11 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that was just made; ``text`` is shown once and kept nowhere.
+    """A new key; ``text`` is shown once and stored nowhere.
 
     Attributes:
-        prefix: the part that may be shown later, to tell keys apart.
-        digest: what is kept.
+        prefix: the part that is shown later, to tell keys apart.
+        digest: the part that is stored.
     """
 
     text: str
@@ -187,57 +187,57 @@ class NewKey:
 
 
 PRINCIPAL: ContextVar[Principal | None] = ContextVar("principal", default=None)
-"""Whose request this task answers; None where keys are not asked for."""
+"""The caller of the request that this task answers; None where keys are not required."""
 
-WITHHELD = "what a file holds is shown to keys of the role admin"
-"""In place of the words of a refused record from a file: a directory that a source names may hold anything."""
+WITHHELD = "the content of a file is shown only to keys of the role admin"
+"""Shown in place of a rejected record from a file: a directory that a source names may contain anything."""
 
 
 def may_see_files() -> bool:
-    """Whether the request at hand may see what stands in files, be it records or not."""
+    """Whether the caller may see the content of files, whether it is records or not."""
     principal = PRINCIPAL.get()
     return principal is None or (principal.role >= Role.ADMIN and principal.scope is None)
 
 
 def scope_in_force() -> Scope | None:
-    """Return the scope of who asks; None: everything."""
+    """Return the caller's scope; None: everything."""
     principal = PRINCIPAL.get()
     return None if principal is None else principal.scope
 
 
 def visible(name: str) -> str:
-    """Return a name for who asks: the name itself, or a sign in its place where it is outside of their scope."""
+    """Return a name for the caller: the name itself, or ``WITHHELD_NAME`` if it is outside of the caller's scope."""
     scope = scope_in_force()
     return name if scope is None or scope.allows(name) else WITHHELD_NAME
 
 
 def is_visible_feed(feed: str) -> bool:
-    """Whether who asks may see how far a feed, as positions call it, was read."""
+    """Whether the caller may see the positions of a feed; ``feed`` is its name in positions."""
     scope = scope_in_force()
     return scope is None or scope.allows_feed(feed)
 
 
 def visible_feed(feed: str) -> str:
-    """Return a feed's name, as positions have it, for who asks: see ``visible``."""
+    """Return a feed's name, as positions have it, for the caller: see ``visible``."""
     return feed if is_visible_feed(feed) else WITHHELD_NAME
 
 
 def visible_position(position: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return a position for who asks: without feeds outside of their scope."""
+    """Return a position without the feeds outside of the caller's scope."""
     return {feed: dict(parts) for feed, parts in position.items() if is_visible_feed(feed)}
 
 
 def visible_position_text(position: str) -> str:
-    """See ``visible_position``; of a position that is JSON already, and stays as it is where there is no scope."""
+    """See ``visible_position``; for a position in JSON. It returns the text unchanged where there is no scope."""
     return position if scope_in_force() is None else json.dumps(visible_position(json.loads(position)))
 
 
 def out_of_scope(principal: Principal, names: Iterable[tuple[str, str | None]]) -> Forbidden | None:
-    """Return the refusal to let somebody have what is outside of their scope; None where all of it is within.
+    """Return the error for names outside of the caller's scope; None if all are within.
 
     Args:
-        principal: who asks.
-        names: pointer into the body and name; None for what no scope has, such as a directory of files.
+        principal: the caller.
+        names: pointer into the body and name; None for a place without a name, such as a directory of files.
     """
     scope = principal.scope
     beyond = [] if scope is None else [each for each in names if each[1] is None or not scope.allows(each[1])]
@@ -247,13 +247,13 @@ def out_of_scope(principal: Principal, names: Iterable[tuple[str, str | None]]) 
 
 
 def beyond_scope(principal: Principal, faults: Sequence[Fault]) -> Forbidden:
-    """Return the refusal to let somebody have what is outside of their scope."""
+    """Return the error for these faults of scope."""
     detail = "; ".join(fault.detail for fault in faults)
     return Forbidden("out_of_scope", f"'{principal.name}': {detail}", [fault for fault in faults if fault.pointer])
 
 
 def name_beyond(name: str | None, scope: Scope) -> str:
-    """Say that a name is outside of a scope."""
+    """Return the text that a name is outside of a scope."""
     if name is None:
         return (
             f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic, and delivers no "
@@ -263,18 +263,18 @@ def name_beyond(name: str | None, scope: Scope) -> str:
 
 
 def feed_beyond(name: str, scope: Scope) -> str:
-    """Say that a feed has relations outside of a scope, without their names."""
+    """Return the text that a feed has relations outside of a scope, without their names."""
     return (
-        f"the feed of {name[:80]!r} is shared with relations outside of the key's scope ({scope.text}), and the feed's records are theirs, "
-        "too; use a key whose scope covers every relation of the feed"
+        f"the feed of {name[:80]!r} also has relations outside of the key's scope ({scope.text}), which share its records; "
+        "use a key whose scope covers every relation of the feed"
     )
 
 
 def refuse_feed_beyond_scope(name: str, pointer: str, names: Iterable[str]) -> None:
-    """Refuse a request for the feed of a relation where relations share it that are outside of the scope of who asks.
+    """Refuse a request for the feed of a relation if the feed has relations outside of the caller's scope.
 
     Args:
-        name: the relation.
+        name: of the relation.
         pointer: into the body.
         names: of all relations of the feed.
 
@@ -288,7 +288,7 @@ def refuse_feed_beyond_scope(name: str, pointer: str, names: Iterable[str]) -> N
 
 
 def refuse_beyond_scope(names: Iterable[tuple[str, str | None]]) -> None:
-    """Refuse a request whose body names what is outside of the scope of who asks.
+    """Refuse a request whose body has names outside of the caller's scope.
 
     Raises:
         Forbidden: ``out_of_scope``.
@@ -300,7 +300,7 @@ def refuse_beyond_scope(names: Iterable[tuple[str, str | None]]) -> None:
 
 
 def refuse_below(needed: Role, what: str) -> None:
-    """Refuse a part of a request that needs more than its route does.
+    """Refuse a part of a request that needs a higher role than its route.
 
     Raises:
         Forbidden: ``role_too_low``.
@@ -318,37 +318,37 @@ ANYBODY = "api"
 
 
 def actor() -> str:
-    """Return who is to be named in a query's history."""
+    """Return the name of the caller for a query's history."""
     principal = PRINCIPAL.get()
     if principal is None:
         return ANYBODY
-    # A subject may be called as a key is; no key has a colon in its name.
+    # A token's subject may equal a key's name; no key has a colon in its name.
     return f"oidc:{principal.name}" if principal.kind == "oidc" else principal.name
 
 
 def key_name(text: str) -> str:
-    """Return the name for a key.
+    """Return ``text`` if it is a valid name for a key.
 
     Raises:
         Unprocessable: ``bad_name``.
     """
     if re.fullmatch(NAME_PATTERN, text) is None:
-        raise Unprocessable("bad_name", f"{text!r} is no name for a key: up to 63 of a-z, 0-9, '.', '_' and '-'")
+        raise Unprocessable("bad_name", f"{text!r} is not a valid name for a key; use up to 63 of a-z, 0-9, '.', '_' and '-'")
     return text
 
 
 def make_key() -> NewKey:
-    """Draw a new key from the system's source of randomness."""
+    """Make a random key from the system's source of randomness."""
     prefix = KEY_MARK + "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
     text = f"{prefix}_{''.join(secrets.choice(_ALPHABET) for _ in range(_SECRET_LENGTH))}"
     return NewKey(text, prefix, digest_of_key(text))
 
 
 def digest_of_key(text: str) -> bytes:
-    """Return what a key is kept and found by."""
+    """Return the digest by which a key is stored and looked up."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def is_key(text: str) -> bool:
-    """Whether a text has the shape of a key; one that has not need not be looked for."""
+    """Whether a text has the form of a key. Other texts need no look-up."""
     return _KEY.fullmatch(text) is not None

@@ -1,7 +1,7 @@
-"""Scopes: which names of relations and queries somebody may see. Pure.
+"""Scopes: the names of relations and queries that a key may see. Pure.
 
-A query is within a scope when its name is, and the names of everything that it reads and of what it writes: its status, its events and its
-late records tell of all of them. A relation is within a scope when its name is; names of queries beside it that are not are withheld.
+A query is within a scope if its name is, and the names of everything that it reads and writes: its status, events and late records show data
+of all of them. A relation is within a scope if its name is. Answers withhold names of its queries that are outside of the scope.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from engine.definition.sources.connector import LOG_PREFIX
 PATTERN = r"^[a-z0-9_*]{1,63}$"
 MOST_PATTERNS = 100
 WITHHELD_NAME = "(withheld)"
-"""In place of a name outside of the scope; no resource can be called so."""
+"""Shown in place of a name outside of the scope; no resource can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Patterns of names; ``*`` stands for any characters."""
+    """Patterns of names; ``*`` matches any characters."""
 
     patterns: tuple[str, ...]
 
     def allows(self, name: str) -> bool:
-        """Whether the name is within the scope. The internal query of a materialised table has the table's name."""
-        own = name.removeprefix(PREFIX)
-        return any(fnmatchcase(own, pattern) for pattern in self.patterns)
+        """Whether the name is within the scope. The internal query of a materialised table counts by the table's name."""
+        relation_name = name.removeprefix(PREFIX)
+        return any(fnmatchcase(relation_name, pattern) for pattern in self.patterns)
 
     def allows_feed(self, feed: str) -> bool:
-        """Whether a feed, as positions call it, is a log within the scope; what is elsewhere never is."""
+        """Whether a feed, by its name in positions, is a log within the scope. Feeds outside of the service never are."""
         return feed.startswith(LOG_PREFIX) and self.allows(feed.rpartition(":")[2])
 
     @property
@@ -45,7 +45,7 @@ class Scope:
 
 
 def scope_of(patterns: Sequence[str] | None) -> Scope | None:
-    """Return the scope of these patterns; None for none: everything.
+    """Return the scope with these patterns; None for None: everything.
 
     Raises:
         Unprocessable: ``bad_scope``.
@@ -53,11 +53,11 @@ def scope_of(patterns: Sequence[str] | None) -> Scope | None:
     if patterns is None:
         return None
     if not 1 <= len(patterns) <= MOST_PATTERNS:
-        raise Unprocessable("bad_scope", f"a scope has 1 to {MOST_PATTERNS} patterns; leave it out for everything")
+        raise Unprocessable("bad_scope", f"a scope has 1 to {MOST_PATTERNS} patterns; leave it out to allow all names")
     for pattern in patterns:
         if re.fullmatch(PATTERN, pattern) is None:
             raise Unprocessable(
-                "bad_scope", f"{pattern!r} is no pattern of names: up to 63 of a-z, 0-9, '_' and '*' for any characters"
+                "bad_scope", f"{pattern!r} is not a pattern of names; use up to 63 of a-z, 0-9, '_' and '*' for any characters"
             )
     return Scope(tuple(patterns))
 
@@ -74,12 +74,12 @@ def names_in(definition: QueryDefinition) -> Iterator[tuple[str, str]]:
 
 
 def named_in(definition: QueryDefinition) -> Iterator[tuple[str, str | None]]:
-    """Yield what ``names_in`` does, and None for where results are delivered to: that is elsewhere, and nobody's by its name."""
+    """Yield what ``names_in`` does, and None for a connector that delivers results: its target has no name in the service."""
     yield from names_in(definition)
     if definition.into.connector is not None:
         yield "/into/connector", None
 
 
 def feeds_in(definition: SourceDefinition) -> Iterator[tuple[str, str | None]]:
-    """Yield pointer and name of the feed that a source reads beside its own; None for what has no name of a relation, such as a directory."""
+    """Yield pointer and name of each feed that a source reads besides its own; None for a place without a name, such as a directory."""
     yield from definition.connector.named()

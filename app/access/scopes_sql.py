@@ -1,4 +1,4 @@
-"""Scopes in SQL: lists that show only what is within them, what a query names beside its own name, and who shares a feed."""
+"""Scopes in SQL: lists of names within a scope, the relations of a query, and the relations that share a feed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.db.tables import query, query_read, relation
 
 
 def name_is_visible(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition that a relation's or a query's name is within the scope of who asks."""
+    """Return the condition that a relation's or a query's name is within the caller's scope."""
     scope = scope_in_force()
     if scope is None:
         return sa.true()
@@ -24,7 +24,7 @@ def name_is_visible(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
 
 
 def query_is_visible() -> sa.ColumnElement[bool]:
-    """Return the condition that a query is within the scope of who asks: its name, all that it reads, and what it writes."""
+    """Return the condition that a query is within the caller's scope: its name, and all that it reads and writes."""
     if scope_in_force() is None:
         return sa.true()
     beyond = _beside(query.c.id).where(sa.not_(name_is_visible(relation.c.name)))
@@ -37,12 +37,12 @@ def _beside(query_id: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def _names_beside(name: str) -> sa.Select[Any]:
-    wanted = sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)).scalar_subquery()
-    return _beside(wanted).order_by(relation.c.name)
+    query_id = sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)).scalar_subquery()
+    return _beside(query_id).order_by(relation.c.name)
 
 
 def names_beside(connection: sa.Connection, name: str) -> list[str]:
-    """Return the names of what the query of that name reads and writes; none where there is no such query."""
+    """Return the names of the relations that the query reads and writes; none if there is no such query."""
     return list(connection.execute(_names_beside(name)).scalars())
 
 
@@ -52,24 +52,24 @@ async def find_names_beside(connection: AsyncConnection, name: str) -> list[str]
 
 
 def _feed_of(source: sa.FromClause) -> sa.ColumnElement[Any]:
-    """Return the name of a source's log feed, as ``engine.plan.catalog.feed_of`` gives it. There is an index of this expression."""
+    """Return the name of a source's log feed, as ``engine.plan.catalog.feed_of`` gives it. An index has this expression."""
     feed = source.c.definition.op("#>>", return_type=sa.Text())(sa.literal_column("'{connector,feed}'"))
     return sa.func.coalesce(feed, source.c.name)
 
 
 def _names_sharing(name: str) -> sa.Select[Any]:
-    own = relation.alias()
-    feed = sa.select(_feed_of(own)).where(own.c.name == name, own.c.origin == "source").scalar_subquery()
+    source = relation.alias()
+    feed = sa.select(_feed_of(source)).where(source.c.name == name, source.c.origin == "source").scalar_subquery()
     return sa.select(relation.c.name).where(relation.c.origin == "source", _feed_of(relation) == feed)
 
 
 async def find_names_sharing(connection: AsyncConnection, name: str) -> list[str]:
-    """Return the names of the sources that share the log feed of the source of that name, its own among them."""
+    """Return the names of all sources that share the log feed of this source, with its own name."""
     return list((await connection.execute(_names_sharing(name))).scalars())
 
 
 async def find_feed_within_scope(connection: AsyncConnection, name: str) -> bool:
-    """Return whether all sources that share the feed of that one are within the scope of who asks."""
+    """Return whether all sources that share the feed of this source are within the caller's scope."""
     scope = scope_in_force()
     return scope is None or all(map(scope.allows, await find_names_sharing(connection, name)))
 
@@ -81,6 +81,6 @@ def is_feed_within_scope(connection: sa.Connection, name: str) -> bool:
 
 
 async def find_visible_queries(connection: AsyncConnection, names: Collection[str]) -> frozenset[str]:
-    """Return which of these queries are within the scope of who asks."""
+    """Return which of these queries are within the caller's scope."""
     statement = sa.select(query.c.name).where(query.c.name.in_(names), query.c.deleted_at.is_(None), query_is_visible())
     return frozenset((await connection.execute(statement)).scalars())

@@ -1,7 +1,7 @@
 """Where appended records go.
 
-Looking it up for every request would cost more than the append: it is cached, and the append's own transaction checks that it
-still holds.
+A look-up for every request would cost more than the append. Targets are cached, and the append's own transaction checks that a target is
+still valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Target:
 
     Attributes:
         version: of the relation when it was looked up.
-        feed_name: the feed's name as readers say it (``log:departures``).
+        feed_name: the feed's name for readers (``log:departures``).
         feed_id: id of the log feed.
         partitions: of the log feed.
     """
@@ -46,7 +46,7 @@ class Target:
 
 
 class TargetCache:
-    """Targets by name; whoever finds one stale forgets it."""
+    """Targets by name. A caller that finds one stale removes it with ``forget``."""
 
     def __init__(self, pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]) -> None:
         self._pool = pool
@@ -57,7 +57,7 @@ class TargetCache:
 
         Raises:
             NotFound: ``relation_not_found``.
-            Conflict: ``not_appendable``; ``read_only``: others fill it.
+            Conflict: ``not_appendable``; ``read_only``: another program fills it.
         """
         known = self._targets.get(name)
         if known is None or known.schema.kind != kind:
@@ -71,31 +71,31 @@ class TargetCache:
     async def _find(self, kind: str, name: str) -> Target:
         async with self._pool.connection() as connection:
             row = await (await connection.execute(_FIND, (name,))).fetchone()
-            found = of_kind(None if row is None else RelationRow(*row), "table" if kind == "table" else "stream", name)
-            entry = entry_of(found.name, found.kind, found.origin, found.definition, found.produced_by, [])
+            relation = of_kind(None if row is None else RelationRow(*row), "table" if kind == "table" else "stream", name)
+            entry = entry_of(relation.name, relation.kind, relation.origin, relation.definition, relation.produced_by, [])
             if entry.is_read_only:
-                raise _read_only(found)
-            if found.origin == "derived" or not entry.feed.traits.is_kept_here:
-                raise _not_appendable(found, entry.feed.traits)
+                raise _read_only(relation)
+            if relation.origin == "derived" or not entry.feed.traits.is_kept_here:
+                raise _not_appendable(relation, entry.feed.traits)
             feed = await (await connection.execute(_FIND_FEED, (entry.feed.log_feed,))).fetchone()
         if feed is None:
-            raise _not_appendable(found, entry.feed.traits)
-        return Target(found.id, found.version, entry.relation, entry.feed.name, feed[0], feed[1])
+            raise _not_appendable(relation, entry.feed.traits)
+        return Target(relation.id, relation.version, entry.relation, entry.feed.name, feed[0], feed[1])
 
 
-def _read_only(found: RelationRow) -> Conflict:
+def _read_only(relation: RelationRow) -> Conflict:
     detail = (
-        f"'{found.name}' is read only (CREATE SOURCE {found.kind.upper()}): others fill it; append to another relation of its feed, or "
-        f'PUT /v1/{found.kind}s/{found.name} with "read_only": false first'
+        f"'{relation.name}' is read only (CREATE SOURCE {relation.kind.upper()}): another program fills it; append to another relation of its "
+        f'feed, or PUT /v1/{relation.kind}s/{relation.name} with "read_only": false first'
     )
     return Conflict("read_only", detail)
 
 
-def _not_appendable(found: RelationRow, traits: Traits) -> Conflict:
-    if found.kept is not None:
-        reason = f"'{found.name}' is a result that the deleted query '{visible(found.kept['query'])}' has left"
-    elif found.origin == "derived":
-        reason = f"'{found.name}' is written by the query '{visible(found.produced_by or '')}'"
+def _not_appendable(relation: RelationRow, traits: Traits) -> Conflict:
+    if relation.kept is not None:
+        reason = f"'{relation.name}' is a result of the deleted query '{visible(relation.kept['query'])}'"
+    elif relation.origin == "derived":
+        reason = f"'{relation.name}' is written by the query '{visible(relation.produced_by or '')}'"
     else:
-        reason = f"'{found.name}' reads {traits.holds}; {traits.appended_by or 'it is being changed'}"
-    return Conflict("not_appendable", f"{reason}; only sources in the built-in log take records over HTTP")
+        reason = f"'{relation.name}' reads {traits.holds}; {traits.appended_by or 'an edit is in progress'}"
+    return Conflict("not_appendable", f"{reason}; only sources in the built-in log accept records over HTTP")

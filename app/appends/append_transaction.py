@@ -33,9 +33,9 @@ from engine.log.storage import (
 )
 from engine.plan.warnings import DefinitionWarning
 
-# An answer names this many refused records; all of them can be read at …/rejects.
+# An answer lists at most this many rejected records; …/rejects lists all.
 LISTED_REJECTS = 1_000
-# More rows than this are routed and encoded in a thread: they would hold up every other request for milliseconds.
+# More rows than this are routed and encoded in a thread. They would delay every other request for milliseconds.
 INLINE_ROWS = 4_096
 _ITEM = "_item"
 
@@ -48,22 +48,22 @@ Cursor = psycopg.AsyncCursor[Any]
 
 
 class StaleTarget(Exception):
-    """The relation was changed or deleted after the records had been judged: judge them again."""
+    """The relation was changed or deleted after the records were validated; validate them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendItem:
-    """What one request wants appended.
+    """The records of one request.
 
     Attributes:
-        target: the relation, as it was when the records were judged.
+        target: the relation, as it was when the records were validated.
         accepted: canonical records; may be empty.
-        rejects: refused ones; ``offset`` is the index in the request.
+        rejects: rejected records; ``offset`` is the index in the request.
         key: idempotency key, or None.
-        digest: of the request; means nothing without a key.
-        now_ms: when it arrived.
-        changes: where each accepted record stands in its database's log; None: these are no change events.
-        older: events that were left out, because a newer change of their key, or the same one, came before.
+        digest: of the request; unused without a key.
+        now_ms: when the request arrived.
+        changes: position of each accepted record in its database's log; None: the records are no change events.
+        older: number of events that are left out, because the same or a newer change of their key came before.
     """
 
     target: Target
@@ -87,7 +87,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """One refused record."""
+    """One rejected record."""
 
     index: int
     code: str
@@ -96,15 +96,15 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of one request.
+    """The result of one request.
 
     Attributes:
-        rejected: the first ``LISTED_REJECTS`` refused records.
-        reasons: reason to number of refused records.
-        warnings: what is strange about the accepted ones.
-        older: change events that were left out (``AppendItem``).
-        is_stopping: a record was refused, and the relation says ``on_bad_record: stop``.
-        is_repeated: nothing was appended now: this is the answer of an earlier request with the same idempotency key.
+        rejected: the first ``LISTED_REJECTS`` rejected records.
+        reasons: reason → number of rejected records.
+        warnings: about the accepted records.
+        older: number of change events that were left out (``AppendItem``).
+        is_stopping: a record was rejected, and the relation has ``on_bad_record: stop``.
+        is_repeated: this request appended nothing; this is the answer of an earlier request with the same idempotency key.
     """
 
     ranges: tuple[Range, ...]
@@ -122,11 +122,11 @@ class Appended:
 
     @property
     def rejected_count(self) -> int:
-        """How many records were refused."""
+        """How many records were rejected."""
         return sum(self.reasons.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form in which the answer is kept for a repeat."""
+        """Return the form in which the answer is stored for a repeated request."""
         return {
             "ranges": [[part.partition, part.first_offset, part.count] for part in self.ranges],
             "rejected": [[record.index, record.code, record.detail] for record in self.rejected],
@@ -137,13 +137,19 @@ class Appended:
         }
 
     @staticmethod
-    def repeated(kept: dict[str, Any]) -> Appended:
-        """Read what ``to_json`` made."""
-        ranges = tuple(Range(*part) for part in kept["ranges"])
-        rejected = tuple(Rejected(*record) for record in kept["rejected"])
-        warnings = tuple(DefinitionWarning(*values) for values in kept["warnings"])
+    def repeated(stored: dict[str, Any]) -> Appended:
+        """Read the form that ``to_json`` writes."""
+        ranges = tuple(Range(*part) for part in stored["ranges"])
+        rejected = tuple(Rejected(*record) for record in stored["rejected"])
+        warnings = tuple(DefinitionWarning(*values) for values in stored["warnings"])
         return Appended(
-            ranges, rejected, kept["reasons"], warnings, older=kept["older"], is_stopping=kept["is_stopping"], is_repeated=True
+            ranges,
+            rejected,
+            stored["reasons"],
+            warnings,
+            older=stored["older"],
+            is_stopping=stored["is_stopping"],
+            is_repeated=True,
         )
 
 
@@ -158,10 +164,10 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
         items: in order of arrival, all with the same ``target.feed_id``.
 
     Returns:
-        One outcome per item: its answer, or ``StaleTarget`` or ``Unprocessable`` for it alone.
+        One outcome per item: its answer, or ``StaleTarget`` or ``Unprocessable`` for this item only.
 
     Raises:
-        StaleTarget: the feed was made again; holds for all items.
+        StaleTarget: the feed was deleted and created again; this holds for all items.
     """
     batches = await _made(items, range(len(items))) if all(item.changes is None for item in items) else None
     if batches is not None and len(batches) == 1 and _is_of_one_relation(items):
@@ -188,14 +194,14 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
 
 
 async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> list[Outcome] | None:
-    """Append the records of several requests to one feed together with what others append to others.
+    """Append the records of several requests to one feed, in one commit with the appends to other feeds.
 
     Args:
-        shared: who does it.
+        shared: commits them.
         items: as for ``append_group``.
 
     Returns:
-        One outcome per item; None where they need more than one small batch, or are locked or changed: nothing was appended then.
+        One outcome per item. None: they need more than one small batch, or a lock is not free, or the relation changed; nothing was appended.
     """
     if not _is_of_one_relation(items) or sum(item.accepted.height for item in items) > INLINE_ROWS:
         return None
@@ -204,8 +210,8 @@ async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> li
         return None
     target, (batch,) = items[0].target, batches
     names = ("partition", "rows", "min_ts", "max_ts", "payload")
-    own = {name: batch.params[name] for name in names}
-    base = await shared.append(SmallAppend(target.relation_id, target.version, target.feed_id, **own))
+    columns = {name: batch.params[name] for name in names}
+    base = await shared.append(SmallAppend(target.relation_id, target.version, target.feed_id, **columns))
     if base is None:
         return None
     ranges = _ranges(batch, base)
@@ -213,7 +219,7 @@ async def append_small(shared: SharedAppends, items: Sequence[AppendItem]) -> li
 
 
 def _is_of_one_relation(items: Sequence[AppendItem]) -> bool:
-    """Whether nothing but records of one relation is to be written."""
+    """Whether the items have only records of one relation: no rejects, keys or change events."""
     targets = {(item.target.relation_id, item.target.version) for item in items}
     return len(targets) == 1 and not any(
         item.rejects.height or item.key is not None or item.changes is not None for item in items
@@ -221,7 +227,7 @@ def _is_of_one_relation(items: Sequence[AppendItem]) -> bool:
 
 
 async def _append_one(connection: Connection, items: Sequence[AppendItem], batch: _Batch) -> list[Outcome]:
-    """Append what is one batch and nothing else: by one statement, which is its own transaction."""
+    """Append one batch by one statement, which is its own transaction."""
     target = items[0].target
     params = {**batch.params, "relation_id": target.relation_id, "version": target.version}
     row = await (await connection.execute(_APPEND_TO_SAME_SQL, params)).fetchone()
@@ -232,17 +238,17 @@ async def _append_one(connection: Connection, items: Sequence[AppendItem], batch
 
 
 async def _fresh_relations(cursor: Cursor, items: Sequence[AppendItem]) -> set[tuple[UUID, int]]:
-    """Return (id, version) of the relations as they are now, and keep them from being changed or deleted until the commit."""
+    """Return (id, version) of the relations as they are now, and lock them against changes and deletes until the commit."""
     ids = list({item.target.relation_id for item in items})
     await cursor.execute("SELECT id, version FROM slackwater.relation WHERE id = ANY(%s) ORDER BY id FOR SHARE", (ids,))
     return {(row[0], row[1]) for row in await cursor.fetchall()}
 
 
 async def _claim_keys(cursor: Cursor, items: Sequence[AppendItem], outcomes: dict[int, Outcome]) -> dict[int, int]:
-    """Claim each idempotency key once, in sorted order; requests answered before get their outcome.
+    """Claim each idempotency key once, in sorted order; repeated requests get their stored outcome.
 
     Returns:
-        Item to the item of this group that appends in its stead: the same key came twice at the same time.
+        Item → the item of this group with the same key that appends for both.
     """
     by_key: dict[str, list[int]] = {}
     for index, item in enumerate(items):
@@ -257,36 +263,36 @@ async def _claim_keys(cursor: Cursor, items: Sequence[AppendItem], outcomes: dic
         if row is None or row[1] is None:
             followers |= dict.fromkeys(others, leader)
             continue
-        kept = Appended.repeated(row[1])
+        stored = Appended.repeated(row[1])
         for index in (leader, *others):
-            outcomes[index] = _same_answer(items[index], row[0], kept)
+            outcomes[index] = _same_answer(items[index], row[0], stored)
     return followers
 
 
 def _same_answer(item: AppendItem, digest: bytes, outcome: Outcome) -> Outcome:
-    """Return the outcome of the request that had this key first, or the refusal of a key that was used for another body."""
+    """Return the outcome of the first request with this key, or the error for a key that was used for another body."""
     if item.digest != digest:
         return key_reused(item.key or "")
     return replace(outcome, is_repeated=True) if isinstance(outcome, Appended) else outcome
 
 
 async def _newer_alone(cursor: Cursor, items: Sequence[AppendItem], writing: Sequence[int]) -> list[AppendItem]:
-    """Leave change events out that are older than what came before, in the order of arrival."""
-    found = list(items)
+    """Leave out change events that are older than an earlier event of their key."""
+    result = list(items)
     changing = [(index, items[index], items[index].changes) for index in writing if items[index].accepted.height]
-    judged = [(index, item, changes) for index, item, changes in changing if changes is not None]
-    sources = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in judged])
-    for index, item, changes in judged:
+    with_changes = [(index, item, changes) for index, item, changes in changing if changes is not None]
+    sources = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in with_changes])
+    for index, item, changes in with_changes:
         accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, changes, sources)
         left_out = item.accepted.height - accepted.height - forgotten.height
         rejects = pl.concat([item.rejects, forgotten]).sort("offset", maintain_order=True) if forgotten.height else item.rejects
-        found[index] = replace(item, accepted=accepted, rejects=rejects, older=left_out)
-    return found
+        result[index] = replace(item, accepted=accepted, rejects=rejects, older=left_out)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A record batch to insert, and which item has how many of its records, in order."""
+    """A record batch to insert, and the number of records of each item in it, in order."""
 
     partition: int
     params: dict[str, Any]
@@ -294,7 +300,7 @@ class _Batch:
 
 
 async def _made(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch]:
-    """Put the records of these items into batches, one per relation and partition where they are few."""
+    """Encode the records of these items as batches; few records give one batch per relation and partition."""
     is_small = sum(items[index].accepted.height for index in writing) <= INLINE_ROWS
     return _batches(items, writing) if is_small else await anyio.to_thread.run_sync(_batches, items, writing)
 
@@ -303,7 +309,7 @@ async def _append_records(cursor: Cursor, batches: Iterable[_Batch]) -> dict[int
     """Append batches.
 
     Returns:
-        Item to where its records went.
+        Item → the ranges of its records.
     """
     ranges: dict[int, list[Range]] = {}
     for batch in batches:
@@ -311,13 +317,13 @@ async def _append_records(cursor: Cursor, batches: Iterable[_Batch]) -> dict[int
         row = await cursor.fetchone()
         if row is None:
             raise StaleTarget
-        for index, found in _ranges(batch, row[0]).items():
-            ranges.setdefault(index, []).extend(found)
+        for index, item_ranges in _ranges(batch, row[0]).items():
+            ranges.setdefault(index, []).extend(item_ranges)
     return ranges
 
 
 def _ranges(batch: _Batch, offset: int) -> dict[int, list[Range]]:
-    """Return where the records of each item are, in a batch that begins at an offset."""
+    """Return the ranges of each item's records in a batch that begins at an offset."""
     ranges = {}
     for index, count in batch.counts:
         ranges[index] = [Range(batch.partition, offset, count)]
@@ -326,7 +332,7 @@ def _ranges(batch: _Batch, offset: int) -> dict[int, list[Range]]:
 
 
 def _batches(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch]:
-    """Put the items' records into batches, in the order of partitions: heads are locked in it, by every writer."""
+    """Encode the items' records as batches, ordered by partition: every writer locks heads in this order."""
     by_relation: dict[UUID, list[int]] = {}
     for index in writing:
         if items[index].accepted.height:
@@ -344,17 +350,17 @@ def _batches(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch
 
 
 def _counts(origins: pl.Series) -> tuple[tuple[int, int], ...]:
-    if origins[0] == origins[-1]:  # they rise: all are of one item
+    if origins[0] == origins[-1]:  # origins are sorted, so all are of one item
         return ((origins[0], len(origins)),)
     items, counts = np.unique(origins.to_numpy(), return_counts=True)
     return tuple(zip(items.tolist(), counts.tolist(), strict=True))
 
 
 def _together(frames: Sequence[pl.DataFrame], indexes: Sequence[int]) -> pl.DataFrame:
-    """Put the records of several items one behind the other; ``_item`` says which item each is of, and rises."""
+    """Concatenate the records of several items; ``_item`` has the index of each record's item, in ascending order."""
     frame = frames[0].clone() if len(frames) == 1 else pl.concat(frames)
     origins = np.repeat(np.array(indexes, dtype=np.int32), [part.height for part in frames])
-    # Added in place: an expression for each of many one-record frames would cost more than everything else here.
+    # In place: an expression for each of many one-record frames would cost more than the rest of this function.
     return frame.insert_column(frame.width, pl.Series(_ITEM, origins))
 
 
@@ -382,7 +388,7 @@ def _answer(item: AppendItem, ranges: Iterable[Range]) -> Appended:
 
 
 async def _keep_answer(cursor: Cursor, item: AppendItem, answer: Appended) -> None:
-    """Keep the answer for a repeat."""
+    """Store the answer for a repeated request."""
     if item.key is not None:
         params = {"response": Jsonb(answer.to_json()), "feed_id": item.target.feed_id, "key": item.key}
         await cursor.execute(STORE_RESPONSE_SQL, params)

@@ -1,8 +1,8 @@
-"""Appending records through HTTP: parse, judge, and commit in groups.
+"""Appends records of HTTP requests: it parses and validates them, and commits in groups.
 
-Requests for one feed queue up while its writer's transaction runs; the writer then packs all of them into the next one. What different
-writers want at the same time is committed together where it is small (``SharedAppends``). So the cost of a commit (an fsync) is shared, offsets
-have no gaps, and a client that waits for its answers keeps its order.
+Requests for one feed queue up while its writer's transaction runs. The writer then packs all of them into the next transaction. Small appends
+of several writers are committed together (``SharedAppends``). So requests share the cost of a commit (an fsync), offsets have no gaps, and the
+records of a client that waits for its answers stay in order.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from engine.formats.bodies.body_formats import BodyOptions
 from engine.formats.port import NO_REGISTRY
 from engine.formats.registry.client import Registry
 
-# One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
+# Most rows of one transaction: a reader's batch stays small enough to send, and a client does not wait long for its answer.
 GROUP_ROWS = 65_536
-# A relation edited between parsing and writing is parsed again; more than a few edits within one request is no accident.
+# A relation edited between parsing and writing is parsed again. More than a few edits within one request are no accident.
 STALE_RETRIES = 3
-# Bodies parsed at the same time: more would only fight over the cores and hold memory.
+# Bodies parsed at the same time: more would only compete for the cores and use memory.
 PARSING_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A body in a format that its request names.
+    """Format and registry of a body, as its request names them.
 
     Attributes:
-        asked: what the request says.
+        asked: the format and its options.
         registry: the schema registry that it names, or None.
     """
 
@@ -76,16 +76,16 @@ class _Waiting:
 
     @property
     def rows(self) -> int:
-        """Records inside, good or bad."""
+        """Number of records, good or bad."""
         return self.content.count if isinstance(self.content, SmallBody) else self.content.accepted.height
 
 
 class Appender:
-    """Appends records of requests. An async context: leaving it waits for every append that has begun.
+    """Appends records of requests. An async context: its exit waits for every running append.
 
     Args:
-        pool: connections of its own, so that appends never wait for reads.
-        metrics: where appended and refused records are counted.
+        pool: its own connections, so that appends never wait for reads.
+        metrics: counts appended and rejected records.
     """
 
     def __init__(
@@ -104,21 +104,21 @@ class Appender:
         self._gathering = Gathering()
         self._shared = SharedAppends(pool, self._tasks)
         self._is_open = False
-        self._begun = 0
+        self._running = 0
         self._all_ended = asyncio.Event()
         self._parsing: anyio.CapacityLimiter | None = None
-        self._asking: anyio.CapacityLimiter | None = None
+        self._registry_lookups: anyio.CapacityLimiter | None = None
 
     async def __aenter__(self) -> Self:
         self._parsing = anyio.CapacityLimiter(PARSING_AT_ONCE)
-        self._asking = anyio.CapacityLimiter(MOST_REGISTRY_LOOKUPS)
+        self._registry_lookups = anyio.CapacityLimiter(MOST_REGISTRY_LOOKUPS)
         await self._tasks.__aenter__()
         self._is_open = True
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_open = False
-        if self._begun:
+        if self._running:
             await self._all_ended.wait()
         await self._tasks.__aexit__(kind, error, trace)
 
@@ -129,28 +129,28 @@ class Appender:
 
         Args:
             kind: ``stream`` or ``table``.
-            name: the relation.
+            name: of the relation.
             body: the records.
-            media_type: how they are written.
-            idempotency_key: repeats of this key with this body get the first answer and append nothing.
+            media_type: of the body.
+            idempotency_key: repeated requests with this key and body get the first answer and append nothing.
             posted: the format that the request names; None: the media type says all.
 
         Raises:
             FormatInvalid, RegistryUnavailable, RegistryRefused: see ``validate_format_body``.
             NotFound: ``relation_not_found``.
-            Conflict: ``not_appendable``: it is derived, or not kept in the built-in log; ``read_only``: others fill it.
-            BodyMalformed: no record can be told from another.
+            Conflict: ``not_appendable``: it is derived, or not in the built-in log; ``read_only``: another program fills it.
+            BodyMalformed: the body cannot be split into records.
             Unprocessable: ``idempotency_key_reused``.
-            Unavailable: ``stopping``, ``relation_changing``, or the database is away.
+            Unavailable: ``stopping``, ``relation_changing``, or the database is unreachable.
         """
         if not self._is_open:
             raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
-        self._begun += 1
+        self._running += 1
         try:
             return await self._append(kind, name, body, media_type, idempotency_key, posted)
         finally:
-            self._begun -= 1
-            if not self._begun and not self._is_open:
+            self._running -= 1
+            if not self._running and not self._is_open:
                 self._all_ended.set()
 
     async def _append(
@@ -178,14 +178,14 @@ class Appender:
                 continue
             self._count(name, appended)
             return appended
-        raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
+        raise Unavailable("relation_changing", f"'{name}' is changing; try again", headers={"Retry-After": "1"})
 
     async def _validate_format(self, body: bytes, posted: Posted, target: Target) -> ValidatedBody:
-        # Who waits for a registry keeps nobody else's body from being parsed.
-        limiter = self._parsing if posted.registry is None else self._asking
+        # A request that waits for a registry does not delay the parsing of other bodies.
+        limiter = self._parsing if posted.registry is None else self._registry_lookups
         store = NO_REGISTRY if posted.registry is None else posted.registry
-        judging = partial(validate_format_body, body, posted.asked, target.schema, self._now_ms(), store)
-        return await anyio.to_thread.run_sync(judging, limiter=limiter)
+        validate = partial(validate_format_body, body, posted.asked, target.schema, self._now_ms(), store)
+        return await anyio.to_thread.run_sync(validate, limiter=limiter)
 
     async def _submit(self, target: Target, content: SmallBody | ValidatedBody, key: str | None, digest: bytes) -> Appended:
         waiting = _Waiting(target, content, key, digest, asyncio.get_running_loop().create_future())
@@ -195,15 +195,15 @@ class Appender:
         return await waiting.answer
 
     async def _write(self, feed_id: int) -> None:
-        """Write groups until nobody waits. Between the last look and the end there is no await, so nobody is forgotten."""
+        """Write groups until the queue is empty. No await follows the last check of the queue, so no request is forgotten."""
         try:
             while queue := self._waiting[feed_id]:
                 await self._gathering.turn(feed_id)
                 await self._write_group(_take(queue))
         finally:
             del self._writers[feed_id]
-            for abandoned in self._waiting.pop(feed_id):
-                abandoned.answer.cancel()
+            for waiting in self._waiting.pop(feed_id):
+                waiting.answer.cancel()
 
     async def _write_group(self, group: list[_Waiting]) -> None:
         present = [waiting for waiting in group if not waiting.answer.cancelled()]
@@ -218,7 +218,7 @@ class Appender:
         except (*AWAY, StaleTarget) as error:
             for waiting in present:
                 _resolve(waiting, error)
-        except (Exception, PanicException) as error:  # noqa: BLE001 - whatever it is, it must not end the writer that all wait for
+        except (Exception, PanicException) as error:  # noqa: BLE001 - no error may end the writer of all requests
             await self._write_apart(present, error)
         else:
             self._metrics.append_groups.inc()
@@ -226,7 +226,7 @@ class Appender:
                 _resolve(waiting, answer)
 
     async def _write_apart(self, group: list[_Waiting], error: BaseException) -> None:
-        """Let the one request that cannot be written fail alone."""
+        """Write each request separately, so that only the request that cannot be written fails."""
         if len(group) == 1:
             _resolve(group[0], error if isinstance(error, Exception) else InvariantBroken(str(error)))
             return
@@ -234,7 +234,7 @@ class Appender:
             await self._write_group([waiting])
 
     async def _validated(self, group: list[_Waiting]) -> list[AppendItem]:
-        """Judge what still is to be judged: the small bodies of one relation together."""
+        """Validate the contents that are not validated yet: the small bodies of one relation together."""
         now_ms = self._now_ms()
         contents = {id(waiting): waiting.content for waiting in group}
         small: dict[Target, list[_Waiting]] = {}
@@ -244,10 +244,12 @@ class Appender:
         for target, together in small.items():
             bodies = [waiting.content for waiting in together if isinstance(waiting.content, SmallBody)]
             if sum(len(body.text) for body in bodies) <= SMALL_BYTES:
-                judged = validate_together(bodies, target.schema, now_ms)
+                validated = validate_together(bodies, target.schema, now_ms)
             else:
-                judged = await anyio.to_thread.run_sync(validate_together, bodies, target.schema, now_ms, limiter=self._parsing)
-            contents |= {id(waiting): part for waiting, part in zip(together, judged, strict=True)}
+                validated = await anyio.to_thread.run_sync(
+                    validate_together, bodies, target.schema, now_ms, limiter=self._parsing
+                )
+            contents |= {id(waiting): part for waiting, part in zip(together, validated, strict=True)}
         return [
             AppendItem(waiting.target, content.accepted, content.rejects, waiting.key, waiting.digest, now_ms, content.changes)
             for waiting in group
@@ -263,17 +265,17 @@ class Appender:
 
 
 def _take(queue: list[_Waiting]) -> list[_Waiting]:
-    """Take the longest prefix that one transaction holds, at least one request."""
+    """Remove and return the longest prefix that fits into one transaction, at least one request."""
     rows = 0
     for count, waiting in enumerate(queue):
         rows += waiting.rows
         if rows > GROUP_ROWS and count > 0:
-            taken = queue[:count]
+            group = queue[:count]
             del queue[:count]
-            return taken
-    taken = queue[:]
+            return group
+    group = queue[:]
     queue.clear()
-    return taken
+    return group
 
 
 def _resolve(waiting: _Waiting, result: Outcome | Exception) -> None:

@@ -1,4 +1,4 @@
-"""Parameters of a body in a format that its request names, and the registry that it names."""
+"""Parameters for the format of a body and for its schema registry."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ Format = Annotated[
     str | None,
     Query(
         **_TEXT,
-        description=f"How the body is written, one of {_FORMATS}; absent: as its media type says, strictly. `json`, `json_lenient` (as "
+        description=f"Format of the body, one of {_FORMATS}; absent: its media type gives the format, strictly. `json`, `json_lenient` (as "
         "ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object "
-        "container file (codecs null and deflate). `protobuf`: messages behind their lengths, as writeDelimitedTo writes them; their schema "
-        "is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (numbers as Kafka's serialisers write them): the "
-        "body is one record. With `registry` the body is one payload as in a topic, behind its schema's number. Fields that are not declared "
+        "container file (codecs null and deflate). `protobuf`: messages with their lengths before them, as writeDelimitedTo writes; their "
+        "schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (as Kafka's serialisers write numbers): "
+        "the body is one record. With `registry` the body is one payload as in a topic, after the id of its schema. Undeclared fields "
         "are left out.",
     ),
 ]
 RegistryName = Annotated[
     str | None,
-    Query(**_TEXT, description="Of json, json_lenient, avro, protobuf and debezium: the connection of a schema registry."),
+    Query(**_TEXT, description="For json, json_lenient, avro, protobuf and debezium: the connection of a schema registry."),
 ]
 Subject = Annotated[
-    str | None, Query(**_TEXT, description="Of protobuf, with `registry`: whose newest schema the messages have.")
+    str | None, Query(**_TEXT, description="For protobuf, with `registry`: the subject whose newest schema the messages have.")
 ]
 Message = Annotated[
-    str | None, Query(**_TEXT, description="Of protobuf, with `subject`: full name of the message; absent: the first.")
+    str | None, Query(**_TEXT, description="For protobuf, with `subject`: full name of the message; absent: the first.")
 ]
-Delimiter = Annotated[str | None, Query(**_TEXT, description="Of delimited: one character, TAB or SPACE; absent: a comma.")]
-Encoding = Annotated[str | None, Query(**_TEXT, description="Of debezium: `json`, or `avro` with `registry`; absent: json.")]
+Delimiter = Annotated[str | None, Query(**_TEXT, description="For delimited: one character, TAB or SPACE; absent: a comma.")]
+Encoding = Annotated[str | None, Query(**_TEXT, description="For debezium: `json`, or `avro` with `registry`; absent: json.")]
 TimeUnit = Annotated[
     str | None,
     Query(
         **_TEXT,
-        description="Of debezium: what numbers in columns of time and timestamp count where an event brings no schema: `ms`, `us`, `ns`; "
+        description="For debezium: the unit of numbers in columns of time and timestamp where an event has no schema: `ms`, `us`, `ns`; "
         "absent: ms.",
     ),
 ]
@@ -57,24 +57,24 @@ DecimalForm = Annotated[
     str | None,
     Query(
         **_TEXT,
-        description="Of debezium: what texts in decimal columns are where an event brings no schema: `bytes` (decimal.handling.mode=precise) or "
-        "`text` (string); absent: such an event is refused.",
+        description="For debezium: the meaning of texts in decimal columns where an event has no schema: `bytes` "
+        "(decimal.handling.mode=precise) or `text` (string); absent: such an event is rejected.",
     ),
 ]
 Absent = Annotated[
     str | None,
     Query(
         **_TEXT,
-        description="Of debezium: columns that changes may lack, with commas: they were dropped in the database, and are null from then "
-        "on. Without it, a change without a column that earlier changes had is refused (`column_gone`).",
+        description="For debezium: columns that changes may lack, separated by commas. They were dropped in the database, and are null from "
+        "then on. Without it, a change without a column that earlier changes had is rejected (`column_gone`).",
     ),
 ]
 SourceTable = Annotated[
     str | None,
     Query(
         **_TEXT,
-        description="Of debezium: which tables of the database the rows are of, with their schemas and commas between (`public.orders`); "
-        "absent: that of the first change. Changes of others are refused (`other_table`).",
+        description="For debezium: the tables of the database that the rows are of, with their schemas, separated by commas "
+        "(`public.orders`); absent: the table of the first change. Changes of other tables are rejected (`other_table`).",
     ),
 ]
 
@@ -92,41 +92,41 @@ async def _body_options(
     absent: Absent = None,
     source_table: SourceTable = None,
 ) -> BodyOptions | None:
-    given = {
+    parameters = {
         "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
         "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
     }  # fmt: skip
-    options = tuple((name, value) for name, value in given.items() if value is not None)
+    options = tuple((name, value) for name, value in parameters.items() if value is not None)
     faults = ParameterFaults()
     if format is None:
         for name, _ in options:
-            faults.add(bad_parameter(name, f"is of a format; say which: format={' or '.join(POSTED)}"))
+            faults.add(bad_parameter(name, f"belongs to a format; name it: format={' or '.join(POSTED)}"))
         faults.raise_all()
         return None
     known = POSTED.get(format)
-    asked = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
-    for fault in option_faults(asked):
+    body_options = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
+    for fault in option_faults(body_options):
         faults.add(bad_parameter(fault.setting, str(fault)))
     faults.raise_all()
-    if known is not None and asked.media_type not in known.media_types:
+    if known is not None and body_options.media_type not in known.media_types:
         raise UnsupportedMediaType(
-            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {asked.media_type}"
+            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {body_options.media_type}"
         )
-    return asked
+    return body_options
 
 
 AskedFormat = Annotated[BodyOptions | None, Depends(_body_options)]
-"""What the request says of its body's format; None: nothing."""
+"""The format that the request names; None: none."""
 
 
 @asynccontextmanager
 async def with_registry(services: Services, asked: BodyOptions | None) -> AsyncIterator[Posted | None]:
-    """Find the registry that a request names; inside, the bodies that ask it are bounded in number.
+    """Return the format with the registry that a request names. At most so many bodies at once use registries.
 
     Raises:
         NotFound: ``connection_not_found``.
         Forbidden: ``out_of_scope``.
-        TooManyRequests: many bodies wait for registries.
+        TooManyRequests: too many bodies wait for registries.
         Unprocessable: ``registry_refused``, ``format_unfit``.
     """
     name = None if asked is None else asked.option("registry")
@@ -138,7 +138,7 @@ async def with_registry(services: Services, asked: BodyOptions | None) -> AsyncI
         else:
             refuse_beyond_scope([("?registry", name)])
             if not is_name(name):
-                raise bad_parameter("registry", "is no name")
+                raise bad_parameter("registry", "is not a name")
             with services.gates.registries.passed():
                 registry = await services.of(Registries).get(name)
                 yield Posted(asked, registry)

@@ -1,14 +1,14 @@
-"""Where the newest change of each key of a table stands in its database's log: kept in the transaction that appends the change.
+"""The newest position of each key of a table in its database's log. It is stored in the transaction that appends the change.
 
-A source of changes delivers at least once, and from an earlier position after a restart. A change that is older than what is kept of its key, or
-the same, is left out, so a repeated request appends nothing and a deleted row does not come back. What was not changed for the retention of
-change feeds is forgotten; the latest forgotten position and commit stay as the *floor*: below it, of a key that is not known, a change is
-refused (``change_forgotten``), for it may be older than one that was forgotten. So nothing old ever wins, and what is kept is bounded by the
-keys that changed within the retention.
+A source of changes delivers at least once, and from an earlier position after a restart. A change that is the same as the stored one of its key,
+or older, is left out. So a repeated request appends nothing, and a deleted row does not come back. Positions that did not change for the
+retention of change feeds are deleted. The latest deleted position and commit stay as the *floor*. A change below the floor whose key is unknown
+is rejected (``change_forgotten``), because it may be older than a deleted one. So no old change replaces a newer one, and the stored positions
+are bounded by the keys that changed within the retention.
 
-Beside it stands which columns the changes of a database had. One that was there and is not any more was dropped or renamed: its null would be
-no value, so the change is refused (``column_gone``). And of which table of the database the first change was: a row of another one with the same
-key would replace it (``other_table``).
+The columns of each database's changes are stored too. A column that is missing later was dropped or renamed. Its null would be no value, so the
+change is rejected (``column_gone``). The table of the first change is stored as well: a row of another table with the same key would replace it
+(``other_table``).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from engine.records.excerpts import excerpts_of
 
 KEY = "_key"
 STEP_ROWS = 5_000
-"""Forgotten in one transaction: appends of changes to the table wait for it."""
+"""Positions deleted in one transaction: appends of changes to the table wait for it."""
 
 
 class Source(NamedTuple):
-    """What is kept of all changes of one database to a table.
+    """The stored facts about all changes of one database to a table.
 
     Attributes:
-        floor: the latest forgotten position; None: nothing is forgotten.
-        floor_us: the latest forgotten commit; None: nobody knows it.
-        columns: that its changes had.
-        table: of the database, that the first change was of; None: nobody said it.
+        floor: the latest deleted position; None: nothing was deleted.
+        floor_us: the latest deleted commit; None: unknown.
+        columns: of its changes.
+        table: the database's table of the first change; None: unknown.
     """
 
     floor: str | None
@@ -54,10 +54,10 @@ Sources = dict[tuple[UUID, str], Source]
 
 _KEY_BYTES = 16
 _NAMED = 8
-"""Columns that a refusal names."""
+"""Most columns that an error names."""
 
 _SHOWN_CHARS = 64
-"""Of a table's name."""
+"""Longest part of a table's name in an error."""
 
 _LOCK = """
     INSERT INTO log.change_source AS kept (relation, origin)
@@ -101,12 +101,12 @@ _STEP_OF_DELETED = (
 
 
 def keyed(accepted: pl.DataFrame, key: Sequence[str], changes: pl.DataFrame) -> pl.DataFrame:
-    """Put a digest of the key beside the position of each accepted record.
+    """Add a digest of the key to the position of each accepted record.
 
     Args:
         accepted: canonical records; ``_offset`` is the row of ``changes``.
         key: names of the key's columns.
-        changes: see ``Posted``.
+        changes: positions, as ``read_posted`` returns them.
     """
     rows = accepted.select(key).iter_rows()
     digests = [hashlib.sha256(repr(row).encode()).digest()[:_KEY_BYTES] for row in rows]
@@ -114,14 +114,14 @@ def keyed(accepted: pl.DataFrame, key: Sequence[str], changes: pl.DataFrame) -> 
 
 
 async def lock_origins(cursor: psycopg.AsyncCursor[Any], changes: Iterable[tuple[UUID, pl.DataFrame]]) -> Sources:
-    """Let other appends of changes of these origins wait for the end of the transaction.
+    """Lock these origins: other appends of their changes wait for the end of the transaction.
 
     Args:
-        cursor: in the transaction of the append. Call it once: whoever locks a second time may wait for one that waits for them.
-        changes: table, and changes to it as ``keyed`` made them.
+        cursor: in the transaction of the append. Call this once in it: a second call could cause a deadlock.
+        changes: table, and changes to it as ``keyed`` returns them.
 
     Returns:
-        What is kept of each.
+        The stored facts about each.
     """
     pairs = {(relation, origin) for relation, part in changes for origin in part.get_column(ORIGIN).unique().to_list()}
     if not pairs:
@@ -141,57 +141,57 @@ async def newer_alone(
     changes: pl.DataFrame,
     sources: Sources,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Leave out records that are older than what is kept of their keys, and keep the positions of the others.
+    """Leave out records that are older than the stored positions of their keys, and store the positions of the others.
 
     Args:
         cursor: in the transaction of the append.
-        relation: the table.
+        relation: id of the table.
         accepted: canonical records, in the order of arrival.
-        changes: of each record, as ``keyed`` made them.
-        sources: what ``lock_origins`` returned for these changes; gets the columns that these have.
+        changes: of each record, as ``keyed`` returns them.
+        sources: as ``lock_origins`` returned them for these changes; gets the columns of these.
 
     Returns:
-        ``(records, rejects)``: those that count, and those of which nobody can say any more whether they do, or what they say.
+        ``(records, rejects)``: the newer records, and those that are rejected, because their age or their content is uncertain.
     """
-    wanted = changes.select(ORIGIN, KEY).unique()
-    values = (wanted.get_column(ORIGIN).to_list(), wanted.get_column(KEY).to_list(), relation)
+    keys = changes.select(ORIGIN, KEY).unique()
+    values = (keys.get_column(ORIGIN).to_list(), keys.get_column(KEY).to_list(), relation)
     rows = await (await cursor.execute(_KNOWN, values)).fetchall()
     known = [(bytes(key), origin, position, committed) for key, origin, position, committed in rows]
     schema = {KEY: pl.Binary(), ORIGIN: pl.String(), POSITION: pl.String(), COMMITTED: pl.Int64()}
     newest = pl.DataFrame(known, schema=schema, orient="row")
     placed = changes.with_row_index("_place").with_columns((accepted.get_column("_op") == OP_UPSERT).alias("_is_put"))
     forgotten = _forgotten(placed, newest, {origin: source for (table, origin), source in sources.items() if table == relation})
-    remembered = placed.filter(~forgotten)
-    counting, latest = without_older(remembered, [KEY], newest)
+    current = placed.filter(~forgotten)
+    counting, latest = without_older(current, [KEY], newest)
     names = [name for name in accepted.columns if not name.startswith(("_", "$"))]
     unfit = await _unfit(cursor, relation, counting, names, sources)
-    if unfit:  # they move no position: they shall count when they come again
-        counting, latest = without_older(remembered.filter(~pl.col("_place").is_in([*unfit])), [KEY], newest)
+    if unfit:  # rejected changes move no position, so they count when they come again
+        counting, latest = without_older(current.filter(~pl.col("_place").is_in([*unfit])), [KEY], newest)
     moved = latest.join(newest, on=[KEY, ORIGIN, POSITION, COMMITTED], how="anti", nulls_equal=True)
     if moved.height:
-        kept = (moved.get_column(name).to_list() for name in (ORIGIN, KEY, POSITION, COMMITTED))
-        await cursor.execute(_KEEP, (relation, *kept))
+        moved_columns = (moved.get_column(name).to_list() for name in (ORIGIN, KEY, POSITION, COMMITTED))
+        await cursor.execute(_KEEP, (relation, *moved_columns))
     refused = [(place, "change_forgotten", _FORGOTTEN) for place in forgotten.arg_true().to_list()]
     refused += [(place, reason, detail) for place, (reason, detail) in unfit.items()]
     return accepted[counting.get_column("_place")], _rejects(accepted, refused)
 
 
 def forget_positions(connection: psycopg.Connection[Any], kept_ms: int, step_rows: int = STEP_ROWS) -> None:
-    """Forget positions of keys that did not change for so long, and those of deleted tables.
+    """Delete positions that did not change for ``kept_ms``, and those of deleted tables.
 
     Args:
         connection: in autocommit mode.
-        kept_ms: see above.
-        step_rows: removed in one transaction.
+        kept_ms: the retention of change feeds.
+        step_rows: rows to delete in one transaction.
     """
     for relation, origin in connection.execute(_OLD_SOURCES, (kept_ms,)).fetchall():
         rows = step_rows
         while rows == step_rows:
-            with connection.transaction():  # the source before its positions, as appends do
+            with connection.transaction():  # lock the source before its positions, as appends do
                 connection.execute(_LOCK_SOURCE, (relation, origin))
                 values = {"relation": relation, "origin": origin, "kept_ms": kept_ms, "step": step_rows}
-                found = connection.execute(_FORGET, values).fetchone()
-                rows = 0 if found is None else found[0]
+                row = connection.execute(_FORGET, values).fetchone()
+                rows = 0 if row is None else row[0]
     for (relation,) in connection.execute(_DELETED).fetchall():
         while connection.execute(_STEP_OF_DELETED, (relation, step_rows)).rowcount:
             pass
@@ -205,52 +205,52 @@ async def _unfit(
     names: Sequence[str],
     sources: Sources,
 ) -> dict[int, tuple[str, str]]:
-    """Keep what is known of each database's rows; return which changes do not fit it, with reason and detail."""
+    """Store the facts about each database's rows; return the changes that contradict them, with reason and detail."""
     unfit: dict[int, tuple[str, str]] = {}
     for (origin,), part in counting.group_by(ORIGIN, maintain_order=True):
-        source = known = sources[relation, str(origin)]
+        source = stored = sources[relation, str(origin)]
         if source.table is None and IS_NAMED not in part.columns:
             source = source._replace(table=next(iter(part.get_column(TABLE).drop_nulls().head(1)), None))
         is_other = _is_other(part, source)
         first = "the tables that source_table names" if IS_NAMED in part.columns else repr(str(source.table)[:_SHOWN_CHARS])
         for place, table in part.filter(is_other).select("_place", TABLE).iter_rows():
             unfit[place] = ("other_table", _OTHER.format(name=str(table)[:_SHOWN_CHARS], first=first))
-        # Deletes have no columns but their keys.
+        # Deletes have only the columns of their keys.
         puts = part.filter(~is_other & pl.col("_is_put"))
-        seen = source.columns
+        columns = source.columns
         if puts.height and puts.get_column(ABSENT).null_count() == puts.height:
-            seen = seen.union(names)
+            columns = columns.union(names)
         else:
             for place, absent in puts.select("_place", ABSENT).iter_rows():
-                lost = [name for name in absent or () if name in seen][:_NAMED]
+                lost = [name for name in absent or () if name in columns][:_NAMED]
                 if lost:
                     unfit[place] = ("column_gone", _GONE.format(names=", ".join(map(repr, lost)), given=",".join(lost)))
                 else:
-                    seen = seen.union(name for name in names if name not in (absent or ()))
-        source = source._replace(columns=seen)
-        if source != known:
+                    columns = columns.union(name for name in names if name not in (absent or ()))
+        source = source._replace(columns=columns)
+        if source != stored:
             sources[relation, str(origin)] = source
-            await cursor.execute(_KEEP_SOURCE, (sorted(seen), source.table, relation, origin))
+            await cursor.execute(_KEEP_SOURCE, (sorted(columns), source.table, relation, origin))
     return unfit
 
 
 def _is_other(part: pl.DataFrame, source: Source) -> pl.Series:
-    """Return which changes are of a table that is not taken: not named by the request, else not that of the first change."""
+    """Return which changes are of another table: not named by the request, or else not that of the first change."""
     if IS_NAMED in part.columns:
         return ~part.get_column(IS_NAMED)
     return (part.get_column(TABLE) != pl.Series([source.table], dtype=pl.String)).fill_null(value=False)
 
 
 def _forgotten(placed: pl.DataFrame, newest: pl.DataFrame, sources: Mapping[str, Source]) -> pl.Series:
-    """Return which changes lie below the floor of what was forgotten, of keys that are not known."""
+    """Return which changes of unknown keys are below the floor."""
     if all(source.floor is None for source in sources.values()):
         return pl.repeat(value=False, n=placed.height, dtype=pl.Boolean, eager=True)
     known = set(newest.select(KEY, ORIGIN).iter_rows())
-    found = [
+    is_below = [
         position is not None and (key, origin) not in known and _is_below(sources[origin], position, committed)
         for key, origin, position, committed in placed.select(KEY, ORIGIN, POSITION, COMMITTED).iter_rows()
     ]
-    return pl.Series(found, dtype=pl.Boolean)
+    return pl.Series(is_below, dtype=pl.Boolean)
 
 
 def _is_below(source: Source, position: str, committed_us: int | None) -> bool:
@@ -261,19 +261,19 @@ def _is_below(source: Source, position: str, committed_us: int | None) -> bool:
 def _rejects(accepted: pl.DataFrame, refused: Sequence[tuple[int, str, str]]) -> pl.DataFrame:
     rows = accepted[[place for place, _, _ in refused]]
     texts = excerpts_of(rows.select(name for name in rows.columns if not name.startswith("_")))
-    found = zip(rows.get_column("_offset").to_list(), refused, texts, strict=True)
-    return reject_rows([(offset, reason, detail, text) for offset, (_, reason, detail), text in found])
+    rejected = zip(rows.get_column("_offset").to_list(), refused, texts, strict=True)
+    return reject_rows([(offset, reason, detail, text) for offset, (_, reason, detail), text in rejected])
 
 
 _FORGOTTEN = (
-    "the change is older than others of its table whose positions are no longer kept (SLACKWATER_CHANGES_RETENTION_MS), so it may be one "
-    "that was overtaken; let Debezium take a new snapshot of the table"
+    "the change is older than others of its table whose positions are no longer stored (SLACKWATER_CHANGES_RETENTION_MS), so a newer one may "
+    "have replaced it; let Debezium take a new snapshot of the table"
 )
 _GONE = (
-    "the row has no column {names}, which earlier changes of this database had: it was dropped or renamed there. Declare a new name beside it "
+    "the row has no column {names}, which earlier changes of this database had: it was dropped or renamed there. Declare a new name besides it "
     "(PUT of the table), and send with absent={given} if it is gone; then let Debezium read the rows again (an incremental snapshot)"
 )
 _OTHER = (
-    "the change is of the database's table {name!r}, and this table takes those of {first}: a row of another one would replace what has its "
-    "key. Let Debezium send one table (table.include.list); where several are one, name them: source_table=public.a,public.b"
+    "the change is of the database's table {name!r}, and this table accepts those of {first}: a row of another table would replace the row "
+    "with its key. Let Debezium send one table (table.include.list); to merge several tables, name them: source_table=public.a,public.b"
 )

@@ -42,16 +42,16 @@ class AppendRoute(PlainRoute):
 
 router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParameters], route_class=AppendRoute)
 
-# Fault pointers of a wholly refused request; the answer of a partly refused one lists more.
+# Fault pointers of a request whose records are all rejected; a partly rejected request lists more.
 LISTED_FAULTS = 100
 
-# What a request of any size costs while it waits, about: a bound on bytes bounds the number of requests too.
+# The approximate cost of a request while it waits, whatever its size: a bound on bytes also bounds the number of requests.
 LEAST_BYTES = 16_384
 
 _RECORD_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "Columns by name. `$op`: `upsert` or `delete`, in a stream a record that has a key and no value; `$event_time_ms`: of a "
-    "delete without its event-time column.",
+    "description": "Columns by name. `$op`: `upsert` or `delete`; in a stream, a delete is a record with a key and no value. `$event_time_ms`: "
+    "event time of a delete without its event-time column.",
     "additionalProperties": True,
 }
 _BODY: dict[str, Any] = {
@@ -60,11 +60,11 @@ _BODY: dict[str, Any] = {
         "description": "Records. Bigints beyond 2^53 and decimals may be strings.",
         "content": {
             "application/json": {
-                # An array alone: of a union with a single record generators make clients that send neither.
+                # Only an array: for a union with a single record, generators make clients that send neither.
                 "schema": {
                     "type": "array",
                     "items": _RECORD_SCHEMA,
-                    "description": "A single record may stand without the array.",
+                    "description": "A single record needs no array.",
                 },
                 "examples": body_examples(
                     several=("An array of records", RECORDS_BODY),
@@ -85,7 +85,7 @@ _BODY: dict[str, Any] = {
         },
     }
 }
-_RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted."), **problems(400, 404, 409, 413, 415, 422, 429)}
+_RESPONSES = {200: answered(APPENDED, "The accepted records are appended."), **problems(400, 404, 409, 413, 415, 422, 429)}
 
 
 @router.post(
@@ -96,17 +96,17 @@ _RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted.")
     openapi_extra=_BODY,
 )
 async def post_stream_records(
-    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
+    name: Name, request: Request, services: ServicesOf, body_options: AskedFormat, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
-    """Append records; they are durable when the answer comes, with their offsets.
+    """Append records. They are durable when the answer arrives with their offsets.
 
-    A record with `"$op": "delete"` has its key and no value: a `select` passes it on, no condition holds for it, joins and aggregations drop and
-    count it (`null_value`), and in a table that a query writes it deletes the row of its key.
+    A record with `"$op": "delete"` has its key and no value. A `select` forwards it, and no condition holds for it. Joins and aggregations drop
+    and count it (`null_value`). In a table that a query writes, it deletes the row of its key.
 
-    A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
-    refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+    A record that cannot be read does not block the others. It is stored as a reject, and the answer has its index and reason. If all records
+    are rejected, the answer is 422 `records_rejected`. `warnings` describes unusual values in the appended records.
     """
-    return await _append("stream", name, request, services, asked, idempotency_key)
+    return await _append("stream", name, request, services, body_options, idempotency_key)
 
 
 @router.post(
@@ -117,48 +117,48 @@ async def post_stream_records(
     openapi_extra=_BODY,
 )
 async def post_table_records(
-    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
+    name: Name, request: Request, services: ServicesOf, body_options: AskedFormat, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
-    """Append upserts and deletes (`"$op": "delete"`); they are durable when the answer comes, with their offsets.
+    """Append upserts and deletes (`"$op": "delete"`). They are durable when the answer arrives with their offsets.
 
-    A delete's event time is its event-time column, else `$event_time_ms`; without either it is refused as `event_time_missing` where the
-    table names an event-time column. A table without one takes the time of arrival.
+    A delete's event time is its event-time column, else `$event_time_ms`. Without either it is rejected as `event_time_missing` if the
+    table names an event-time column. A table without one uses the time of arrival.
 
-    A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
-    refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+    A record that cannot be read does not block the others. It is stored as a reject, and the answer has its index and reason. If all records
+    are rejected, the answer is 422 `records_rejected`. `warnings` describes unusual values in the appended records.
 
-    With `format=debezium` come change events, as Debezium Server's HTTP sink posts them. A change that is older in its database's log than one
-    of its key, or the same, is left out (`older_count`), however long ago that came; so a repeated request appends nothing. What cannot be
-    read is kept as a reject and answered 200, for Debezium would send it again for ever; with `on_bad_record: stop` the answer is 422, and
-    it does.
+    With `format=debezium` the body has change events, as Debezium Server's HTTP sink posts them. An event that is the same as an earlier one of
+    its key, or older in the database's log, is left out (`older_count`), however long ago that one came. So a repeated request appends nothing.
+    An event that cannot be read is stored as a reject and answered with 200, because Debezium would send it again for ever. With
+    `on_bad_record: stop` the answer is 422, and Debezium does send it again.
     """
-    return await _append("table", name, request, services, asked, idempotency_key)
+    return await _append("table", name, request, services, body_options, idempotency_key)
 
 
 async def _append(
-    kind: str, name: str, request: Request, services: Services, asked: BodyOptions | None, idempotency_key: str | None
+    kind: str, name: str, request: Request, services: Services, body_options: BodyOptions | None, idempotency_key: str | None
 ) -> AppendAnswer:
     refuse_encoding(request)
     media_type = media_type_of(request, *MEDIA_TYPES)
-    if asked is None and media_type not in MEDIA_TYPES:
+    if body_options is None and media_type not in MEDIA_TYPES:
         raise UnsupportedMediaType(
             "unsupported_media_type",
-            f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}; other formats by `format`",
+            f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}; name other formats with `format`",
         )
     try:
         with services.gates.append_bytes.passed(_declared_bytes(request, services.settings.max_body_bytes)) as passing:
             body = await _body(request, passing)
-            await recheck_of(request)()  # a body may take its time
-            async with with_registry(services, asked) as posted:
+            await recheck_of(request)()  # the key may be revoked while a body arrives
+            async with with_registry(services, body_options) as posted:
                 appended = await services.of(Appender).append(kind, name, body, media_type, idempotency_key, posted)
     except BodyMalformed as error:
-        code = _malformed_code(media_type, asked)
+        code = _malformed_code(media_type, body_options)
         raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error
-    return _answer(appended, is_resent=asked is not None and asked.format == "debezium")
+    return _answer(appended, is_resent=body_options is not None and body_options.format == "debezium")
 
 
-def _malformed_code(media_type: str, asked: BodyOptions | None) -> str:
-    if asked is not None and media_type not in JSON_TYPES:
+def _malformed_code(media_type: str, body_options: BodyOptions | None) -> str:
+    if body_options is not None and media_type not in JSON_TYPES:
         return "malformed_records"
     return "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
 
@@ -169,7 +169,7 @@ def _declared_bytes(request: Request, max_body_bytes: int) -> int:
 
 
 async def _body(request: Request, passing: Passing) -> bytes:
-    """Read the body; one that did not say its length is counted as it comes."""
+    """Read the body; a body without a declared length is counted as it arrives."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -179,7 +179,7 @@ async def _body(request: Request, passing: Passing) -> bytes:
 
 
 def _answer(appended: Appended, *, is_resent: bool) -> AppendAnswer:
-    """Answer; ``is_resent``: who sent it sends everything again that is not answered 200, until it is."""
+    """Answer. ``is_resent``: the sender repeats everything until the answer is 200."""
     has_none = not appended.ranges and not appended.older
     if appended.rejected_count and (appended.is_stopping if is_resent else has_none):
         raise _all_refused(appended)
@@ -205,6 +205,6 @@ def _all_refused(appended: Appended) -> Unprocessable:
     reasons = ", ".join(f"{reason} ({number})" for reason, number in appended.reasons.items())
     return Unprocessable(
         "records_rejected",
-        f"none of the {appended.rejected_count} records was appended: {reasons}; they are kept at …/rejects",
+        f"none of the {appended.rejected_count} records was appended: {reasons}; …/rejects has them",
         [Fault(f"/{record.index}", record.code, record.detail) for record in appended.rejected[:LISTED_FAULTS]],
     )

@@ -1,4 +1,4 @@
-"""What is strange about appended records although each of them is accepted. Pure."""
+"""Warnings about appended records that are valid but unusual. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from engine.plan.model import RelationSchema
 from engine.plan.warnings import DefinitionWarning
 
 EARLY_MS = 631_152_000_000
-"""1990-01-01. Seconds of any day since 1990 that are read as milliseconds lie before it, and few records are as old."""
+"""1990-01-01. Seconds since 1970 that are read as milliseconds are before it, and few records are as old."""
 
 
 def warnings_of(relation: RelationSchema, newest_ms: int | None) -> tuple[DefinitionWarning, ...]:
-    """Return what to tell whoever appended.
+    """Return the warnings for the client that appended.
 
     Args:
-        relation: where to.
-        newest_ms: the greatest event time of the accepted records of one request; None without any.
+        relation: the target of the append.
+        newest_ms: the greatest event time of the accepted records of one request; None if there are none.
     """
     if newest_ms is None or newest_ms >= EARLY_MS:
         return ()
@@ -25,13 +25,13 @@ def warnings_of(relation: RelationSchema, newest_ms: int | None) -> tuple[Defini
 
 
 def _event_time(relation: RelationSchema) -> tuple[str, str, str]:
-    """Return where the definition says how event times are read, how that is, and what to do where it is wrong."""
+    """Return the definition's field for event times, how they are read, and the cure for a wrong reading."""
     name = relation.event_time
     if name is None:
         return "/event_time", "`$event_time_ms` counts milliseconds since 1970", "send milliseconds"
     if relation.columns[name].is_integer:
         unit = relation.event_time_unit
-        cure = 'say what they count with "event_time_unit" (s, ms, us, ns); it can change while the relation holds no records'
+        cure = 'say what they count with "event_time_unit" (s, ms, us, ns); it can change while the relation has no records'
         return "/event_time_unit", f"the numbers of column {name!r} are read as {unit} since 1970", cure
     if relation.event_time_format is not None:
         return (

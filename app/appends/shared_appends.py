@@ -1,8 +1,8 @@
-"""Appends to different feeds that are committed together: by one statement, which is one transaction and waits for the disk once.
+"""Appends to different feeds, committed together by one statement, which is one transaction and waits for the disk once.
 
-Only what is one small batch of one relation and nothing else takes part. The statement waits for no lock: a relation that is being edited, and
-a partition to which somebody else appends, is passed over, and who wanted that takes a transaction of its own. So nobody waits for a lock on
-what another one appends to, and statements of several services cannot wait for each other.
+Only appends of one small batch of one relation take part. The statement waits for no lock. It skips a relation that is being edited, and a
+partition to which another transaction appends. A skipped append uses its own transaction. So no append waits for the lock of another feed, and
+statements of several services cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg_pool
 
 MOST_APPENDS: Final = 256
 MOST_BYTES: Final = 64 * 1024
-"""Of one append: what is larger is quicker alone, and would keep the others waiting."""
+"""Of one append: a larger one is faster by itself, and would delay the others."""
 
 _APPEND_SQL: Final = """
 WITH wanted AS MATERIALIZED (
@@ -44,7 +44,7 @@ WITH wanted AS MATERIALIZED (
 )
 SELECT place, base FROM head
 """
-"""Each pair of feed and partition once. Returns the base offset of what was appended, by place."""
+"""Each pair of feed and partition may occur once. Returns the base offset of each appended batch, by place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SmallAppend:
     """One batch of one relation.
 
     Attributes:
-        version: of the relation, by which the records were judged; where it has another one nothing is appended.
+        version: of the relation, by which the records were validated; if it has another one now, nothing is appended.
     """
 
     relation_id: UUID
@@ -66,11 +66,11 @@ class SmallAppend:
 
 
 class SharedAppends:
-    """Commits together what is wanted at the same time.
+    """Commits concurrent small appends together.
 
     Args:
         pool: connections in autocommit mode.
-        tasks: where it works; ended when all is committed.
+        tasks: runs the commits; ends when all are done.
     """
 
     def __init__(self, pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection], tasks: asyncio.TaskGroup) -> None:
@@ -79,28 +79,28 @@ class SharedAppends:
         self._waiting: list[tuple[SmallAppend, asyncio.Future[int | None]]] = []
         self._is_committing = False
 
-    async def append(self, wanted: SmallAppend) -> int | None:
-        """Append, and return the offset of the first record when it is committed.
+    async def append(self, small_append: SmallAppend) -> int | None:
+        """Append, and return the offset of the first record after the commit.
 
-        At most one append to a feed may be under way.
+        At most one append to a feed may run at a time.
 
         Returns:
-            None: nothing was appended, because a lock is held or the relation has changed, or because the statement was refused, perhaps for
-                somebody else's sake.
+            None: nothing was appended, because a lock was not free, the relation changed, or the statement failed, perhaps because of another
+                append in it.
 
         Raises:
-            psycopg.Error: nothing is known to be appended.
-            psycopg_pool.PoolTimeout: nothing was.
+            psycopg.Error: it is unknown whether the records were appended.
+            psycopg_pool.PoolTimeout: nothing was appended.
         """
         answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((wanted, answer))
+        self._waiting.append((small_append, answer))
         if not self._is_committing:
             self._is_committing = True
             self._tasks.create_task(self._commit_all())
         return await answer
 
     async def _commit_all(self) -> None:
-        """Commit groups until nobody waits. Between the last look and the end there is no await, so nobody is forgotten."""
+        """Commit groups until the queue is empty. No await follows the last check of the queue, so no append is forgotten."""
         try:
             while group := self._waiting[:MOST_APPENDS]:
                 del self._waiting[:MOST_APPENDS]
@@ -114,10 +114,10 @@ class SharedAppends:
     async def _commit(self, group: Sequence[tuple[SmallAppend, asyncio.Future[int | None]]]) -> None:
         try:
             async with self._pool.connection() as connection:
-                bases = await _append(connection, [wanted for wanted, _ in group])
+                bases = await _append(connection, [small_append for small_append, _ in group])
         except (psycopg.IntegrityError, psycopg.DataError):
-            bases = {}  # nothing of it is there: the one that cannot be appended shall fail alone
-        except Exception as error:  # noqa: BLE001 - whatever it is, each of those who wait gets it
+            bases = {}  # nothing was appended; each append is retried alone, so that only the bad one fails
+        except Exception as error:  # noqa: BLE001 - every waiting append gets the error
             for _, answer in group:
                 if not answer.done():
                     answer.set_exception(error)
@@ -127,15 +127,15 @@ class SharedAppends:
                 answer.set_result(bases.get(place))
 
 
-async def _append(connection: psycopg.AsyncConnection[Any], wanted: Sequence[SmallAppend]) -> dict[int, int]:
+async def _append(connection: psycopg.AsyncConnection[Any], appends: Sequence[SmallAppend]) -> dict[int, int]:
     params = {
-        "relations": [each.relation_id for each in wanted],
-        "versions": [each.version for each in wanted],
-        "feeds": [each.feed_id for each in wanted],
-        "partitions": [each.partition for each in wanted],
-        "rows": [each.rows for each in wanted],
-        "min_ts": [each.min_ts for each in wanted],
-        "max_ts": [each.max_ts for each in wanted],
-        "payloads": [each.payload for each in wanted],
+        "relations": [each.relation_id for each in appends],
+        "versions": [each.version for each in appends],
+        "feeds": [each.feed_id for each in appends],
+        "partitions": [each.partition for each in appends],
+        "rows": [each.rows for each in appends],
+        "min_ts": [each.min_ts for each in appends],
+        "max_ts": [each.max_ts for each in appends],
+        "payloads": [each.payload for each in appends],
     }
     return dict(await (await connection.execute(_APPEND_SQL, params)).fetchall())

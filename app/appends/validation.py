@@ -1,6 +1,6 @@
-"""Judging posted records: one large body by itself, many small ones together.
+"""Validates posted records: one large body by itself, many small ones together.
 
-Judging is vectorised, so its cost hardly depends on the number of records: 64 requests of one record each cost little more than one.
+Validation is vectorised, so its cost hardly depends on the number of records: 64 requests of one record each cost little more than one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.formats.registry.bounded import until
 from engine.plan.model import RelationSchema
 from engine.records.canonical import canonicalise, reject_rows
 
-# Up to here a body waits to be judged together with others; a larger one is judged by itself, in a thread.
+# Bodies up to this size are validated together with others; a larger one is validated by itself, in a thread.
 SMALL_BYTES = 32 * 1024
 _BOM = b"\xef\xbb\xbf"
 _JSON_SPACES = " \t\r\n"
@@ -38,7 +38,7 @@ class ValidatedBody:
     Attributes:
         accepted: the records.
         rejects: the others.
-        changes: where each record stands in its database's log (``change_positions.keyed``); None: these are no change events.
+        changes: position of each record in its database's log (``change_positions.keyed``); None: the records are no change events.
     """
 
     accepted: pl.DataFrame
@@ -48,10 +48,10 @@ class ValidatedBody:
 
 @dataclass(frozen=True, slots=True)
 class SmallBody:
-    """A body known to be whole, so that it can be put together with others.
+    """A complete body that can be joined to others.
 
     Attributes:
-        form: what ``text`` is: members of an array without its brackets, or lines.
+        form: of ``text``: members of an array without its brackets, or lines.
         count: number of records, good or bad.
     """
 
@@ -61,7 +61,7 @@ class SmallBody:
 
 
 def small_body(body: bytes, media_type: str, relation: RelationSchema) -> SmallBody | None:
-    """Return the body in a form that can be joined to others; None where it is large, or Arrow.
+    """Return the body in a form that can be joined to others; None if it is large, or Arrow.
 
     Raises:
         BodyMalformed: it is JSON that cannot be read.
@@ -84,15 +84,15 @@ def _small_array(body: bytes, relation: RelationSchema) -> SmallBody:
         return SmallBody("array", text.encode(), 1)
     if isinstance(value, list):
         return SmallBody("array", text[1:-1].encode(), len(value))
-    parse_array(body, relation)  # says what is wrong with it
+    parse_array(body, relation)  # raises the error with the reason
     raise AssertionError("a body that is neither an array nor an object was parsed")
 
 
 def validate_body(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -> ValidatedBody:
-    """Judge the records of one body.
+    """Validate the records of one body.
 
     Raises:
-        BodyMalformed: no record can be told from another.
+        BodyMalformed: the body cannot be split into records.
     """
     raw, malformed = parse_records(body, media_type, relation)
     accepted, refused = canonicalise(raw, relation, now_ms)
@@ -104,7 +104,7 @@ def validate_body(body: bytes, media_type: str, relation: RelationSchema, now_ms
 def validate_format_body(
     body: bytes, asked: BodyOptions, relation: RelationSchema, now_ms: int, store: SchemaStore
 ) -> ValidatedBody:
-    """Judge the records of a body in a format that is named. The registry is asked for ``WAIT_S`` at most: whoever waits does not wait longer.
+    """Validate the records of a body in a named format. The whole wait for the registry is at most ``WAIT_S``.
 
     Raises:
         FormatInvalid, BodyMalformed, RegistryUnavailable, RegistryRefused: see ``read_posted``.
@@ -114,7 +114,7 @@ def validate_format_body(
     if changes is None:
         accepted, refused = canonicalise(raw, relation, now_ms)
         return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
-    # A changed key makes two rows of one event: rows are judged by their own places, and refused by the event's.
+    # A changed key makes two rows of one event: rows are validated by their own places, and rejected by the event's.
     places = raw.get_column("_offset")
     rows = raw.with_columns(pl.int_range(raw.height, dtype=pl.Int64, eager=True).alias("_offset"))
     accepted, refused = canonicalise(rows, relation, now_ms)
@@ -122,14 +122,14 @@ def validate_format_body(
         refused = refused.with_columns(places.gather(refused.get_column("offset")).alias("offset")).unique(
             "offset", keep="first", maintain_order=True
         )
-    beside = keyed(accepted, relation.key, changes)
+    positions = keyed(accepted, relation.key, changes)
     accepted = accepted.with_columns(places.gather(accepted.get_column("_offset")).alias("_offset"))
-    return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True), beside)
+    return ValidatedBody(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True), positions)
 
 
 def validate_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms: int) -> list[ValidatedBody]:
-    """Judge several bodies of one relation at once; the result is that of judging each alone."""
-    judged: dict[int, ValidatedBody] = {}
+    """Validate several bodies of one relation at once; the result equals that of each body alone."""
+    validated: dict[int, ValidatedBody] = {}
     for form, separator in (("array", b","), ("lines", b"\n")):
         indexes = [index for index, body in enumerate(bodies) if body.form == form]
         text = separator.join(bodies[index].text for index in indexes if bodies[index].count)
@@ -137,16 +137,16 @@ def validate_together(bodies: Sequence[SmallBody], relation: RelationSchema, now
             continue
         try:
             whole = validate_body(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms)
-        except BodyMalformed:  # one is nested deeper than this thread's stack reaches
-            judged |= {index: _validate_alone(bodies[index], relation, now_ms) for index in indexes}
+        except BodyMalformed:  # one body is nested deeper than this thread's stack allows
+            validated |= {index: _validate_alone(bodies[index], relation, now_ms) for index in indexes}
         else:
             bounds = list(itertools.accumulate((bodies[index].count for index in indexes), initial=0))
-            judged |= dict(zip(indexes, _cut(whole, bounds), strict=True))
-    return [judged[index] for index in range(len(bodies))]
+            validated |= dict(zip(indexes, _cut(whole, bounds), strict=True))
+    return [validated[index] for index in range(len(bodies))]
 
 
 def _validate_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> ValidatedBody:
-    """Judge one body that others waited with; where it cannot be read, each of its records is refused."""
+    """Validate one body of a group; if it cannot be read, reject each of its records."""
     text = b"[" + body.text + b"]" if body.form == "array" else body.text
     try:
         return validate_body(text, _MEDIA_TYPES[body.form], relation, now_ms)
@@ -156,7 +156,7 @@ def _validate_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> V
 
 
 def _cut(whole: ValidatedBody, bounds: Sequence[int]) -> list[ValidatedBody]:
-    """Cut at the given indexes; indexes inside a part begin at 0 again."""
+    """Cut at these bounds; indexes in each part begin at 0 again."""
     if len(bounds) == 2:
         return [whole]
     accepted = np.searchsorted(whole.accepted["_offset"].to_numpy(), bounds)

@@ -1,1 +1,1 @@
-"""What exists, and its edits: relations, queries, deliveries, connections, drivers, earlier commits."""
+"""The catalog and its edits: relations, queries, deliveries, connections, drivers, earlier commits."""

@@ -1,4 +1,4 @@
-"""Why something is not in its desired state: a code, the fact and the cure."""
+"""Why a resource is not in its desired state: a code, the fact and the cure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What keeps a query from its desired state, and what can be done about it."""
+    """The obstacle to a query's desired state, and its cure."""
 
     code: str
     fact: str
@@ -15,5 +15,5 @@ class Reason:
 
     @property
     def detail(self) -> str:
-        """Both together."""
+        """The fact and the cure."""
         return f"{self.fact}. {self.cure[:1].upper()}{self.cure[1:]}"

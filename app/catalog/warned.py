@@ -1,4 +1,4 @@
-"""Warnings and faults of definitions as answers show them, each with a link to where its code is explained."""
+"""Warnings and faults of definitions in answers, each with a link to the explanation of its code."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from engine.plan.warnings import DefinitionWarning
 
 
 def shown_warnings(warnings: Iterable[DefinitionWarning]) -> list[WarningItem]:
-    """Return warnings as a part of an answer."""
+    """Return warnings in the form of answers."""
     return [_item(each.pointer, each.code, each.detail, each.cure) for each in warnings]
 
 
 def shown_reasons(*reasons: Reason | None) -> list[WarningItem]:
-    """Return what keeps a query from its desired state as warnings about the desired state."""
+    """Return obstacles to a query's desired state as warnings about the desired state."""
     return [_item("/desired_state", each.code, each.fact, each.cure) for each in reasons if each]
 
 
 def shown_problems(problems: Iterable[Problem]) -> list[ProblemItem]:
-    """Return the faults of a definition as a part of an answer."""
+    """Return the faults of a definition in the form of answers."""
     return [
         ProblemItem(pointer=each.pointer, code=each.code, detail=each.detail, type=explained_at(each.code)) for each in problems
     ]

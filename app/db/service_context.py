@@ -1,4 +1,4 @@
-"""What connectors may use of this service."""
+"""The contexts that connectors and outputs get from the settings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from engine.sources.control import ServiceContext
 
 
 def service_context_of(settings: Settings) -> ServiceContext:
-    """Return what the settings allow connectors."""
+    """Return the context of connectors."""
     return ServiceContext(files_root=settings.files_root, dsn=settings.dsn)
 
 
 def delivery_context_of(settings: Settings) -> DeliveryContext:
-    """Return what the settings allow outputs.
+    """Return the context of outputs.
 
     Raises:
         ValueError: there is no database URL.

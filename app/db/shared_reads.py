@@ -1,8 +1,8 @@
 """Reads of single keys that wait at the same moment, sent to the database as one statement.
 
-A statement costs this process and the database several times what one more key in it costs. Nobody waits for company: a read goes
-out at once while fewer than ``STATEMENTS_AT_ONCE`` are under way, and what arrives in the meantime goes together. The statement is sent after
-each of its reads has arrived, so all of them see what was committed before they came.
+A statement costs this process and the database several times as much as one more key in it. No read waits for others: it is sent at once while
+fewer than ``STATEMENTS_AT_ONCE`` statements run, and reads that arrive meanwhile share the next one. A statement is sent after each of its
+reads has arrived, so all of them see everything that was committed before they arrived.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import psycopg
 Row = tuple[Any, ...]
 
 STATEMENTS_AT_ONCE = 2
-"""While the database works on one, the answers of the other are written."""
+"""While the database executes one statement, this process writes the answers of the other."""
 
 MAX_KEYS = 64
-"""More would make the first wait for the last."""
+"""More keys would make the first read wait for the last."""
 
 
 class SharedReads:
-    """Reads of one statement.
+    """Reads that share one kind of statement.
 
     Args:
-        fetch: answers a list of keys with one row, or with None where the table is not what it was.
-        split: makes the answer for one key out of theirs; by itself it is the member in the key's place.
-        is_too_large: whether their row leaves some out, because all together are too large; each is then read alone.
+        fetch: returns one row for a list of keys, or None if the table is no longer the same.
+        split: returns the answer for one key; the default is the member of the row at the key's place.
+        is_too_large: whether the row leaves some keys out, because all together are too large; each is then read alone.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class SharedReads:
         """Read one key.
 
         Raises:
-            Exception: whatever ``fetch`` raised.
+            Exception: any that ``fetch`` raised.
         """
         answer: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((key, answer))
         if len(self._sending) < STATEMENTS_AT_ONCE:
-            # It starts once this turn of the event loop is over: whoever is ready in the same turn comes along.
+            # The task starts after this iteration of the event loop: reads of the same iteration join it.
             task = asyncio.create_task(self._send())
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
@@ -61,25 +61,25 @@ class SharedReads:
 
     async def _send(self) -> None:
         while self._waiting:
-            taken, self._waiting = self._waiting[:MAX_KEYS], self._waiting[MAX_KEYS:]
-            await self._answer([one for one in taken if not one[1].done()])
+            batch, self._waiting = self._waiting[:MAX_KEYS], self._waiting[MAX_KEYS:]
+            await self._answer([read for read in batch if not read[1].done()])
 
-    async def _answer(self, wanted: list[tuple[Any, asyncio.Future[Row | None]]]) -> None:
+    async def _answer(self, reads: list[tuple[Any, asyncio.Future[Row | None]]]) -> None:
         try:
-            row = await self._fetch([key for key, _ in wanted]) if wanted else None
+            row = await self._fetch([key for key, _ in reads]) if reads else None
         except Exception as error:  # noqa: BLE001 - each reader raises it
-            if isinstance(error, psycopg.DataError) and len(wanted) > 1:
-                for one in wanted:  # the key that cannot be read fails alone
-                    await self._answer([one])
+            if isinstance(error, psycopg.DataError) and len(reads) > 1:
+                for read in reads:  # only the key that cannot be read fails
+                    await self._answer([read])
                 return
-            for _, answer in wanted:
+            for _, answer in reads:
                 if not answer.done():
                     answer.set_exception(error)
             return
-        if row is not None and len(wanted) > 1 and self._is_too_large(row):
-            for one in wanted:
-                await self._answer([one])
+        if row is not None and len(reads) > 1 and self._is_too_large(row):
+            for read in reads:
+                await self._answer([read])
             return
-        for place, (_, answer) in enumerate(wanted):
+        for place, (_, answer) in enumerate(reads):
             if not answer.done():
                 answer.set_result(None if row is None else self._split(row, place))

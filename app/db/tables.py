@@ -1,4 +1,4 @@
-"""The control plane's tables, as SQLAlchemy Core sees them. The migrations make them; a test holds both together."""
+"""The control plane's tables in SQLAlchemy Core. The migrations create them; a test compares both."""
 
 from __future__ import annotations
 

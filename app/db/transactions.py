@@ -1,4 +1,4 @@
-"""What every transaction that changes the set of relations or queries shares."""
+"""Transactions that change the set of relations or queries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from engine.postgres.schemas import schemas_of
 
-# Any number, the same in every process. Such edits are rare and touch names, catalogs and readers at once: one at a time is simple and right.
+# Any number, the same in every process. Such edits are rare and touch names, catalogs and readers, so one at a time is simple and correct.
 EDIT_LOCK = 0x51AE
 
 
 def lock_edits(connection: sa.Connection) -> None:
-    """Let one transaction at a time change what exists and who reads it; held until it ends."""
+    """Lock against other edits of relations, queries and their readers; the lock lasts until the transaction ends."""
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
 
 
@@ -24,11 +24,11 @@ def lock_edits(connection: sa.Connection) -> None:
 def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Connection]:
     """Open the transaction of an edit that copies what queries have committed.
 
-    Its lock is taken before the transaction begins: a snapshot that was taken before waiting for it would not show the edit before.
+    The lock is taken before the transaction begins. A snapshot from before the wait for the lock would not show the previous edit.
 
     Args:
         engine: of edits.
-        is_frozen: all of it sees the database as of its first statement (REPEATABLE READ). It may fail with ``SerializationFailure``.
+        is_frozen: every statement sees the database as of the first one (REPEATABLE READ). It may fail with ``SerializationFailure``.
     """
     with engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -39,12 +39,12 @@ def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Con
             with connection.begin():
                 yield connection
         finally:
-            if not connection.invalidated:  # else its session has ended, and the lock with it
+            if not connection.invalidated:  # otherwise the session has ended, and its lock too
                 connection.execution_options(isolation_level="AUTOCOMMIT")
                 connection.execute(sa.select(sa.func.pg_advisory_unlock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
                 connection.commit()
 
 
 def raw(connection: sa.Connection) -> psycopg.Connection[Any]:
-    """Return the psycopg connection below, for the connectors' statements in the same transaction."""
+    """Return the psycopg connection inside, for the connectors' statements in the same transaction."""
     return cast("psycopg.Connection[Any]", connection.connection.driver_connection)

@@ -1,7 +1,7 @@
-"""Turns at a pool of connections: as many as it has, and only half of them for work that may take long.
+"""Permits for a pool of connections: as many as the pool has, and at most half of them for slow work.
 
-Who has no turn does not ask the pool. So a worker thread never waits for a connection while those who have one need a thread to go on,
-and what is slow always leaves connections to what is quick.
+A request without a permit does not wait for a connection. So a worker thread never waits for a connection while the owners of all connections
+need a thread to continue. Slow work always leaves connections for fast work.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from app.errors.app_errors import Unavailable
 
 PATIENCE_SECONDS = 10.0
-"""Longer than a hundred edits at once take; while the database is away those who wait shall not wait for each other's timeouts."""
+"""Longer than a hundred simultaneous edits take. While the database is unreachable, requests must not wait for each other's timeouts."""
 
 
 class Turns:
-    """Turns of one event loop.
+    """Permits of one event loop.
 
     Args:
         size: connections of the pool.
@@ -29,10 +29,10 @@ class Turns:
 
     @asynccontextmanager
     async def taken(self, *, is_long: bool = False) -> AsyncIterator[None]:
-        """Have a turn for the length of the block.
+        """Hold a permit for the duration of the block.
 
         Raises:
-            Unavailable: ``database_busy``: others have all of them for too long.
+            Unavailable: ``database_busy``: no permit was free for ``PATIENCE_SECONDS``.
         """
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -55,10 +55,10 @@ class Turns:
 
 
 def database_busy() -> Unavailable:
-    """Return the refusal of a request for which no connection is free, as opposed to a database that cannot be reached."""
+    """Return the error for a request without a free connection, as opposed to an unreachable database."""
     return Unavailable(
         "database_busy",
-        "other requests use every connection of this process that this one could have; try again in a moment, with fewer at once "
+        "other requests use every connection of this process that this request may use; try again in a moment, with fewer requests at once "
         "(SLACKWATER_POOL_SIZE)",
         headers={"Retry-After": "1"},
     )

@@ -1,4 +1,4 @@
-"""Whether the database takes writes now. A database that only answers may be a replica, read only, or have a full disk."""
+"""Checks whether the database accepts writes. A database that answers reads may be a replica, read only, or have a full disk."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 REUSED_S: Final = 1.0
-"""`/readyz` asks for no key: however often it is asked, the database does this work once a second."""
+"""`/readyz` needs no key: whatever its rate, the database does this work at most once a second."""
 
 TIMEOUT_MS: Final = 2_000
 """Of each statement, by the database."""
 
 ATTEMPT_S: Final = 5.0
-"""Of the whole attempt: no time-out of the database bounds a commit that waits for its disk or a replica."""
+"""Of the whole attempt: no timeout of the database limits a commit that waits for its disk or a replica."""
 
 _SQL: Final = f"""
 SET LOCAL statement_timeout = {TIMEOUT_MS};
@@ -27,14 +27,14 @@ UPDATE slackwater.query SET name = name WHERE false;
 SELECT pg_current_xact_id()
 """  # noqa: S608 - made of a constant
 """The sort does not fit into its memory, so Postgres writes about half a megabyte to its disk and removes it again: no table grows. The
-update of no row is refused where transactions are read only. The identifier makes the commit write to the log; a replica refuses it."""
+update of no row fails where transactions are read only. The identifier makes the commit write to the log, which a replica refuses."""
 
 
 class WriteProbe:
-    """Tries a write, at most once a second; callers at the same time share one attempt.
+    """Tries a write, at most once a second; concurrent callers share one attempt.
 
     Args:
-        engine: where it is tried.
+        engine: of the database.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -44,11 +44,11 @@ class WriteProbe:
         self._error: Exception | None = None
 
     async def check(self) -> None:
-        """Return when the database takes writes.
+        """Return if the database accepts writes.
 
         Raises:
             TimeoutError: it took longer than ``TIMEOUT_MS``.
-            SQLAlchemyError, psycopg.Error, OSError: what the database, or the way to it, refused the write with.
+            SQLAlchemyError, psycopg.Error, OSError: the database, or the way to it, refused the write.
         """
         async with self._lock:
             if time.monotonic() - self._tried_at >= REUSED_S:

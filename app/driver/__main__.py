@@ -1,6 +1,6 @@
-"""``python -P -m app.driver``: a driver with Spark, told by the same environment variables as the service.
+"""``python -P -m app.driver``: a driver with Spark; it reads the same environment variables as the service.
 
-The JVM starts first, while Python imports what works with it. A spare starts none before its turn has come.
+The JVM starts first, while Python imports the modules that use it. A spare starts no JVM until it becomes the driver.
 """
 
 import logging
@@ -14,7 +14,7 @@ from app.settings.effective_settings import load_settings
 if __name__ == "__main__":
     begun = None
     if "--help" not in sys.argv and "-h" not in sys.argv:
-        # As in ``entry``: what the JVM writes is for nobody else, and py4j tells every message it sends at INFO.
+        # As in ``entry``: no other user may read what the JVM writes, and py4j logs every message that it sends at INFO.
         os.umask(0o077)
         logging.getLogger("py4j").setLevel(logging.WARNING)
         begun = SessionStart(load_settings())

@@ -1,6 +1,6 @@
-"""The thread of a driver that looks after segments which no query needs any more (``engine.commit.history.segment_collector``).
+"""The thread of a driver that removes segments which no query needs any more (``engine.commit.history.segment_collector``).
 
-Of the drivers that share a directory of state one at a time does so: whoever has the advisory lock of its id.
+If several drivers share a state directory, one at a time does this: the holder of the advisory lock of its id.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
 
 EVERY_S: Final = 30.0
-"""A look costs a statement, and a listing for each query that committed something since."""
+"""A check costs a statement, and a listing for each query with new commits."""
 
 EVERY_S_OF_OBJECTS: Final = 120.0
-"""Where each listing is paid for, and no disk runs full."""
+"""For object stores: each listing costs money, and no disk fills up."""
 
 SOON_S: Final = 3.0
-"""Where a query has more than may stay: a busy one writes a hundred megabytes in a second."""
+"""If a query has more than its limit: a busy query writes a hundred megabytes in a second."""
 
 _UPPER_HALF: Final = 1 << 19
 log = structlog.stdlib.get_logger(__name__)
 
 
 def collector_lock(root: UUID) -> int:
-    """Return the number of the lock of a place: of the upper half of all numbers. Places that share one take turns."""
+    """Return the number of the lock of a root, from the upper half of all numbers. Roots with the same number take turns."""
     return _UPPER_HALF | int.from_bytes(root.bytes[-3:]) & (_UPPER_HALF - 1)
 
 
 class Collecting:
-    """Looks again and again until its process ends.
+    """Collects segments periodically until its process ends.
 
     Args:
-        dsn: the database.
-        store: where the state of all queries is.
-        root: id of that place.
-        retention: what stays.
-        every_s: seconds between two looks; None: as fits the store.
+        dsn: of the database.
+        store: has the state of all queries.
+        root: id of this store.
+        retention: the state to keep.
+        every_s: seconds between two checks; None: the default of the store.
     """
 
     def __init__(self, dsn: str, store: StateStore, root: UUID, retention: Retention, every_s: float | None = None) -> None:
@@ -55,11 +55,11 @@ class Collecting:
         self._is_over = threading.Event()
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        """Start the thread."""
         threading.Thread(target=self._run, name="collector", daemon=True).start()
 
     def stop(self) -> None:
-        """Begin no further look."""
+        """Start no further check."""
         self._is_over.set()
 
     def _run(self) -> None:
@@ -69,7 +69,7 @@ class Collecting:
             pause_s = min(SOON_S, self._every_s) if look is not None and look.is_pressing else self._every_s
 
     def look(self) -> Look | None:
-        """Look once; None where another driver does, or something is away, for which the next look is soon enough."""
+        """Check once; None if another driver does, or if a part is unreachable, for which the next check is soon enough."""
         try:
             with connect(self._dsn, "slackwater-collector") as connection:
                 number = collector_lock(self._root)

@@ -1,4 +1,4 @@
-"""The command line of a driver, whatever its engine."""
+"""The command line of a driver with any engine."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def main(make_runner: Callable[[Settings], Runner], on_turn: Callable[[], None] | None = None) -> None:
-    """Read the command line and the environment, be a driver, and leave: also with threads that hang.
+    """Read the command line and the environment, run the driver, and exit, even if threads hang.
 
-    A spare waits for its turn first; what is not imported by now delays it later. Under a supervisor it gets its id and the supervisor's pid;
-    started by hand or by an orchestrator it needs neither.
+    A spare waits first until it becomes the driver; imports after that would delay it. A supervisor passes a driver id and its own pid. A driver
+    that is started by hand or by an orchestrator needs neither.
 
     Args:
-        make_runner: the engine.
-        on_turn: called as soon as a spare's turn has come; returns at once. None: nothing is.
+        make_runner: builds the engine.
+        on_turn: called when a spare becomes the driver; returns at once. None: nothing is called.
     """
     parser = argparse.ArgumentParser(
-        prog="python -P -m app.driver", description="Runs streaming queries; told by SLACKWATER_ variables."
+        prog="python -P -m app.driver", description="Runs streaming queries; configured by SLACKWATER_ variables."
     )
     parser.add_argument(
-        "--driver-id", type=uuid.UUID, default=None, help="name of this process in slackwater.driver (default: a new one)"
+        "--driver-id", type=uuid.UUID, default=None, help="id of this process in slackwater.driver (default: a new one)"
     )
-    parser.add_argument("--supervisor-pid", type=int, default=None, help="end when this process, the parent, is gone")
+    parser.add_argument("--supervisor-pid", type=int, default=None, help="stop when this process, the parent, has exited")
     parser.add_argument(
         "--spare",
         action="store_true",
-        help="be the driver when the supervisor says so at standard input, a socket, and not before",
+        help="wait, and become the driver when the supervisor says so on standard input, which is a socket",
     )
     arguments = parser.parse_args()
     if arguments.spare:
@@ -53,10 +53,10 @@ def main(make_runner: Callable[[Settings], Runner], on_turn: Callable[[], None] 
             on_turn()
     make_children_safe()
     settings = load_settings()
-    # What this process and its children write holds users' records: nobody else on the machine is to read it.
+    # The output of this process and its children has users' records: no other user of the machine may read it.
     os.umask(0o077)
     configure_logging(settings.log)
-    # py4j tells every message it sends at INFO.
+    # py4j logs every message that it sends at INFO.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         code = run_driver(settings, make_runner, Identity(arguments.driver_id or uuid.uuid4(), arguments.supervisor_pid))

@@ -1,8 +1,7 @@
-"""The leases one driver holds, and the moment from which it must not trust them any more.
+"""The leases of one driver, and the time from which it must not rely on them.
 
-A lease is good while the last successful renewal is younger than its time to live, by this process's own clock: a driver that
-cannot reach the database must stop its queries no later than another one may take them. The fence (``claim_epoch``) holds where
-clocks do not.
+A lease is valid while the last successful renewal is younger than its time to live, by this process's own clock. A driver that cannot reach the
+database must stop its queries before another driver may claim them. The fence (``claim_epoch``) protects against clocks that differ.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Leases:
-    """Claims, renews, loses.
+    """Claims, renews and releases leases.
 
     Args:
-        driver_id: the holder.
-        ttl_ms: how long a lease lives without being renewed.
-        root: where the state of the queries is that it may take.
+        driver_id: owner of the leases.
+        ttl_ms: lifetime of a lease without renewal.
+        root: state root of the queries that it may claim.
         clock: monotonic seconds.
     """
 
@@ -44,22 +43,22 @@ class Leases:
         self._known: set[UUID] = set()
 
     def knows(self, query_ids: Collection[UUID]) -> bool:
-        """Whether all of these were this driver's when they were looked at last; else some may be free."""
+        """Whether all of these were this driver's at the last check; otherwise some may be free."""
         return self._known.issuperset(query_ids)
 
     @property
     def is_trusted(self) -> bool:
-        """Whether what was leased is certainly still this driver's."""
+        """Whether the leases are certainly still this driver's."""
         return self._renewed_at is not None and (self._clock() - self._renewed_at) * 1000 < self._ttl_ms
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
-        """Prolong every lease that is still this driver's."""
-        asked_at = self._clock()
+        """Renew every lease that is still this driver's."""
+        started_at = self._clock()
         transitions.renew(connection, self._driver_id, self._ttl_ms)
-        self._renewed_at = asked_at
+        self._renewed_at = started_at
 
     def claim(self, connection: psycopg.Connection[Any]) -> list[UUID]:
-        """Take what has no driver, and return that: everything that is to be brought to rest, and this driver's fair share of the rest."""
+        """Claim queries without a driver, and return their ids: all that are to stop, and this driver's fair share of the others."""
         claimant = self._claimant()
         claimed = transitions.claim_errands(connection, claimant)
         for is_internal in (True, False):
@@ -73,39 +72,39 @@ class Leases:
         return claimed
 
     def surplus(self, connection: psycopg.Connection[Any], *, is_internal: bool) -> int:
-        """Say how many of this driver's queries (users' or internal ones) others have room for."""
+        """Return how many of this driver's queries (users' or internal ones) other drivers have room for."""
         waiting = transitions.unplaced(connection, self._claimant(), is_internal=is_internal)
         return self.ready_drivers(connection, waiting, is_internal=is_internal).surplus(self._driver_id)
 
     def ready_drivers(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> ReadyDrivers:
-        """Return the drivers among which queries are spread: those of this root that were heard of within the life of a lease.
+        """Return the drivers that share the queries: those of this root with a heartbeat within the lifetime of a lease.
 
-        Users' queries and internal ones are spread apart: the first up to each driver's cap, the others without one.
+        Users' queries and internal ones are balanced separately: users' queries up to each driver's maximum, internal ones without a limit.
         """
         return drivers.load_ready_drivers(connection, unplaced, self._ttl_ms, self._root.id, is_internal=is_internal)
 
     def leased_queries(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> list[LeasedQuery]:
-        """Return the queries whose leases are this driver's now; ``only`` of these, where it is given."""
-        found = transitions.load_leased(connection, self._driver_id, only)
+        """Return the queries that this driver leases now; only those in ``only`` if it is set."""
+        queries = transitions.load_leased(connection, self._driver_id, only)
         if only is None:
-            self._known = {leased.query_id for leased in found}
-        return found
+            self._known = {leased.query_id for leased in queries}
+        return queries
 
     def save(self, connection: psycopg.Connection[Any], leased: LeasedQuery, action: Action) -> LeasedQuery | None:
-        """Write a transition; None where the lease was lost or the row has changed."""
+        """Write a transition; None if the lease was lost or the row has changed."""
         saved = transitions.save(connection, self._claimant(), leased, action)
         if saved is not None and action.is_lease_released:
             self._known.discard(leased.query_id)
         return saved
 
     def note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, phase: str | None) -> None:
-        """Write how far a launch is."""
+        """Write the phase of a launch."""
         transitions.note_phase(connection, self._driver_id, leased, phase)
 
     def _claimant(self) -> Claimant:
         return Claimant(self._driver_id, self._ttl_ms, self._root.id)
 
     def release(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
-        """Give one lease back."""
+        """Release one lease."""
         transitions.release(connection, self._driver_id, query_id)
         self._known.discard(query_id)

@@ -1,4 +1,4 @@
-"""The thread that rings for the loop of a driver's process when the database says that there is something to do."""
+"""The thread that wakes the loop of a driver's process when the database notifies it of something to do."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import DATABASE_AWAY
 
 DESIRED_STATES: Final = "slackwater_desired_state"
-"""Rings when the desired state of a query was written."""
+"""Channel: the desired state of a query was written."""
 
 
 def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[str | None], None], pause_s: float) -> None:
-    """Ring when something comes on a channel. Only shortens the wait: a bell that is away for a while is no fault.
+    """Call ``ring`` for each notification on a channel. It only shortens the wait: a lost connection for a while is no fault.
 
     Args:
-        dsn: the database.
-        channels: what to listen to.
-        ring: called for each notification with what it says, and with None whenever the connection is there: what rang before is lost.
-        pause_s: after a lost connection, until the next is tried.
+        dsn: of the database.
+        channels: to listen to.
+        ring: called for each notification with its payload, and with None after each connect, because earlier notifications are lost.
+        pause_s: between a lost connection and the next attempt.
     """
     while True:
         with (
             suppress(*DATABASE_AWAY),
-            # Waits by trade: it ends with other connections that are found dead.
+            # No limit for silence: this connection waits for notifications. It ends when other connections are found dead.
             LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
         ):
             for channel in channels:
                 connection.execute(f"LISTEN {channel}")
             ring(None)
-            for heard in connection.notifies():
-                ring(heard.payload)
+            for notification in connection.notifies():
+                ring(notification.payload)
         time.sleep(pause_s)

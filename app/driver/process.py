@@ -1,8 +1,8 @@
-"""The driver process: heartbeat, claim, reconcile, until it is told to end.
+"""The driver process: it sends heartbeats, claims queries and reconciles them until it is asked to stop.
 
-It ends in order on SIGTERM or SIGINT, when its supervisor is gone, when a query does not stop in time, and when its runner died:
-what lives is stopped, every lease is given back, then the process exits. What cannot be stopped by then dies with the process;
-its leases are left for the supervisor, which gives them back once the whole session is gone, or for their time to live.
+It ends in order on SIGTERM or SIGINT, when its supervisor has exited, when a query does not stop in time, and when its runner died. It stops the
+living queries, releases every lease, then exits. Queries that cannot be stopped by then die with the process. The supervisor releases their
+leases once the whole session is gone, or the leases expire.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from engine.postgres.postgres import DATABASE_AWAY
 
 LONGEST_REST_S = 0.2
 REST_SHARE = 2
-"""A round is followed by a rest of its length times this, so that many bells take a third of a core at most. What rings meanwhile is looked at
-together in the next."""
+"""A cycle is followed by a pause of its length times this, so that many notifications use at most a third of a core. The next cycle handles all
+notifications of the pause together."""
 
-# The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
+# Notifications and polls can be seconds apart; a supervisor that has exited should be noticed sooner.
 LONGEST_PAUSE_S, LEAST_PAUSE_S = 1.0, 0.01
-# What stopping the session and the last writes may take after the queries were stopped.
+# Time for the end of the session and the last writes, after the queries were stopped.
 CLOSE_S = 10.0
 EXIT_OK, EXIT_RUNNER_DIED, EXIT_QUERY_HUNG, EXIT_SCHEMA = 0, 3, 4, 5
 log = structlog.stdlib.get_logger(__name__)
@@ -63,10 +63,10 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a driver is.
+    """Identity of a driver.
 
     Attributes:
-        supervisor_pid: the process whose end ends this one; None: nobody watches over this driver.
+        supervisor_pid: this driver ends when that process has exited; None: it has no supervisor.
     """
 
     driver_id: UUID
@@ -74,7 +74,7 @@ class Identity:
 
 
 def limits_of(settings: DriverSettings) -> Limits:
-    """Return the timings that decisions are made on."""
+    """Return the timings of the lifecycle."""
     return Limits(
         start_timeout_ms=settings.start_timeout_ms,
         stop_timeout_ms=settings.stop_timeout_ms,
@@ -86,16 +86,15 @@ def limits_of(settings: DriverSettings) -> Limits:
 
 
 def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], identity: Identity) -> int:
-    """Be a driver until told to end. Call it from the main thread; installs handlers for SIGTERM and SIGINT.
+    """Run a driver until it is asked to stop. Call this from the main thread; it installs handlers for SIGTERM and SIGINT.
 
     Args:
         settings: with a ``database_url``.
-        make_runner: the engine; opened in a thread.
-        identity: who this is.
+        make_runner: builds the engine, which a thread opens.
+        identity: of this driver.
 
     Returns:
-        The exit code. Threads may still hang: leave with ``os._exit``.
-
+        The exit code. Threads may still hang: exit with ``os._exit``.
     """
     if (dsn := settings.dsn) is None:
         raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
@@ -105,18 +104,20 @@ def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], id
 
 
 class DriverProcess:
-    """The loop. Everything that can hang is in other threads, so that a missing heartbeat means what it says."""
+    """The loop. Everything that can hang is in other threads, so a missing heartbeat is a reliable sign."""
 
     def __init__(self, settings: Settings, dsn: str, runner: Runner, identity: Identity) -> None:
         self._settings = settings.driver
         self._dsn = dsn
         self._runner = runner
         self._identity = identity
-        self._rung: queue.SimpleQueue[UUID | None] = queue.SimpleQueue()
-        """Of which queries something was heard; None: of any. A signal may come while this is used."""
+        self._notified: queue.SimpleQueue[UUID | None] = queue.SimpleQueue()
+        """Ids of queries with a notification; None: any query. A signal handler may use this."""
         self._checkpoints_dir = settings.checkpoints_dir
         self._launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
-        self._host = QueryHost(self._launcher, settings.driver.stop_timeout_ms / 1000, self._rung.put, lambda: runner.is_alive)
+        self._host = QueryHost(
+            self._launcher, settings.driver.stop_timeout_ms / 1000, self._notified.put, lambda: runner.is_alive
+        )
         self._store = state_store_of(settings)
         self._root = StateRoot.open(self._checkpoints_dir, self._store)
         retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
@@ -129,55 +130,55 @@ class DriverProcess:
         self._phase = "starting_jvm"
         self._exit_code = EXIT_OK
         self._connection: psycopg.Connection[Any] | None = None
-        self._beaten_at = float("-inf")
-        self._beaten_phase = ""
+        self._heartbeat_at = float("-inf")
+        self._heartbeat_phase = ""
         self._drains_until: float | None = None
-        self._all_at = float("-inf")
-        """When all queries are looked at next, whatever is heard."""
+        self._check_all_at = float("-inf")
+        """When all queries are checked next, even without a notification."""
         self._is_empty = False
-        self._uneven_since: float | None = None
+        self._imbalanced_since: float | None = None
 
     def run(self) -> int:
-        """Loop until drained. Returns the exit code."""
+        """Loop until drained; return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
-        bell = (self._dsn, (DESIRED_STATES,), self._wake, LONGEST_PAUSE_S)
-        threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
+        listener = (self._dsn, (DESIRED_STATES,), self._wake, LONGEST_PAUSE_S)
+        threading.Thread(target=listen_forever, args=listener, name="listener", daemon=True).start()
         self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
         while not self._is_over():
-            heard = self._heard()
-            begun = time.monotonic()
-            self._round(heard)
-            time.sleep(min(LONGEST_REST_S, (time.monotonic() - begun) * REST_SHARE))
+            query_ids = self._heard()
+            started_at = time.monotonic()
+            self._round(query_ids)
+            time.sleep(min(LONGEST_REST_S, (time.monotonic() - started_at) * REST_SHARE))
         self._end()
         return self._exit_code
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        # Nothing else here: the main thread may hold any lock at this moment.
+        # Only this: the main thread may hold any lock at this moment.
         self._phase = "draining"
-        self._rung.put(None)
+        self._notified.put(None)
 
     def _wake(self, query_id: str | None) -> None:
-        heard: UUID | None = None
-        with suppress(ValueError):  # anybody may notify: what names no query may mean any
-            heard = None if query_id is None else UUID(query_id)
-        self._rung.put(heard)
+        notified: UUID | None = None
+        with suppress(ValueError):  # any client may notify: a payload without an id means any query
+            notified = None if query_id is None else UUID(query_id)
+        self._notified.put(notified)
 
     def _heard(self) -> set[UUID] | None:
-        """Wait until something was heard of queries, and return of which; None: of any, or it is time to look at all.
+        """Wait for notifications and return the ids of their queries; None: any query, or it is time to check all.
 
-        Empty: only to say that this driver lives.
+        An empty set: it is only time for a heartbeat.
         """
-        heard: set[UUID | None] = set()
+        notified: set[UUID | None] = set()
         with suppress(queue.Empty):
-            heard.add(self._rung.get(timeout=min(self._pause_s, max(0.0, self._all_at - time.monotonic()))))
+            notified.add(self._notified.get(timeout=min(self._pause_s, max(0.0, self._check_all_at - time.monotonic()))))
             while True:
-                heard.add(self._rung.get_nowait())
-        named = {query_id for query_id in heard if query_id is not None}
-        is_all = None in heard or self._phase == "draining" or time.monotonic() >= self._all_at
-        return None if is_all else named
+                notified.add(self._notified.get_nowait())
+        query_ids = {query_id for query_id in notified if query_id is not None}
+        is_all = None in notified or self._phase == "draining" or time.monotonic() >= self._check_all_at
+        return None if is_all else query_ids
 
     def _open_runner(self) -> None:
         try:
@@ -189,10 +190,10 @@ class DriverProcess:
             if self._phase == "starting_jvm":
                 self._phase = "ready"
             log.info("driver_ready")
-        self._rung.put(None)
+        self._notified.put(None)
 
     def _watch(self) -> None:
-        """Notice what ends a driver."""
+        """Check whether this driver must end."""
         if not has_parent(self._identity.supervisor_pid):
             self._drain(EXIT_OK)
         if self._phase == "ready" and not self._runner.is_alive:
@@ -218,60 +219,60 @@ class DriverProcess:
 
     @property
     def _pause_s(self) -> float:
-        """Between two rounds."""
+        """Seconds between two cycles."""
         settings = self._settings
         due_s = (LONGEST_PAUSE_S, settings.heartbeat_ms / 1000, settings.lease_ttl_ms / 3000)
         return max(LEAST_PAUSE_S, min(due_s))
 
-    def _round(self, heard: set[UUID] | None) -> None:
-        """One round. A database that is away costs the leases after their time to live, and with them the queries.
+    def _round(self, query_ids: set[UUID] | None) -> None:
+        """Run one cycle. While the database is unreachable the leases expire, and their queries stop.
 
         Args:
-            heard: the queries to look at, perhaps none; None: all.
+            query_ids: of the queries to check, perhaps none; None: all.
         """
-        begun = time.monotonic()
+        started_at = time.monotonic()
         self._watch()
-        if heard is not None:
-            heard |= self._host.ended()
+        if query_ids is not None:
+            query_ids |= self._host.ended()
         try:
             connection = self._connect()
             if self._beat(connection):
-                heard = None
+                query_ids = None
             if self._phase != "draining":
                 self._delivering.keep(connection)
-            if heard is None or heard:
-                self._look(connection, heard, begun)
+            if query_ids is None or query_ids:
+                self._look(connection, query_ids, started_at)
         except DATABASE_AWAY as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
             if self._phase == "draining" or not self._leases.is_trusted:
                 self._reconciler.stop_everything()
             self._is_empty = True
-            self._all_at = begun + LONGEST_PAUSE_S
+            self._check_all_at = started_at + LONGEST_PAUSE_S
 
-    def _look(self, connection: psycopg.Connection[Any], heard: set[UUID] | None, begun: float) -> None:
-        """Look at queries.
+    def _look(self, connection: psycopg.Connection[Any], query_ids: set[UUID] | None, started_at: float) -> None:
+        """Check and reconcile queries.
 
-        What a look costs does not depend on how many there are, where few were heard of; and where all are at rest, it is not for all so often.
+        The cost does not depend on the number of queries if only few had notifications. If all queries are at rest, all are checked less often.
         """
-        if heard is None or not self._leases.knows(heard):
+        if query_ids is None or not self._leases.knows(query_ids):
             claimed = self._claim(connection)
-            heard = None if heard is None else {*heard, *claimed}
+            query_ids = None if query_ids is None else {*query_ids, *claimed}
         poll_s = self._settings.poll_ms / 1000
         pause_s = min(poll_s, LONGEST_PAUSE_S)
         if self._leases.is_trusted:
-            due_ms = self._reconciler.reconcile(connection, heard)
+            due_ms = self._reconciler.reconcile(connection, query_ids)
             if self._reconciler.is_at_rest:
                 pause_s = poll_s
             if due_ms is not None:
                 pause_s = min(pause_s, max(LEAST_PAUSE_S, due_ms / 1000))
         self._is_empty = not self._leases.leased_queries(connection) if self._phase == "draining" else False
-        self._all_at = begun + pause_s if heard is None else min(self._all_at, begun + pause_s)
+        self._check_all_at = started_at + pause_s if query_ids is None else min(self._check_all_at, started_at + pause_s)
 
     def _connect(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            # A lock that is held for longer than a lease lives would be found out too late; and should this process be frozen, its
-            # own locks must not outlive its leases.
+            # A lock wait longer than a lease's lifetime would be noticed too late. If this process is frozen, its own locks must not
+            # outlive its leases.
             ttl_ms = self._settings.lease_ttl_ms
             options = f"-c lock_timeout={ttl_ms // 3} -c idle_in_transaction_session_timeout={ttl_ms}"
             self._connection = LinkedConnection.connect(
@@ -282,7 +283,7 @@ class DriverProcess:
                 application_name="slackwater driver",
                 patience_s=ttl_ms / 3000,
             )
-            # It may have been put back while it was away; nothing is launched before that is known.
+            # The database may have been restored while it was unreachable; no query is launched before that is known.
             notice(self._connection, self._root.last_mark())
         return self._connection
 
@@ -293,13 +294,13 @@ class DriverProcess:
             self._connection = None
 
     def _beat(self, connection: psycopg.Connection[Any]) -> bool:
-        """Say that this driver lives, where it is time to; returns whether there is something to do then."""
+        """Send a heartbeat if it is time; return whether there is something to do then."""
         phase = self._phase
         # Three renewals per time to live: two may fail before a lease is lost.
         interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
-        if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
+        if phase == self._heartbeat_phase and (time.monotonic() - self._heartbeat_at) * 1000 < interval_ms:
             return False
-        is_new = phase != self._beaten_phase
+        is_new = phase != self._heartbeat_phase
         self._leave_newer_schema(connection)
         detail = {
             "supervisor_pid": self._identity.supervisor_pid,
@@ -310,37 +311,37 @@ class DriverProcess:
         drivers.beat(connection, self._identity.driver_id, phase, detail, self._process)
         self._leases.renew(connection)
         self._root.note(mark(connection))
-        self._beaten_at, self._beaten_phase = time.monotonic(), phase
+        self._heartbeat_at, self._heartbeat_phase = time.monotonic(), phase
         return (phase == "ready" and self._rebalance(connection)) or is_new or self._phase != phase
 
     def _leave_newer_schema(self, connection: psycopg.Connection[Any]) -> None:
-        """Stop every query where a newer version has changed the schema meanwhile; whoever starts this driver again finds it waiting."""
+        """Stop every query if a newer version has changed the schema; after a restart this driver waits for a known schema."""
         schema = look_at_schema(connection)
         if schema.is_unknown and self._phase != "draining":
             log.error("schema_unknown", detail=schema.problem)
             self._drain(EXIT_SCHEMA)
 
     def _claim(self, connection: psycopg.Connection[Any]) -> list[UUID]:
-        """Take what is free, and return that. Not before queries can be started: until then another driver may do better."""
+        """Claim free queries and return their ids. Not before the engine is ready: until then another driver may start them sooner."""
         return self._leases.claim(connection) if self._phase == "ready" else []
 
     def _rebalance(self, connection: psycopg.Connection[Any]) -> bool:
-        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker.
+        """Hand queries over to drivers that have had room for a while. A move costs a query a restart, so short imbalances are ignored.
 
         Returns:
-            Whether any are to be handed over.
+            Whether any are handed over.
         """
         surplus = {is_internal: self._leases.surplus(connection, is_internal=is_internal) for is_internal in (True, False)}
         if not any(surplus.values()):
-            self._uneven_since = None
+            self._imbalanced_since = None
             return False
-        self._uneven_since = self._uneven_since or time.monotonic()
-        if (time.monotonic() - self._uneven_since) * 1000 < self._settings.rebalance_after_ms:
+        self._imbalanced_since = self._imbalanced_since or time.monotonic()
+        if (time.monotonic() - self._imbalanced_since) * 1000 < self._settings.rebalance_after_ms:
             return False
         for is_internal, number in surplus.items():
             if number:
                 self._reconciler.hand_over(connection, number, is_internal=is_internal)
-        self._uneven_since = None
+        self._imbalanced_since = None
         return True
 
     def _was_busy(self, leased: LeasedQuery) -> bool:
@@ -349,12 +350,12 @@ class DriverProcess:
         return self._runner.is_unfinished(leased.query_id, leased.checkpoint_id, leased.status.epoch)
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
-        """Remove a deleted query: its directory first, since the row is all that remembers it."""
+        """Remove a deleted query: its directory first, because only the row has its id."""
         discard_query(self._checkpoints_dir, leased.query_id)
         transitions.purge(connection, self._identity.driver_id, leased, self._root.id)
 
     def _end(self) -> None:
-        """Say goodbye. With something still alive the row stays: only the end of the process makes an end of that."""
+        """End the driver. If a query is still alive the driver's row stays: only the end of the process stops that query."""
         self._collecting.stop()
         self._delivering.end()
         is_clean = not self._host.has_live and self._is_empty

@@ -19,9 +19,9 @@ from app.driver.launches.ports import Host, LaunchOrder
 from app.driver.leases import Leases
 from engine.postgres.postgres import DATABASE_AWAY
 
-# Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.
+# Transitions follow each other at once until there is something to wait for: running → stopping → backoff → starting.
 MAX_STEPS = 6
-# What may go to another driver: neither half started nor half stopped.
+# A query in one of these states can move to another driver: it is neither starting nor stopping.
 _MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
 # A query stays in these until its desired state changes (the driver is notified) or its handle ends (``QueryHost.ended``).
 _AT_REST = (State.RUNNING, State.PAUSED, State.STOPPED, State.FAILED)
@@ -30,15 +30,15 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Reconciler:
-    """One driver's queries.
+    """Reconciles the queries of one driver.
 
     Attributes:
-        is_at_rest: all were looked at, and since then nothing has changed and no query was found on its way to anything.
+        is_at_rest: since all queries were checked, none has changed and none was in transition.
 
     Args:
-        purge: removes everything a deleted query left; called with its lease held and nothing running.
-        was_busy: whether a query whose driver is gone had a launch or a batch under way.
-        jitter: random numbers in [0, 1).
+        purge: removes all data of a deleted query; called with its lease and without a running handle.
+        was_busy: whether a query whose driver is lost was in a launch or a batch.
+        jitter: returns random numbers in [0, 1).
     """
 
     def __init__(
@@ -62,61 +62,63 @@ class Reconciler:
         self.is_at_rest = False
 
     def reconcile(self, connection: psycopg.Connection[Any], only: Collection[UUID] | None = None) -> int | None:
-        """Bring queries one or more steps nearer to their desired states.
+        """Move queries one or more steps towards their desired states.
 
         Args:
             connection: to the database.
-            only: those that something was heard of; None: all. Leases that were lost are found, suspects have their turns and what a launch
-                does is written down where all are looked at.
+            only: ids of queries with a notification; None: all. Only with all are lost leases found, suspects started in turn, and phases of
+                launches written.
 
         Returns:
-            How many milliseconds from now something becomes due by itself, None when nothing will.
+            Milliseconds until something is due by itself; None if nothing is.
         """
-        held = self._leases.leased_queries(connection, only)
+        queries = self._leases.leased_queries(connection, only)
         if only is None:
-            self._handing_over &= {leased.query_id for leased in held}
-            self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
-        self._turns = _turns(held, self._limits) if only is None else frozenset()
-        is_calm = all(leased.phase is None and leased.status.state in _AT_REST for leased in held)
+            self._handing_over &= {leased.query_id for leased in queries}
+            self._stop_lost(self._host.query_ids - {leased.query_id for leased in queries})
+        self._turns = _turns(queries, self._limits) if only is None else frozenset()
+        is_calm = all(leased.phase is None and leased.status.state in _AT_REST for leased in queries)
         self.is_at_rest = is_calm and (only is None or self.is_at_rest)
-        due = [self._advance_alone(connection, leased, is_one_of_all=only is None) for leased in held]
+        due = [self._advance_alone(connection, leased, is_one_of_all=only is None) for leased in queries]
         return min((ms for ms in due if ms is not None), default=None)
 
     def hand_over(self, connection: psycopg.Connection[Any], number: int, *, is_internal: bool) -> None:
-        """Let go of the queries that were launched last: each is stopped in order, and its lease given back for another driver.
+        """Hand over the queries that were launched last: stop each in order, and release its lease for another driver.
 
         Args:
             connection: to the database.
-            number: how many.
-            is_internal: of the internal queries; else of users'.
+            number: of queries.
+            is_internal: whether to hand over internal queries or users'.
         """
-        held = [
+        queries = [
             leased
             for leased in self._leases.leased_queries(connection)
             if internal_queries.is_internal(leased.name) == is_internal
         ]
-        movable = [leased for leased in held if leased.desired.wants is not Desired.STOPPED and leased.status.state in _MOVABLE]
+        movable = [
+            leased for leased in queries if leased.desired.wants is not Desired.STOPPED and leased.status.state in _MOVABLE
+        ]
         movable.sort(key=lambda leased: leased.status.state_since_ms, reverse=True)
-        under_way = sum(leased.query_id in self._handing_over for leased in held)
+        under_way = sum(leased.query_id in self._handing_over for leased in queries)
         for leased in movable[: max(0, number - under_way)]:
             log.info("query_handed_over", query=leased.name, epoch=leased.status.epoch)
             self._handing_over.add(leased.query_id)
 
     def stop_everything(self) -> None:
-        """Without the database: the leases cannot be trusted any more, so nothing may go on."""
+        """Stop all queries without the database: the leases may have expired."""
         self._stop_lost(self._host.query_ids)
 
     def _stop_lost(self, query_ids: frozenset[UUID]) -> None:
         for query_id in query_ids:
             snapshot = Snapshot(_NOBODY, Status(), self._host.report(query_id), False, self.is_draining, 0, 0.0)
             action = decide(snapshot, self._limits)
-            # Either it is stopped here, or it was fenced before this driver noticed.
+            # It is stopped here, or was fenced before this driver noticed.
             if action.effect in (Effect.STOP, Effect.FORGET):
                 log.warning("lease_lost", query_id=str(query_id), epoch=snapshot.handle.epoch)
             self._act_without_row(query_id, action)
 
     def _advance_alone(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_one_of_all: bool) -> int | None:
-        """Advance one query; what goes wrong with it must not keep the others from going on."""
+        """Advance one query; its errors do not stop the others."""
         try:
             return self._advance(connection, leased, is_one_of_all=is_one_of_all)
         except DATABASE_AWAY:
@@ -142,23 +144,23 @@ class Reconciler:
             leased = saved
             if is_over:
                 return None
-        self._note_phase(connection, leased, is_begun_told=is_one_of_all)
+        self._note_phase(connection, leased, is_new_phase_written=is_one_of_all)
         if leased.status != before and (is_crash_suspect(before) or is_crash_suspect(leased.status)):
-            return 0  # it, or others, may have their turn at once
+            return 0  # it, or another suspect, may start at once
         next_ms = leased.status.next_attempt_ms
-        # One that is due and waits for its turn is looked at with every round.
+        # A query that is due and waits for its turn is checked in every cycle.
         return None if next_ms is None or next_ms <= leased.now_ms else next_ms - leased.now_ms
 
     def _decide(self, leased: LeasedQuery) -> Action:
         handle = self._host.report(leased.query_id)
         is_counted = leased.status.losses > 0 or leased.status.outages > 0
-        is_settled = is_counted and handle.kind is HandleKind.RUNNING and self._host.phase(leased.query_id) is None
+        has_progressed = is_counted and handle.kind is HandleKind.RUNNING and self._host.phase(leased.query_id) is None
         snapshot = Snapshot(
             desired=leased.desired,
             status=leased.status,
             handle=handle,
             was_busy=is_lost(leased.status, handle) and self._was_busy(leased),
-            has_progressed=is_settled,
+            has_progressed=has_progressed,
             is_turn=leased.query_id in self._turns,
             is_lease_mine=True,
             is_draining=self.is_draining or leased.query_id in self._handing_over,
@@ -168,7 +170,7 @@ class Reconciler:
         return decide(snapshot, self._limits)
 
     def _act(self, connection: psycopg.Connection[Any], leased: LeasedQuery, action: Action) -> bool:
-        """Do what a decision says. Returns whether the query is still this driver's."""
+        """Carry out a decision. Returns whether the query is still this driver's."""
         match action.effect:
             case Effect.LAUNCH:
                 self._host.launch(_order(leased))
@@ -197,36 +199,36 @@ class Reconciler:
             case _:
                 pass
 
-    def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_begun_told: bool) -> None:
-        """Write down what a query does before its first commit, or that this is over."""
+    def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, *, is_new_phase_written: bool) -> None:
+        """Write the phase of a query before its first commit, or that this phase is over."""
         phase = self._host.phase(leased.query_id) if leased.status.state in (State.STARTING, State.RUNNING) else None
         if phase == leased.phase:
             return
         self.is_at_rest = False
-        if phase is None or is_begun_told:
+        if phase is None or is_new_phase_written:
             self._leases.note_phase(connection, leased, phase)
 
     @staticmethod
-    def _log(was: Status, leased: LeasedQuery, action: Action) -> None:
-        to = leased.status
+    def _log(before: Status, leased: LeasedQuery, action: Action) -> None:
+        after = leased.status
         if action.status is not None:
-            error = None if to.error is None or to.error == was.error else to.error.code
+            error = None if after.error is None or after.error == before.error else after.error.code
             log.info(
                 "query_transitioned",
                 query=leased.name,
                 rule=action.rule,
-                from_state=was.state.value,
-                to_state=to.state.value,
-                outcome=to.outcome and to.outcome.value,
-                epoch=to.epoch,
-                generation=to.observed_generation,
+                from_state=before.state.value,
+                to_state=after.state.value,
+                outcome=after.outcome and after.outcome.value,
+                epoch=after.epoch,
+                generation=after.observed_generation,
                 error=error,
             )
 
 
-def _turns(held: Sequence[LeasedQuery], limits: Limits) -> frozenset[UUID]:
-    """Say which suspects may start now."""
-    suspects = [leased for leased in held if is_crash_suspect(leased.status)]
+def _turns(queries: Sequence[LeasedQuery], limits: Limits) -> frozenset[UUID]:
+    """Return the suspects that may start now."""
+    suspects = [leased for leased in queries if is_crash_suspect(leased.status)]
     with_turn = [leased.status for leased in suspects if has_turn(leased.status, leased.now_ms, limits.healthy_after_ms)]
     waiting = [
         (leased.query_id, leased.status) for leased in suspects if leased.status.state is State.BACKOFF and _is_due(leased)

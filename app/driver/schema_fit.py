@@ -1,6 +1,6 @@
-"""A driver works only on a schema that its version knows. On another one it waits and says so.
+"""A driver uses only a schema that its version knows. On another one it waits and logs a warning.
 
-Ending instead would make whoever keeps the driver alive start it again and again.
+If it exited instead, its supervisor would start it again and again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def schema_problem(dsn: str) -> str | None:
-    """Say why this version cannot work on a database's schema; None where it can, or where the database is away."""
+    """Return why this version cannot use the database's schema; None if it can, or if the database is unreachable."""
     try:
         with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             return look_at_schema(connection).problem
@@ -31,19 +31,19 @@ def schema_problem(dsn: str) -> str | None:
 
 
 def await_schema(dsn: str, is_wanted: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> bool:
-    """Return True once this version can work on the schema, False once nobody wants it to any more."""
-    said, said_at = None, float("-inf")
+    """Return True once this version can use the schema, False once ``is_wanted`` returns False."""
+    logged, logged_at = None, float("-inf")
     while is_wanted():
         problem = schema_problem(dsn)
         if problem is None:
             return True
-        if problem != said or time.monotonic() - said_at > SAY_EVERY_S:
+        if problem != logged or time.monotonic() - logged_at > SAY_EVERY_S:
             log.warning("driver_waits_for_schema", detail=problem)
-            said, said_at = problem, time.monotonic()
+            logged, logged_at = problem, time.monotonic()
         pause(LOOK_EVERY_S)
     return False
 
 
 def has_parent(pid: int | None) -> bool:
-    """Whether the supervisor that started this process is there still; True where there is none."""
+    """Whether the supervisor that started this process is still its parent; True if there is none."""
     return pid is None or os.getppid() == pid

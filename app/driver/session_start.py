@@ -1,7 +1,7 @@
-"""A driver's session, which can start before the rest of the driver is imported.
+"""A driver's Spark session, which can start before the rest of the driver is imported.
 
-Imports are a second or two of CPU, and nothing can be launched before the JVM is up, so the JVM begins first. This module is imported before all
-others: what it imports in turn delays everything.
+Imports take a second or two of CPU, and no query can start before the JVM is up, so the JVM starts first. This module is imported before all
+others: its own imports delay everything.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from engine.spark.session import Prepared, SparkSettings, import_source, prepare
 
 
 class SessionStart:
-    """A session, started when it is asked for, or before that in a thread of its own.
+    """A session. It starts when it is needed, or before that in a separate thread.
 
     Args:
         of_service: the service's settings.
 
     Attributes:
-        settings: what it is built with.
+        settings: of the session.
     """
 
     def __init__(self, of_service: Settings) -> None:
@@ -32,7 +32,7 @@ class SessionStart:
         self._failure: Exception | None = None
 
     def prepare(self) -> None:
-        """Do now what needs no JVM, and return when everything is imported that the session will ask for.
+        """Do all work that needs no JVM, and return when the session's imports are done.
 
         Raises:
             JavaMissing: no usable Java.
@@ -41,18 +41,18 @@ class SessionStart:
         import_source()
 
     def begin(self) -> None:
-        """Start it now, and return at once."""
+        """Start the session now, and return at once."""
         self._thread = threading.Thread(target=self._start, name="start-session", daemon=True)
         self._thread.start()
 
     def _start(self) -> None:
         try:
             self._session = start_session(self.settings, self._prepared)
-        except Exception as error:  # noqa: BLE001 - raised where the session is asked for
+        except Exception as error:  # noqa: BLE001 - ``session`` raises it
             self._failure = error
 
     def session(self) -> Any:
-        """Return it, once it works.
+        """Return the session when it is ready.
 
         Raises:
             JavaMissing: no usable Java.
@@ -68,7 +68,7 @@ class SessionStart:
 
 
 def spark_settings(of_service: Settings) -> SparkSettings:
-    """Return what a session is built with."""
+    """Return the settings of a session."""
     spark = of_service.spark
     return SparkSettings(
         data_dir=of_service.data_dir.expanduser().resolve(),

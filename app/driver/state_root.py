@@ -1,8 +1,8 @@
-"""The directory in which a driver keeps the state of queries, and the id that tells it from every other one.
+"""The state root: the directory with the state of queries, and its unique id.
 
-Beside it stands how far the database had come when a driver last looked (``database.json``): see ``engine.postgres.incarnation``.
-The id is in ``root.json``. A query notes the root of its last launch, and only drivers of that root take it: one that looks elsewhere would
-find nothing and take that for damage.
+The id is in ``root.json``. A query's row has the root of its last launch, and only drivers of that root claim it: a driver of another root would
+find no state and report it as damaged. ``database.json`` has the newest mark of the database that a driver saw
+(``engine.postgres.incarnation``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class StateRootDamaged(Exception):
-    """``root.json`` is not what was written."""
+    """``root.json`` does not have its original content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class StateRoot:
     """A directory with its id.
 
     Attributes:
-        path: holds a directory for each query, and in it one for each checkpoint.
+        path: has a directory for each query, and in it one for each checkpoint.
     """
 
     path: Path
@@ -44,18 +44,18 @@ class StateRoot:
 
     @classmethod
     def open(cls, path: Path, store: StateStore) -> StateRoot:
-        """Read the id of a directory, or of the object store that has the state; the first driver that comes gives it one.
+        """Read the id of a directory, or of the object store with the state; the first driver creates it.
 
-        An object store gets the id of the directory that had the state before: its queries may be taken by drivers of the store.
+        An object store gets the id of the directory that had the state before, so that drivers of the store may claim its queries.
 
         Args:
-            path: see above; with an object store it has nothing that another host would need.
-            store: where the segments are.
+            path: of the directory; with an object store, it has nothing that another host would need.
+            store: has the segments.
 
         Raises:
-            StateUnavailable: the object store cannot be reached.
-            OSError: the directory cannot be made, read or written.
-            StateRootDamaged: the file is there and cannot be read.
+            StateUnavailable: the object store is unreachable.
+            OSError: the directory cannot be created, read or written.
+            StateRootDamaged: the file exists and cannot be read.
         """
         path.mkdir(parents=True, exist_ok=True)
         file = path / ROOT_FILE
@@ -66,14 +66,14 @@ class StateRoot:
         return cls(path, _id_of(f"{store}/{ROOT_FILE}", _made_in(store, file)))
 
     def last_mark(self) -> Mark | None:
-        """Return how far the database had come when a driver of this root last looked; None where that is not known."""
+        """Return the newest mark of the database that a driver of this root saw; None if unknown."""
         try:
             return Mark(**json.loads((self.path / SEEN).read_bytes()))
         except (OSError, ValueError, TypeError):
-            return None  # it only adds to what the database itself tells
+            return None  # the mark is only an additional check
 
     def note(self, mark: Mark) -> None:
-        """Keep how far the database has come. It only adds to what the database itself tells, so a full disk is no reason to end."""
+        """Store the newest mark of the database. It is only an additional check, so a full disk does not stop the driver."""
         try:
             replace(self.path / SEEN, json.dumps(asdict(mark)).encode())
         except OSError as error:
@@ -81,7 +81,7 @@ class StateRoot:
 
 
 def _make(file: Path) -> None:
-    """Give a directory its id; of two drivers that start together one wins."""
+    """Create the id of a directory; if two drivers start together, one wins."""
     draft = file.with_name(f".{ROOT_FILE}.{uuid.uuid4().hex}")
     with draft.open("w") as content:
         content.write(json.dumps({"format": 1, "id": str(uuid.uuid4())}))
@@ -97,10 +97,10 @@ def _make(file: Path) -> None:
 
 
 def _made_in(store: Objects, file: Path) -> bytes:
-    """Return what an object store says; of two drivers that give it an id together one wins."""
+    """Return the content in an object store; if two drivers create it together, one wins."""
     try:
         return store.get(ROOT_FILE)
-    except StateCorrupt:  # it has none
+    except StateCorrupt:  # it has no file yet
         store.put(ROOT_FILE, file.read_bytes(), is_new=True)
         return store.get(ROOT_FILE)
 
@@ -110,6 +110,6 @@ def _id_of(file: Path | str, content: bytes) -> UUID:
         return root_id(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateRootDamaged(
-            f"{file} is damaged: it must hold the id of this directory, as queries have noted it (`slackwater doctor` tells which). "
-            'Bring it back from a copy, or write {"format": 1, "id": "<that id>"} into it'
+            f"{file} is damaged: it must have the id of this directory, as queries have recorded it (`slackwater doctor` shows it). "
+            'Restore it from a copy, or write {"format": 1, "id": "<that id>"} into it'
         ) from error

@@ -1,4 +1,4 @@
-"""Every error the service answers with on purpose; the only place that knows HTTP numbers.
+"""All errors that the service answers with on purpose; the only place that knows HTTP numbers.
 
 Codes below are examples: ``app.errors.error_list`` has them all.
 
@@ -43,7 +43,7 @@ class FaultPlace:
     Attributes:
         line: counted from 1.
         column: counted from 1.
-        excerpt: the line, and below it marks under what does not fit.
+        excerpt: the line, and below it marks under the wrong part.
     """
 
     line: int
@@ -58,8 +58,8 @@ class Fault:
     Attributes:
         pointer: RFC 6901 JSON pointer into the body, or ``?name`` for a parameter.
         code: stable snake_case code.
-        detail: what is wrong and what to do about it.
-        place: where in a text of several lines; None: the pointer says it.
+        detail: the fault and its cure.
+        place: in a text of several lines; None: the pointer names the place.
     """
 
     pointer: str
@@ -69,11 +69,11 @@ class Fault:
 
 
 class AppError(Exception):
-    """Root of the tree. A class fixes the HTTP meaning; ``code`` says which case of it.
+    """Root of the tree. A class has the HTTP meaning; ``code`` says which case of it.
 
     Attributes:
         code: stable snake_case code.
-        detail: what is wrong and what to do about it.
+        detail: the fault and its cure.
         faults: one entry per fault where there can be several.
         headers: further response headers, such as Retry-After.
     """
@@ -98,13 +98,13 @@ class BadRequest(AppError):
 
 
 class Unauthorized(AppError):
-    """The request carries no API key and no token, or none that counts; the answer says so in WWW-Authenticate."""
+    """The request has no API key and no token, or an invalid one; WWW-Authenticate says so."""
 
     status = 401
     title = "No valid API key or token"
 
     def __init__(self, code: str, detail: str, *, is_missing: bool = False) -> None:
-        # RFC 6750: who presented nothing is not told of an error.
+        # RFC 6750: the answer to a request without credentials names no error.
         described = _UNQUOTABLE.sub("'", detail)[:300]
         error = "" if is_missing else f', error="invalid_token", error_description="{described}"'
         super().__init__(code, detail, headers={"WWW-Authenticate": f'Bearer realm="slackwater"{error}'})
@@ -118,7 +118,7 @@ class Forbidden(AppError):
 
 
 class NotFound(AppError):
-    """There is nothing of that name."""
+    """There is no resource of that name."""
 
     status = 404
     title = "Not found"
@@ -132,27 +132,27 @@ class MethodNotAllowed(AppError):
 
 
 class NotAcceptable(AppError):
-    """The path has no answer of a type that the client takes."""
+    """The path has no answer of a type that the client accepts."""
 
     status = 406
     title = "No acceptable form"
 
 
 class Conflict(AppError):
-    """The request is well formed and does not fit the present state."""
+    """The request is well formed, but does not fit the present state."""
 
     status = 409
     title = "Conflict with the present state"
 
 
 class InProgress(Conflict):
-    """An equal request is being handled at this moment; try again."""
+    """An equal request is in progress; try again."""
 
     retryable = True
 
 
 class Gone(AppError):
-    """It was there once; retention removed it."""
+    """The resource existed once; retention removed it."""
 
     status = 410
     title = "Gone"
@@ -173,28 +173,28 @@ class BodyTooLarge(AppError):
 
 
 class UnsupportedMediaType(AppError):
-    """The Content-Type is none that this path reads."""
+    """The path does not read this Content-Type."""
 
     status = 415
     title = "Unsupported media type"
 
 
 class Misdirected(AppError):
-    """The request is for a host that this service is not."""
+    """The request is for another host than this service."""
 
     status = 421
     title = "Not this host"
 
 
 class Unprocessable(AppError):
-    """The request is readable and wrong."""
+    """The request is readable, but wrong."""
 
     status = 422
     title = "The request is wrong"
 
 
 class TooManyRequests(AppError):
-    """More is asked at once than the service gives; try again later."""
+    """More requests at once than the limit; try again later."""
 
     status = 429
     title = "Too many at once"
@@ -202,13 +202,13 @@ class TooManyRequests(AppError):
 
 
 class ClientGone(AppError):
-    """The client left before its answer was there. Nobody reads this one; it is for the log and the metrics."""
+    """The client closed the connection before its answer. Nobody reads this error; it is for the log and the metrics."""
 
     status = 499
     title = "The client left"
 
     def __init__(self) -> None:
-        super().__init__("client_gone", "the client left before its answer was there")
+        super().__init__("client_gone", "the client closed the connection before its answer")
 
 
 class HeadTooLarge(AppError):
@@ -219,7 +219,7 @@ class HeadTooLarge(AppError):
 
 
 class Unavailable(AppError):
-    """Something the service needs is not there now; try again."""
+    """A part that the service needs is not available now; try again."""
 
     status = 503
     title = "Not available now"
@@ -227,7 +227,7 @@ class Unavailable(AppError):
 
 
 class NotInTime(AppError):
-    """What the request waited for did not happen within its timeout."""
+    """The awaited event did not happen within the request's timeout."""
 
     status = 504
     title = "Not reached in time"
@@ -235,14 +235,14 @@ class NotInTime(AppError):
 
 
 class TooExpensive(AppError):
-    """The database did not finish a read within its limit; the same read will not either."""
+    """The database did not finish a read within its limit; the same read would exceed it again."""
 
     status = 504
     title = "Not finished in time"
 
 
 class Internal(AppError):
-    """A bug of ours. The body carries the request id only; the log has the rest."""
+    """A bug of the service. The body has only the request id; the log has the rest."""
 
     status = 500
     title = "Internal error"

@@ -1,1 +1,1 @@
-"""Why there is no row yet for a key and a time, or why it is this one."""
+"""Explains why there is no row yet for a key and a time, or why it is this one."""

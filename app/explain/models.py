@@ -12,71 +12,71 @@ from app.http.schemas import Answer, Position
 
 
 class RecordPlace(Answer):
-    """Where a record is in the feed of its relation."""
+    """Place of a record in the feed of its relation."""
 
     partition: int = Field(description="Number of the partition, from 0.")
     offset: int = Field(description="Offset in it.")
     part: str | None = Field(
         default=None,
-        description="The part of the stream that has it, where queries append to that; null: the relation's own log. `partition` and `offset` "
-        "are the part's, and are asked for with `part=`.",
+        description="The part of the stream that has it, if queries append to the stream; null: the relation's own log. `partition` and "
+        "`offset` are of the part: give its name as `part=`.",
     )
 
 
 class ExplainStep(Answer):
-    """What one part of the query says of the record."""
+    """The explanation of one part of the query."""
 
     code: Code = Field(
-        description="`no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind "
-        "the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or would now. "
-        "`buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: what the "
-        "join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in the way. `unknown`: not known, and why."
+        description="`no_record`: no record with this key and time was read, or it was removed. `not_read_yet`: in the feed, after the "
+        "query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: arrived too late, or would now. "
+        "`buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: result of "
+        "the join. `final`: the window's result does not change. `shown`: the row exists. `passed`: nothing blocks. `unknown`: see the sentence."
     )
-    blocking: bool = Field(description="Nothing gets past here, or not yet.")
-    sentence: str = Field(description="The same for people to read.")
+    blocking: bool = Field(description="The record does not pass this step, or not yet.")
+    sentence: str = Field(description="The same as a sentence.")
     kind: str = Field(description="`source`, `result`, or the operator's kind.", examples=["stream_table_join"])
     stage: int = Field(description="Stage of the plan.")
-    operator: str | None = Field(description="Its name in clocks and counters.", examples=["w"])
-    task: int | None = Field(description="The task whose clock counts; null: the smallest clock of all tasks does.")
+    operator: str | None = Field(description="The operator's name in clocks and counters.", examples=["w"])
+    task: int | None = Field(description="The task whose clock counts; null: the smallest clock of all tasks counts.")
     clock: Literal["stream_time", "table_time", "wall_clock"] | None = Field(
-        description="The clock that it waits for: stream time, the table's time, or the wall clock; null: it waits for none."
+        description="The clock that the record waits for: stream time, the table's time, or the wall clock; null: none."
     )
-    now_ms: int | None = Field(description="Where that clock is.")
-    until_ms: int | None = Field(description="Where it must be.")
-    version_ms: int | None = Field(description="Time of the version or row that answers.")
-    next_version_ms: int | None = Field(description="When that version ends; null: it is the latest, or none answers.")
+    now_ms: int | None = Field(description="Present value of that clock.")
+    until_ms: int | None = Field(description="Value that the clock must reach.")
+    version_ms: int | None = Field(description="Time of the version or row that is used.")
+    next_version_ms: int | None = Field(description="When that version ends; null: it is the latest, or there is none.")
     reason: str | None = Field(description="A finer code: `grace`, `hold`, `late_dropped`, `deleted`, a reject's reason.")
-    place: RecordPlace | None = Field(description="The record that this is about.")
+    place: RecordPlace | None = Field(description="The record of this step.")
 
 
 class NearRecord(Answer):
     """A record of the same key with another time."""
 
     event_time_ms: int = Field(description="Its event time, in milliseconds since 1970.")
-    place: RecordPlace = Field(description="Where it is.")
+    place: RecordPlace = Field(description="Place of the record.")
     is_read: bool = Field(description="Whether the query has read it.")
 
 
 class ExplainAnswer(Answer):
-    """Why there is no row yet for a key and a time, or why this one."""
+    """Why there is no row yet for a key and a time, or why it is this one."""
 
     query: str = Field(description="Name of the query.")
-    key: dict[str, str] = Field(description="The values asked for, by the columns' names in the query.")
+    key: dict[str, str] = Field(description="The values of the question, by the columns' names in the query.")
     key_columns: list[str] = Field(
-        description="What `key=` is a value of: the query's key. A composite key is asked for as `key.<column>=`.",
+        description="The columns of the query's key, which `key=` gives. For a composite key use `key.<column>=`.",
         examples=[["departures.origin"]],
     )
-    at_ms: int = Field(description="The event time asked about, in milliseconds since 1970.")
+    at_ms: int = Field(description="The event time of the question, in milliseconds since 1970.")
     answer: ExplainStep = Field(
-        description="The step `no_record` where nothing is known of this key and time; else the first step that blocks, else the one that says "
-        "the most."
+        description="The step `no_record` if nothing is known about this key and time; else the first step that blocks, else the most "
+        "informative one."
     )
-    steps: list[ExplainStep] = Field(description="One after the other, up to the first that blocks.")
+    steps: list[ExplainStep] = Field(description="In the order of the query, up to the first that blocks.")
     nearest: list[NearRecord] = Field(
-        description="Where the first input has no record with this key and time: the last one before it and the first one after it. Else, and "
-        "where its feed cannot be searched, empty."
+        description="If the first input has no record with this key and time: the last one before it and the first one after it. Otherwise, and "
+        "if its feed cannot be searched, empty."
     )
-    position: Position = Field(description="What the query had read when it last committed.")
+    position: Position = Field(description="The query's position at its last commit.")
     stream_time_ms: int | None = Field(
         description="Stream time as of the last commit, in milliseconds since 1970; null before the first record."
     )

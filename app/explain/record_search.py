@@ -1,7 +1,7 @@
-"""Searching a relation's feed in the built-in log for single records: by place, by values and time, versions of a key.
+"""Searches a relation's feed in the built-in log for single records: by place, by values and time, versions of a key.
 
-Batches say their least and greatest event time, so that most are never opened; of the others so many are opened at most, and whoever asks
-is told when that was not all.
+Each batch has its least and greatest event time, so most batches are never opened. At most ``MAX_BATCHES`` of the others are opened, and the
+result says if that was not enough.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from engine.log.storage import cut_batch, find_feed, heads
 from engine.plan.model import Input
 from engine.records.canonical import LOGGED, canonicalise
 
-# Opened for one search: 200 batches of 8,000 records take about a second.
+# Most batches of one search: 200 batches of 8,000 records take about a second.
 MAX_BATCHES = 200
 MAX_RECORDS = 100
 ALL_TIME = (1 << 62) - 1
-# Records in the log were judged by the clock when they were posted.
+# Records in the log were checked against the clock when they were appended.
 _FAR_FUTURE_MS = 1 << 52
 
 _MEETING = """
@@ -38,7 +38,7 @@ ORDER BY {} LIMIT %(limit)s
 """
 _BY_TIME_UPWARDS = _MEETING.format("greatest(b.min_ts, %(from)s), coalesce(b.sequence, b.base_offset)")
 _BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, coalesce(b.sequence, b.base_offset) DESC")
-# Of a part whose records are of the time that a column of theirs holds: batches say that of the query which wrote them.
+# For a part whose event times come from a column: its batches have the event times of the query that wrote them.
 _BY_NEARNESS = """
 SELECT b.feed_id, b.partition, b.base_offset, b.min_ts, b.max_ts, b.sequence, b.sequence_rows
 FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
@@ -65,7 +65,7 @@ SELECT (
 
 @dataclass(frozen=True, slots=True)
 class _SearchedBatch:
-    """A batch that was opened: its least and greatest event time, and what was looked for in it. None stands for one batch too many."""
+    """An opened batch: its least and greatest event time, and the records of the search. None instead means that the limit was reached."""
 
     min_ts: int
     max_ts: int
@@ -74,18 +74,18 @@ class _SearchedBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordSearch:
-    """Searches the feeds of a query's inputs; those outside of the log answer that they cannot be searched.
+    """Searches the feeds of a query's inputs. Feeds outside of the built-in log cannot be searched, and the result says so.
 
     Attributes:
-        connection: in the transaction whose snapshot counts.
-        position: feed → partition → next offset: what the query has read.
+        connection: in the transaction with the snapshot.
+        position: feed → partition → next offset of the query.
     """
 
     connection: psycopg.Connection[Any]
     position: Mapping[str, Mapping[str, int]]
 
     def at(self, source: Input, place: Place) -> Record | None:
-        """Return the record at a place, None where the relation has none there."""
+        """Return the record at a place, None if the relation has none there."""
         if source.feed.is_derived:
             return self._numbered(source, place.offset)
         params = {"feed": source.feed.log_feed, "partition": place.partition, "offset": place.offset}
@@ -104,51 +104,51 @@ class RecordSearch:
 
     def between(self, source: Input, values: Mapping[str, object], from_ms: int, to_ms: int) -> FoundRecords:
         """Return records with these values and event times in the range."""
-        found: list[Record] = []
+        records: list[Record] = []
         statement = _BY_NEARNESS if _has_other_times(source) else _BY_TIME
-        for opened in self._open_target(statement, source, values, (from_ms, to_ms)):
-            if opened is None or len(found) > MAX_RECORDS:
-                return FoundRecords(found[:MAX_RECORDS], is_complete=False)
-            found += opened.records
-        return FoundRecords(found)
+        for batch in self._open_target(statement, source, values, (from_ms, to_ms)):
+            if batch is None or len(records) > MAX_RECORDS:
+                return FoundRecords(records[:MAX_RECORDS], is_complete=False)
+            records += batch.records
+        return FoundRecords(records)
 
     def is_trimmed(self, source: Input) -> bool:
-        """Say whether the oldest records of an input's feed were removed."""
+        """Whether the oldest records of an input's feed were removed."""
         feed = find_feed(self.connection, source.feed.log_feed) if source.feed.traits.is_kept_here else None
         if feed is None:
             return False
         return bool(feed.start_sequence) or any(head.start_offset for head in heads(self.connection, feed.id))
 
     def around(self, source: Input, values: Mapping[str, object], at_ms: int) -> list[Record]:
-        """Return the last record with these values up to a time and the first after it; of a feed that cannot be searched none."""
+        """Return the last record with these values up to a time and the first after it; none if the feed cannot be searched."""
         before = self._first(_BY_TIME, source, values, (0, at_ms))
         after = self._first(_BY_TIME_UPWARDS, source, values, (at_ms + 1, ALL_TIME))
         return [record for record in (before, after) if record is not None]
 
     def _first(self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]) -> Record | None:
-        """Return the record of a span that is nearest to its end, or, upwards, to its beginning."""
+        """Return the record in a span that is nearest to its end, or, upwards, to its beginning."""
         is_upwards = statement is _BY_TIME_UPWARDS
         is_ordered = not _has_other_times(source)
         nearest: Record | None = None
-        for opened in self._open_target(statement if is_ordered else _BY_NEARNESS, source, values, span):
-            if opened is None:
+        for batch in self._open_target(statement if is_ordered else _BY_NEARNESS, source, values, span):
+            if batch is None:
                 break
             if nearest is not None and is_ordered:
                 ms = nearest.event_time_ms
-                if opened.min_ts > ms if is_upwards else opened.max_ts < ms:
-                    break  # what follows is farther away
-            records = [*opened.records] if nearest is None else [nearest, *opened.records]
+                if batch.min_ts > ms if is_upwards else batch.max_ts < ms:
+                    break  # later batches are farther away
+            records = [*batch.records] if nearest is None else [nearest, *batch.records]
             nearest = (min if is_upwards else max)(records, key=_by_time, default=None)
         return nearest
 
     def versions(self, source: Input, key: Mapping[str, object], at_ms: int, refused: Collection[tuple[int, int]]) -> Versions:
-        """Return what a table's feed says of a key around a time.
+        """Return the versions of a key around a time in a table's feed.
 
         Args:
             source: the table.
             key: its key columns, unqualified.
             at_ms: the time.
-            refused: event time and offset of puts that came after their history had expired (V1): they are no versions.
+            refused: event time and offset of upserts that arrived after their history had expired (V1): they are no versions.
         """
         if source.relation.history_retention_ms is None:
             order = _BY_TIME if source.relation.conflict == "latest_event_time" else _BY_ARRIVAL
@@ -166,7 +166,7 @@ class RecordSearch:
         )
 
     def read_to_ms(self, source: Input) -> int | None:
-        """Return the smallest, over the partitions, of the greatest event time read; None where one has none, or it is not known."""
+        """Return the least, over the partitions, of the greatest event time read; None if a partition has none, or if it is unknown."""
         if not source.feed.traits.is_kept_here:
             return None
         read = Jsonb(dict(self.position.get(source.feed.name, {})))
@@ -182,20 +182,20 @@ class RecordSearch:
         span: tuple[int, int],
         refused: Collection[tuple[int, int]],
     ) -> tuple[Record | None, Record | None, bool]:
-        """Return the newest read version in a span, one that is newer and not read, and whether the search came to its end."""
+        """Return the newest read version in a span, a newer one that is not read, and whether the search was complete."""
         order: Callable[[Record], tuple[int, int]] = _by_time if statement is _BY_TIME else _by_arrival
         newest: Record | None = None
         unread: Record | None = None
         is_complete = True
-        for opened in self._open_target(statement, source, key, span):
-            if opened is None:
+        for batch in self._open_target(statement, source, key, span):
+            if batch is None:
                 is_complete = False
                 break
-            if newest is not None and (statement is _BY_ARRIVAL or opened.max_ts < newest.event_time_ms):
-                break  # what follows is older
-            kept = [record for record in opened.records if not _is_in(record, refused)]
-            newest = max([*filter(None, [newest]), *(record for record in kept if record.is_read)], key=order, default=None)
-            unread = max([*filter(None, [unread]), *(record for record in kept if not record.is_read)], key=order, default=None)
+            if newest is not None and (statement is _BY_ARRIVAL or batch.max_ts < newest.event_time_ms):
+                break  # later batches are older
+            valid = [record for record in batch.records if not _is_in(record, refused)]
+            newest = max([*filter(None, [newest]), *(record for record in valid if record.is_read)], key=order, default=None)
+            unread = max([*filter(None, [unread]), *(record for record in valid if not record.is_read)], key=order, default=None)
         if unread is not None and newest is not None and order(unread) < order(newest):
             unread = None
         return newest, unread, is_complete
@@ -203,7 +203,7 @@ class RecordSearch:
     def _open_target(
         self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]
     ) -> Iterator[_SearchedBatch | None]:
-        """Open batch after batch; None where the bound ends the search."""
+        """Open batch after batch; yield None if the limit ends the search."""
         if not source.feed.traits.is_kept_here:
             yield None
             return
@@ -225,28 +225,28 @@ class RecordSearch:
             yield None
 
     def _records(self, source: Input, values: Mapping[str, object], partition: int, raw: pl.DataFrame) -> Iterator[Record]:
-        """Yield those of a feed's records that are the relation's and have these values."""
+        """Yield the records of a feed that belong to the relation and have these values."""
         relation = source.relation
-        member = None if relation.where is None else compile_scalar(relation.where, relation.columns).expr
-        accepted, _ = canonicalise(raw, relation, _FAR_FUTURE_MS, LOGGED, member)
+        condition = None if relation.where is None else compile_scalar(relation.where, relation.columns).expr
+        accepted, _ = canonicalise(raw, relation, _FAR_FUTURE_MS, LOGGED, condition)
         accepted = accepted.with_columns(pl.col("_ts").alias(EVENT_TIME))
-        made = {each.name: each for each in source.computed if each.name in values}
+        computed = {each.name: each for each in source.computed if each.name in values}
         accepted = accepted.with_columns(
-            compile_scalar(each.text, relation.readable).expr.alias(name) for name, each in made.items()
+            compile_scalar(each.text, relation.readable).expr.alias(name) for name, each in computed.items()
         )
         for name, value in values.items():
-            declared = made[name].type if name in made else relation.readable[name]
+            declared = computed[name].type if name in computed else relation.readable[name]
             accepted = accepted.filter(pl.col(name).eq_missing(pl.Series([value], dtype=declared.polars, strict=False)))
         part = None if source.part_of is None else source.source_name
         read_to = self.position.get(source.feed.name, {}).get(str(partition), 0)
         for row in accepted.iter_rows(named=True):
-            own = {name: row[name] for name in relation.columns.names}
+            values_of_row = {name: row[name] for name in relation.columns.names}
             place = Place(partition, row["_offset"], part)
-            yield Record(place, row["_ts"], row["_op"] != 0, place.offset < read_to, own)
+            yield Record(place, row["_ts"], row["_op"] != 0, place.offset < read_to, values_of_row)
 
 
 def _has_other_times(source: Input) -> bool:
-    """Whether the event times of an input's records are others than those that its feed was written with."""
+    """Whether an input's event times differ from those in its feed's batches."""
     return source.part_of is not None and source.relation.event_time is not None
 
 

@@ -1,4 +1,4 @@
-"""GET …/explain: why there is no row yet for a key and a time, or why this one."""
+"""GET …/explain: why there is no row yet for a key and a time, or why it is this one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[known_p
 Key = Annotated[
     str | None,
     Query(
-        description="A value of the query's key, where that is one column; else `key.<column>=`. The answer's `key_columns` say which "
-        "columns they are.",
+        description="A value of the query's key, if the key is one column; else use `key.<column>=`. The answer's `key_columns` lists the "
+        "columns.",
         max_length=4096,
         examples=["JFK"],
     ),
@@ -47,14 +47,14 @@ At = Annotated[
     Query(description="The event time: RFC 3339, or milliseconds since 1970.", max_length=64, examples=["2013-01-01T12:00:00Z"]),
 ]
 PartitionOf = Annotated[
-    int | None, Query(ge=0, le=100_000, description="With `offset`: the one record of the query's first input that is meant.")
+    int | None, Query(ge=0, le=100_000, description="With `offset`: place of one record of the query's first input.")
 ]
 PartOf = Annotated[
     str | None,
     Query(
         max_length=MAX_NAME_LENGTH,
         pattern=r"^[^\x00]+$",
-        description="With `offset`, where queries append to the first input: the part that has the record, as `place.part` names it. Absent: "
+        description="With `offset`, if queries append to the first input: the part that has the record, as in `place.part`. Absent: "
         "the stream's own log.",
     ),
 ]
@@ -65,7 +65,7 @@ OffsetOf = Annotated[int | None, Query(ge=0, le=2**62, description="See `partiti
     "/{name}/explain",
     summary="Explain a row, or its absence",
     response_model=ExplainAnswer,
-    responses={200: answered(EXPLANATION, "The answer, and how it was found."), **problems(400, 404)},
+    responses={200: answered(EXPLANATION, "The answer, and the steps to it."), **problems(400, 404)},
 )
 def get_explanation(
     name: Name,
@@ -77,50 +77,52 @@ def get_explanation(
     offset: OffsetOf = None,
     part: PartOf = None,
 ) -> ExplainAnswer:
-    """Why there is no row yet for a key and an event time, or why this version: read or not, rejected, late, waiting, which version, final.
+    """Why there is no row yet for a key and an event time, or why it is this version: read or not, rejected, late, waiting, version, final.
 
-    Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. Composite keys are asked for as
-    `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
-    The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
-    committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
-    within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. The answer is `no_record`,
-    with the nearest records of the key, if no record with this key and time was read and nothing else is kept of them; the further steps then
-    say what would happen to such a record now.
+    Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. For composite keys use `key.<column>=`, with
+    a column of the first input, or one of the result that is just a column of an input.
+    The query's operators are explained in order; the first one that blocks the record is the answer. The explanation uses only committed facts:
+    clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched within bounds. For a
+    stream to which queries append, its parts are searched as well. State inside operators is not read. The answer is `no_record`, with the
+    nearest records of the key, if no record with this key and time was read and no other fact about them is stored. The further steps then say
+    what would happen to such a record now.
     """
-    found = get_planned(transaction, name)
+    planned = get_planned(transaction, name)
     faults = ParameterFaults()
-    given: list[tuple[str, str]] = []
+    key_texts: list[tuple[str, str]] = []
     place = None
     with faults.part():
-        given = _given(found.plan, key, request)
+        key_texts = _given(planned.plan, key, request)
     with faults.part():
         place = _place(partition, offset, part)
-    return _answer(transaction, found, given, _question(found.plan, given, at, place, faults))
+    return _answer(transaction, planned, key_texts, _question(planned.plan, key_texts, at, place, faults))
 
 
 def answer_why(connection: sa.Connection, name: str, key: Sequence[str], at: str | None) -> ExplainAnswer:
-    """Explain a row, or its absence, for the values of the query's key in their order.
+    """Explain a row, or its absence, for the values of the query's key, in the order of its columns.
 
     Raises:
         NotFound: ``query_not_found``.
-        BadRequest: ``bad_parameter``: the key has other columns, or a value is none of theirs.
+        BadRequest: ``bad_parameter``: the key has another number of columns, or a value is not of its column's type.
     """
-    found = get_planned(connection, name)
-    columns = _key_columns(found.plan)
+    planned = get_planned(connection, name)
+    columns = _key_columns(planned.plan)
     if len(key) != len(columns):
         raise bad_parameter("key", f"the key has {len(columns)} values ({', '.join(columns)}), not {len(key)}")
-    given = list(zip(columns, key, strict=True))
-    return _answer(connection, found, given, _question(found.plan, given, at, None, ParameterFaults()))
+    key_texts = list(zip(columns, key, strict=True))
+    return _answer(connection, planned, key_texts, _question(planned.plan, key_texts, at, None, ParameterFaults()))
 
 
-def _question(plan: Plan, given: list[tuple[str, str]], at: str | None, place: Place | None, faults: ParameterFaults) -> Question:
-    """Return what is asked.
+def _question(
+    plan: Plan, key_texts: list[tuple[str, str]], at: str | None, place: Place | None, faults: ParameterFaults
+) -> Question:
+    """Return the question of a request.
 
     Args:
         plan: of the query.
-        given: columns and their values.
+        key_texts: columns of the key and their texts.
         at: the event time.
-        place: of the one record that is meant.
+        place: of one record; None if the request has none.
         faults: of the parameters so far.
 
     Raises:
@@ -129,36 +131,38 @@ def _question(plan: Plan, given: list[tuple[str, str]], at: str | None, place: P
     values: dict[str, object] = {}
     at_ms = 0
     with faults.part():
-        values = _values(plan, given)
-    if at is not None or not faults.listed:  # a time is missing only where nothing else says which record is meant
+        values = _values(plan, key_texts)
+    if at is not None or not faults.listed:  # no fault for a missing time if another parameter is wrong
         with faults.part():
             at_ms = _at(at, place)
     faults.raise_all()
     if place is not None and (values or at is not None):
         raise bad_parameter(
-            "offset", "`partition` and `offset` name one record with its own key and time: leave `key` and `at` out"
+            "offset", "`partition` and `offset` name one record, which has its own key and time: leave `key` and `at` out"
         )
     if not values and place is None:
-        raise bad_parameter("key", f"say which key: {_way_to_ask(plan)}; or ask by one of {', '.join(_choices(plan))}")
+        raise bad_parameter("key", f"the key is missing: {_way_to_ask(plan)}; or ask by one of {', '.join(_choices(plan))}")
     return Question(values, at_ms, place)
 
 
-def _answer(connection: sa.Connection, found: PlannedQuery, given: list[tuple[str, str]], question: Question) -> ExplainAnswer:
-    facts, place = StoredFacts(connection, found), question.place
-    _check_partition(found.plan, place, facts)
-    explanation = explain(found.plan, question, facts)
+def _answer(
+    connection: sa.Connection, planned: PlannedQuery, key_texts: list[tuple[str, str]], question: Question
+) -> ExplainAnswer:
+    facts, place = StoredFacts(connection, planned), question.place
+    _check_partition(planned.plan, place, facts)
+    explanation = explain(planned.plan, question, facts)
     return ExplainAnswer(
-        query=found.row.name,
-        key={_allowed(found.plan)[column]: text for column, text in given},
-        key_columns=[f"{first_input(found.plan).alias}.{name}" for name in _key_columns(found.plan)],
+        query=planned.row.name,
+        key={_allowed(planned.plan)[column]: text for column, text in key_texts},
+        key_columns=[f"{first_input(planned.plan).alias}.{name}" for name in _key_columns(planned.plan)],
         at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,
         answer=_step(explanation.answer),
         nearest=[_near(record) for record in explanation.nearest],
         steps=[_step(step) for step in explanation.steps],
-        position=found.committed.position,
-        stream_time_ms=found.committed.stream_time_ms,
-        committed_at=found.committed.committed_at,
-        stale=found.row.state != "running",
+        position=planned.committed.position,
+        stream_time_ms=planned.committed.stream_time_ms,
+        committed_at=planned.committed.committed_at,
+        stale=planned.row.state != "running",
     )
 
 
@@ -180,31 +184,31 @@ def _step(step: Step) -> ExplainStep:
 
 
 def _allowed(plan: Plan) -> dict[str, str]:
-    """Return what columns may be called in the question, each with its qualified name."""
+    """Return the column names that a question may use, each with its qualified name."""
     source = first_input(plan)
     return {**result_columns(plan), **{name: f"{source.alias}.{name}" for name in source.relation.columns.names}}
 
 
 def _given(plan: Plan, key: str | None, request: Request) -> list[tuple[str, str]]:
-    given = [
+    key_texts = [
         (name.removeprefix(KEY_PREFIX), value)
         for name, value in request.query_params.multi_items()
         if name.startswith(KEY_PREFIX)
     ]
     if key is None:
-        return given
+        return key_texts
     columns = _key_columns(plan)
     if len(columns) == 1:
-        return [(columns[0], key), *given]
+        return [(columns[0], key), *key_texts]
     detail = f"the key of this query is not one column; {_way_to_ask(plan)}"
     raise BadRequest("composite_key", detail, [Fault("?key", "composite_key", detail)])
 
 
 def _key_columns(plan: Plan) -> tuple[str, ...]:
-    """Return the columns of the first input that the query's first step keeps together; of its relation's key where it has none."""
+    """Return the columns of the first input that the query's first step hashes by; else its relation's key."""
     source = first_input(plan)
-    together = tuple(name for name in source.hash_key if name in source.relation.columns)
-    return next((columns for columns in (together, source.relation.key) if len(columns) == 1), together) or (
+    hashed = tuple(name for name in source.hash_key if name in source.relation.columns)
+    return next((columns for columns in (hashed, source.relation.key) if len(columns) == 1), hashed) or (
         source.relation.key or source.relation.columns.names
     )
 
@@ -221,20 +225,20 @@ def _choices(plan: Plan) -> list[str]:
     return [KEY_PREFIX + each for each in _allowed(plan)]
 
 
-def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
+def _values(plan: Plan, key_texts: list[tuple[str, str]]) -> dict[str, object]:
     """Parse values into the types of their columns."""
     allowed, types = _allowed(plan), typed(plan)
     values: dict[str, object] = {}
     faults = ParameterFaults()
-    unknown = [f"{KEY_PREFIX}{name}" for name, _ in given if name not in allowed]
+    unknown = [f"{KEY_PREFIX}{name}" for name, _ in key_texts if name not in allowed]
     if unknown:
         faults.add(unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in allowed]))
-    for name, text in given:
+    for name, text in key_texts:
         if name not in allowed:
             continue
         try:
             if allowed[name] in values:
-                raise ValueError("is given twice")
+                raise ValueError("is there twice")
             values[allowed[name]] = parse_stored(text, types[allowed[name]])
         except ValueError as error:
             faults.add(bad_parameter(f"{KEY_PREFIX}{name}", str(error)))
@@ -247,10 +251,12 @@ def _at(at: str | None, place: Place | None) -> int:
         return 0  # the record's own time counts
     try:
         if at is None:
-            raise ValueError("say which event time: at=2013-01-01T12:00:00Z")
+            raise ValueError("add the event time: at=2013-01-01T12:00:00Z")
         ms = parse_instant_ms(at)
         if at.isdigit() and ms < EARLY_MS:  # most likely seconds, or a year
-            raise ValueError(f"the number counts milliseconds and would be {shown(ms)}; if that is meant, write it in this form")
+            raise ValueError(
+                f"the number counts milliseconds and would be {shown(ms)}; if that is intended, write it in this form"
+            )
     except ValueError as error:
         raise bad_parameter("at", str(error)) from error
     return ms
@@ -262,7 +268,7 @@ def _place(partition: int | None, offset: int | None, part: str | None) -> Place
         raise bad_parameter(missing, "`partition` and `offset` go together")
     if partition is None or offset is None:
         if part is not None:
-            raise bad_parameter("part", "it says where `partition` and `offset` are: give them, or leave it out")
+            raise bad_parameter("part", "it belongs to `partition` and `offset`: add them, or leave it out")
         return None
     return Place(partition, offset, part)
 
@@ -273,10 +279,10 @@ def _check_partition(plan: Plan, place: Place | None, facts: StoredFacts) -> Non
     source = first_input(plan)
     parts = {lane.source_name: lane for lane in plan.lanes_of(source) if lane.part_of is not None}
     if place.part is not None and place.part not in parts:
-        has = f"its parts are {', '.join(parts)}" if parts else "no query appends to it"
-        raise bad_parameter("part", f"{source.relation.name} has no part {place.part}; {has}")
+        available = f"its parts are {', '.join(parts)}" if parts else "no query appends to it"
+        raise bad_parameter("part", f"{source.relation.name} has no part {place.part}; {available}")
     lane = source if place.part is None else parts[place.part]
     known = facts.committed.ends.get(lane.feed.name)
     if known and place.partition not in known:
-        there = ", ".join(str(number) for number in sorted(known))
-        raise bad_parameter("partition", f"{lane.source_name} has no partition {place.partition}; it has {there}")
+        available_partitions = ", ".join(str(number) for number in sorted(known))
+        raise bad_parameter("partition", f"{lane.source_name} has no partition {place.partition}; it has {available_partitions}")

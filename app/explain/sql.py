@@ -1,4 +1,4 @@
-"""The facts of an explanation, from Postgres: one snapshot, read as far as the rules ask."""
+"""The facts of an explanation, from one snapshot of Postgres; each is read only when a rule needs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.log.storage import find_feed, heads
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.postgres.column_names import bound_column
 
-# Kept late records and rejects that are looked through for one key.
+# Limit of stored late records and rejects that are searched for one key.
 LOOKED_THROUGH = 1_000
 RESULTS = 20
 
@@ -34,7 +34,7 @@ class StoredFacts:
 
     Args:
         connection: in the transaction that found ``query``.
-        query: whose facts.
+        query: that the facts are about.
     """
 
     def __init__(self, connection: sa.Connection, query: PlannedQuery) -> None:
@@ -52,24 +52,26 @@ class StoredFacts:
 
     def record_at(self, source: Input, place: Place) -> Record | None:
         """See ``Facts``."""
-        own = None if place.part is None else next((lane for lane in self._parts(source) if lane.source_name == place.part), None)
-        if place.part is not None and own is None:
+        part = (
+            None if place.part is None else next((lane for lane in self._parts(source) if lane.source_name == place.part), None)
+        )
+        if place.part is not None and part is None:
             return None
-        return self._search.at(own or source, place)
+        return self._search.at(part or source, place)
 
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> FoundRecords:
         """See ``Facts``."""
         lanes = self._query.plan.lanes_of(source)
-        found = [self._search.between(lane, values, from_ms, to_ms) for lane in lanes]
-        records = [record for each in found for record in each.records]
+        searches = [self._search.between(lane, values, from_ms, to_ms) for lane in lanes]
+        records = [record for each in searches for record in each.records]
         is_trimmed = not records and any(map(self._search.is_trimmed, lanes))
-        return FoundRecords(records, all(each.is_complete for each in found), is_trimmed)
+        return FoundRecords(records, all(each.is_complete for each in searches), is_trimmed)
 
     def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
         """See ``Facts``."""
-        found = [self._search.around(lane, values, at_ms) for lane in self._query.plan.lanes_of(source)]
-        before = [record for each in found for record in each if record.event_time_ms <= at_ms]
-        after = [record for each in found for record in each if record.event_time_ms > at_ms]
+        neighbours = [self._search.around(lane, values, at_ms) for lane in self._query.plan.lanes_of(source)]
+        before = [record for each in neighbours for record in each if record.event_time_ms <= at_ms]
+        after = [record for each in neighbours for record in each if record.event_time_ms > at_ms]
         return [
             *([max(before, key=lambda record: record.event_time_ms)] if before else []),
             *([min(after, key=lambda record: record.event_time_ms)] if after else []),
@@ -116,8 +118,8 @@ class StoredFacts:
         statement = sa.select(reject).where(reject.c.owner == source.relation.name)
         feeds = {lane.feed.name: lane.source_name for lane in self._parts(source)}
         if place is not None:
-            own = next((name for name, part in feeds.items() if part == place.part), source.feed.name)
-            at = reject.c.partition == place.partition, reject.c.offset == place.offset, reject.c.feed == own
+            feed = next((name for name, part in feeds.items() if part == place.part), source.feed.name)
+            at = reject.c.partition == place.partition, reject.c.offset == place.offset, reject.c.feed == feed
             statement = statement.where(*at)
         rows = self._connection.execute(statement.order_by(reject.c.id.desc()).limit(LOOKED_THROUGH))
         is_shown = may_see_files() or not source.feed.traits.is_of_host
@@ -140,14 +142,16 @@ class StoredFacts:
         return self._rows_of_result(values, from_ms, to_ms)
 
     def _rows_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
-        """Return rows of the view; of a windowed one only those whose window meets the range."""
+        """Return rows of the view; of a windowed one only windows that overlap the range."""
         output = self._query.plan.output
         bounds = [bound_column(name) for name in output.key[-2:]] if output.is_windowed else [sql.NULL, sql.NULL]
-        given = {f"v{place}": value for place, value in enumerate(values.values())}
+        parameters = {f"v{place}": value for place, value in enumerate(values.values())}
         equal, absent = sql.SQL("{} = {}"), sql.SQL("{} IS NULL")
         conditions = [
-            absent.format(bound_column(name)) if values[name] is None else equal.format(bound_column(name), sql.Placeholder(own))
-            for name, own in zip(values, given, strict=True)
+            absent.format(bound_column(name))
+            if values[name] is None
+            else equal.format(bound_column(name), sql.Placeholder(placeholder))
+            for name, placeholder in zip(values, parameters, strict=True)
         ]
         if output.is_windowed:
             meets = "{} >= to_timestamp(%(from)s / 1000.0) AND {} <= to_timestamp(%(to)s / 1000.0)"
@@ -158,25 +162,26 @@ class StoredFacts:
             view_identifier(output.name),
             sql.SQL(" AND ").join([sql.SQL("true"), *conditions]),
         )
-        params = {**given, "from": from_ms, "to": to_ms, "limit": RESULTS}
+        params = {**parameters, "from": from_ms, "to": to_ms, "limit": RESULTS}
         rows = raw(self._connection).execute(statement, params).fetchall()
         return [
-            ResultFact(ts, *(None if bound is None else round(bound.timestamp() * 1000) for bound in own)) for ts, *own in rows
+            ResultFact(ts, *(None if bound is None else round(bound.timestamp() * 1000) for bound in placeholder))
+            for ts, *placeholder in rows
         ]
 
     def _records_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
         output = self._query.plan.output
         relation = RelationSchema(output.name, "stream", output.columns, output.key, None, None, None, None, None)
         feed = Feed.in_log(output.name, is_derived=True)
-        written = Input(0, output.name, relation, feed, output.columns.names, ())
-        found = self._search.between(written, values, from_ms, to_ms)
-        return [ResultFact(record.event_time_ms) for record in found.records[:RESULTS]]
+        result_input = Input(0, output.name, relation, feed, output.columns.names, ())
+        searched = self._search.between(result_input, values, from_ms, to_ms)
+        return [ResultFact(record.event_time_ms) for record in searched.records[:RESULTS]]
 
 
 def _ends(connection: psycopg.Connection[Any], feed: Feed) -> Mapping[int, int]:
-    found = find_feed(connection, feed.log_feed)
-    if found is None:
+    log_feed = find_feed(connection, feed.log_feed)
+    if log_feed is None:
         return {}
-    if found.next_sequence is not None:
-        return {LANE_PARTITION: found.next_sequence}
-    return {head.partition: head.next_offset for head in heads(connection, found.id)}
+    if log_feed.next_sequence is not None:
+        return {LANE_PARTITION: log_feed.next_sequence}
+    return {head.partition: head.next_offset for head in heads(connection, log_feed.id)}

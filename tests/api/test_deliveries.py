@@ -239,7 +239,7 @@ async def test_what_was_delivered_is_not_taken_back_by_a_rewind(
         each["batch_id"]: each["obstacle"] for each in (await client.get("/v1/queries/counts/restore-points")).json()["items"]
     }
     assert (obstacles[2], obstacles[1]) == (None, None)
-    assert "1 results behind it were delivered" in obstacles[0]
+    assert "1 results after it were delivered" in obstacles[0]
     refused = await client.post("/v1/queries/counts/rewind", json={"batch_id": 0})
     problem(refused, 409, "rewind_not_possible", "/batch_id")
     before = await delivery(client, "counts")

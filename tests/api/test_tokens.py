@@ -134,7 +134,7 @@ def changed(token: str) -> str:
         (lambda i: i.token(pad="x" * MOST_CHARACTERS), "token_invalid", str(MOST_CHARACTERS)),
         (lambda _: "a.b.c", "token_invalid", "neither"),
         (lambda _: "x" * 5_000, "token_invalid", "neither"),
-        (lambda _: "sw_x", "api_key_invalid", "no key"),
+        (lambda _: "sw_x", "api_key_invalid", "not a key"),
     ],
 )  # fmt: skip
 async def test_what_is_no_sound_token_is_refused_and_told_why(

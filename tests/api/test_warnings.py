@@ -108,7 +108,7 @@ async def test_event_time_decides_only_where_there_is_one_and_nothing_is_version
     asked = {**GATES, "conflict": "latest_event_time"}
     versioned = {**asked, "versioned": {"history_retention": "1d"}}
     body = problem(await client.put("/v1/tables/gates", json=versioned), 422, "unsupported_option", "/conflict")
-    assert "a versioned table keeps every put as a version" in body["detail"]
+    assert "a versioned table keeps every upsert as a version" in body["detail"]
     undated = {**asked, "event_time": None}
     problem(await client.put("/v1/tables/gates", json=undated), 422, "conflict_needs_event_time", "/conflict")
 

@@ -1,4 +1,4 @@
-"""Who was refused what, for the audit log: bounded, for a client that may not do something often tries again at once, or tries every name."""
+"""Records denied requests in the audit log. It is bounded, because a denied client often tries again at once, or tries every name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from app.access.audit.sql import note_refusal
 from app.access.rules import Principal
 
 NOTED_EVERY_SECONDS = 60.0
-"""Of equal refusals (caller, route, name and code) one has an entry in so many seconds; the next one says how many were between."""
+"""Equal denials (caller, route, name and code) get one entry in this time. The next entry says how many came between."""
 
 MOST_OF_CALLER = 30
-"""Entries of one caller in that time. What is beyond is counted by route and code without the name, in one entry afterwards."""
+"""Most entries of one caller in that time. Further denials are counted by route and code, without the name, in one later entry."""
 
 REMEMBERED = 1_024
 LAST_SECONDS = 5.0
-"""How long a service that ends waits for its last counts to be written."""
+"""How long a service that stops waits until its last counts are written."""
 
 _Which = tuple[str, str, str | None, str]
 log = structlog.stdlib.get_logger(__name__)
@@ -33,12 +33,12 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Counted:
-    """Equal refusals.
+    """Equal denials.
 
     Attributes:
-        since: when the last entry was written, or the first one counted.
+        since: when the last entry was written, or the first denial was counted.
         refusal: the last one.
-        pending: those that no entry counts yet.
+        pending: how many no entry counts yet.
     """
 
     since: float
@@ -48,30 +48,30 @@ class _Counted:
 
 
 class RefusalLog:
-    """Writes refusals to the audit log.
+    """Writes denied requests to the audit log.
 
     Args:
         engine: of the database.
-        clock: seconds, never going back.
+        clock: monotonic, in seconds.
     """
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._clock = clock
         self._counted: OrderedDict[_Which, _Counted] = OrderedDict()
-        self._of_callers: dict[str, int] = {}
-        self._minute = float("-inf")
+        self._entries_by_caller: dict[str, int] = {}
+        self._minute_started_at = float("-inf")
 
     async def note(self, principal: Principal, refusal: Refusal) -> None:
-        """Write an entry, or count the refusal for a later one."""
+        """Write an entry, or count the denial for a later one."""
         now, caller = self._clock(), f"{principal.kind}:{principal.name}"
-        if now - self._minute >= NOTED_EVERY_SECONDS:
-            self._minute, self._of_callers = now, {}
+        if now - self._minute_started_at >= NOTED_EVERY_SECONDS:
+            self._minute_started_at, self._entries_by_caller = now, {}
         which = caller, refusal.request, refusal.name, refusal.code
         counted = self._counted.get(which)
         if counted is None or now - counted.since >= NOTED_EVERY_SECONDS:
-            if self._of_callers.get(caller, 0) < MOST_OF_CALLER:
-                self._of_callers[caller] = self._of_callers.get(caller, 0) + 1
+            if self._entries_by_caller.get(caller, 0) < MOST_OF_CALLER:
+                self._entries_by_caller[caller] = self._entries_by_caller.get(caller, 0) + 1
                 await self._enter(which, _Counted(now, principal, refusal, 0 if counted is None else counted.pending))
                 return
             which, refusal = (caller, refusal.request, None, refusal.code), replace(refusal, name=None)
@@ -81,7 +81,7 @@ class RefusalLog:
         await self._forget_oldest()
 
     async def write_counted(self, *, is_last: bool = False) -> None:
-        """Write an entry for what was counted and is older than a minute, or for everything; forget what is quiet."""
+        """Write an entry for each count older than a minute, or for all counts; forget callers without new denials."""
         now = self._clock()
         for which, counted in list(self._counted.items()):
             if not is_last and now - counted.since < NOTED_EVERY_SECONDS:
@@ -94,13 +94,13 @@ class RefusalLog:
                 raise
 
     async def run(self) -> None:
-        """Write what was counted every minute until cancelled."""
+        """Write the counts every minute until cancelled."""
         while True:
             await asyncio.sleep(NOTED_EVERY_SECONDS)
             await self._safely(is_last=False)
 
     async def close(self) -> None:
-        """Write everything that was counted; a database that is away makes nobody wait long."""
+        """Write all counts; stop after ``LAST_SECONDS`` if the database does not answer."""
         await self._safely(is_last=True)
 
     async def _safely(self, *, is_last: bool) -> None:
@@ -123,7 +123,7 @@ class RefusalLog:
             await self._write(counted)
 
     async def _write(self, counted: _Counted) -> None:
-        """Write one entry for all that no entry counts yet."""
+        """Write one entry for all denials that no entry counts yet."""
         if counted.pending:
             refusal = replace(counted.refusal, repeats=counted.pending - 1)
             await note_refusal(self._engine, counted.principal, refusal)

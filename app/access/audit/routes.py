@@ -19,51 +19,53 @@ from app.http.schemas import Answer
 from app.http.values import parse_instant_ms
 
 MOST_ENTRIES = 1_000
-"""Of a page: an entry holds two definitions."""
+"""Most entries of a page: an entry has two definitions."""
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"], dependencies=[OnlyKnownParameters])
 
 
 class AuditActor(Answer):
-    """Who did it."""
+    """The one who made the change."""
 
     type: Literal["api_key", "oidc", "cli", "anonymous"] = Field(
-        description="`cli`: somebody on the service's machine; `anonymous`: the service asked for no keys."
+        description="`cli`: somebody on the service's machine; `anonymous`: the service required no keys."
     )
     name: str = Field(description="Name of the key, subject of the token, or name of the machine's user.", examples=["deploy"])
-    id: str | None = Field(description="Id of the key: names can be given again.")
+    id: str | None = Field(description="Id of the key: a name can be used again after a key is revoked.")
 
 
 class AuditResource(Answer):
-    """What it was done to."""
+    """The changed resource."""
 
-    type: Literal["stream", "table", "query", "api_key", "connection"] | None = Field(description="null: the route names none.")
-    name: str | None = Field(description="Its name; null: the route names none.")
+    type: Literal["stream", "table", "query", "api_key", "connection"] | None = Field(description="null: the route has none.")
+    name: str | None = Field(description="Its name; null: the route has none.")
 
 
 class AuditEntry(Answer):
-    """One change, or one request that was refused for want of a role or a scope."""
+    """One change, or one request that was denied for lack of a role or a scope."""
 
     id: int = Field(description="Rises with every entry.")
-    at: datetime = Field(description="When it was done or refused.")
-    actor: AuditActor = Field(description="Who did it, or tried to.")
+    at: datetime = Field(description="When the change was made or denied.")
+    actor: AuditActor = Field(description="Who made the request.")
     request_id: str | None = Field(
-        description="Also in the answer's X-Request-Id and in the service's log; null: a command, or refusals that were counted."
+        description="Also in the answer's X-Request-Id and in the service's log; null: a command, or an entry for counted denials."
     )
     action: str = Field(
-        description="`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; of what was refused "
+        description="`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; for a denied request "
         "the method and the route.",
         examples=["replace"],
     )
-    resource: AuditResource = Field(description="What it was done to, or tried on.")
-    outcome: Literal["done", "refused"] = Field(description="Whether it was done, or refused for want of a role or a scope.")
-    code: str | None = Field(description="Of the refusal.", examples=["role_too_low"])
-    repeats: int = Field(
-        description="Equal refusals (the same caller, route, name and code) that this entry counts beside its own: one a minute has an "
-        "entry. Of a caller who is refused for many names, those beyond 30 a minute are counted in one entry without a name."
+    resource: AuditResource = Field(description="The resource of the request.")
+    outcome: Literal["done", "refused"] = Field(
+        description="Whether the request was carried out, or denied for lack of a role or a scope."
     )
-    before: dict[str, Any] | None = Field(description="What it was; null where there was nothing.")
-    after: dict[str, Any] | None = Field(description="What it is; null where it is gone.")
+    code: str | None = Field(description="Error code of the denial.", examples=["role_too_low"])
+    repeats: int = Field(
+        description="Equal denials (the same caller, route, name and code) that this entry counts besides its own: there is one entry a "
+        "minute. If a caller is denied for more than 30 names a minute, one entry without a name counts the rest."
+    )
+    before: dict[str, Any] | None = Field(description="The resource before; null: it did not exist.")
+    after: dict[str, Any] | None = Field(description="The resource after; null: it was deleted.")
 
 
 class AuditPage(Answer):
@@ -87,7 +89,9 @@ _ENTRY: dict[str, Any] = {
     "after": {"desired_state": "paused"},
 }
 _Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339, or milliseconds since 1970.")]
-_Name = Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]+$", description="Only entries about what has this name.")]
+_Name = Annotated[
+    str | None, Query(max_length=255, pattern=r"^[^\x00]+$", description="Only entries about the resource of this name.")
+]
 
 
 @router.get(
@@ -101,18 +105,18 @@ async def get_audit(
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
     resource: _Name = None,
-    actor: Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]+$", description="Only what this one did.")] = None,
-    outcome: Annotated[Literal["done", "refused"] | None, Query(description="Only what was done, or what was refused.")] = None,
+    actor: Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]+$", description="Only entries of this actor.")] = None,
+    outcome: Annotated[Literal["done", "refused"] | None, Query(description="Only entries with this outcome.")] = None,
     since: _Moment = None,
     until: _Moment = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description=MOST_OF_PAGE)] = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> AuditPage:
-    """Who changed which source, query or key, from what to what; and who was refused for want of a role or a scope.
+    """Who changed which source, query or key, with the states before and after; and which requests were denied for lack of a role or a scope.
 
-    An entry is committed with its change. Appended records and reads are not here. Of refusals the newest 10,000 are kept, of all else the
-    newest `SLACKWATER_AUDIT_ROWS`, for `SLACKWATER_AUDIT_RETENTION_MS`. A body beyond 64 KiB is shortened (`"shortened": true`). `since` is
-    inclusive, `until` is not.
+    An entry is committed with its change. The log has no appended records and no reads. It keeps the newest 10,000 denials, and the newest
+    `SLACKWATER_AUDIT_ROWS` other entries for `SLACKWATER_AUDIT_RETENTION_MS`. A body over 64 KiB is shortened (`"shortened": true`). `since`
+    is inclusive, `until` is exclusive.
     """
     key = decode_cursor(cursor, [int])
     before_id = None if key is None else int(key[0])
@@ -122,10 +126,10 @@ async def get_audit(
     with faults.part():
         last = _moment("until", until)
     faults.raise_all()
-    wanted = AuditFilter(resource, actor, outcome, first, last, before_id)
+    entry_filter = AuditFilter(resource, actor, outcome, first, last, before_id)
     async with services.database.paging() as connection:
-        found = await audit_entries(connection, wanted, Most(limit + 1, services.settings.limits.page_bytes))
-    rows, following = page(found, limit, lambda row: [row.id])
+        entries = await audit_entries(connection, entry_filter, Most(limit + 1, services.settings.limits.page_bytes))
+    rows, following = page(entries, limit, lambda row: [row.id])
     return AuditPage(items=[_entry(row) for row in rows], next=following)
 
 

@@ -1,4 +1,4 @@
-"""What the audit log says of a change: what was done to which resource, and how that looked before and after. Pure."""
+"""Entries of the audit log: the action, the resource, and its state before and after. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 
 class Action(StrEnum):
-    """What was done."""
+    """The action."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -28,11 +28,11 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the control plane.
+    """A change of a resource.
 
     Attributes:
-        before: the resource's body until now; None where there was none. Never a secret.
-        after: its body from now on; None where it is gone.
+        before: the resource's body before; None if it did not exist. Never a secret.
+        after: its body after; None if it was deleted.
     """
 
     action: Action
@@ -44,13 +44,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that the caller was not allowed to make.
+    """A request that the caller lacks the permission for.
 
     Attributes:
         request: method and route.
         kind: of the resource, where the route has one.
         code: of the answer.
-        repeats: equal ones since the last entry that have none of their own.
+        repeats: equal denials since the last entry that have no entry.
     """
 
     request: str

@@ -1,4 +1,4 @@
-"""The audit log: an entry is written in the transaction of the change that it is about, so neither is there without the other."""
+"""The audit log. Each entry is written in the transaction of its change, so one is never there without the other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from app.db.tables import audit
 from app.http.request_id import REQUEST_ID
 
 REFUSALS_KEPT = 10_000
-"""Whoever is refused again and again must not fill the disk, nor push out what was changed."""
+"""A caller that is denied again and again must not fill the disk, nor push out the changes."""
 
 MOST_BODY_BYTES = 64 * 1024
-"""Of a body in an entry: more than people write by hand. Larger ones are shortened, or edits of 1 MiB bodies would fill the disk."""
+"""Longest body in an entry: more than people write by hand. Longer ones are shortened, or edits of 1 MiB bodies would fill the disk."""
 
 BEGINNING_CHARS = 4_096
 
@@ -42,14 +42,14 @@ TRIM_SQL = (
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries are asked for; None: all.
+    """The entries to read; None: no condition.
 
     Attributes:
         resource: name.
         actor: name.
-        since: first moment.
-        until: up to, not including.
-        before_id: the last entry of the page before.
+        since: inclusive.
+        until: exclusive.
+        before_id: the last entry of the previous page.
     """
 
     resource: str | None = None
@@ -61,17 +61,17 @@ class AuditFilter:
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         """Return the filter in SQL."""
-        found = []
+        conditions = []
         for column, value in ((audit.c.resource, self.resource), (audit.c.actor, self.actor), (audit.c.outcome, self.outcome)):
             if value is not None:
-                found.append(column == value)
+                conditions.append(column == value)
         if self.since is not None:
-            found.append(audit.c.at >= self.since)
+            conditions.append(audit.c.at >= self.since)
         if self.until is not None:
-            found.append(audit.c.at < self.until)
+            conditions.append(audit.c.at < self.until)
         if self.before_id is not None:
-            found.append(audit.c.id < self.before_id)
-        return found
+            conditions.append(audit.c.id < self.before_id)
+        return conditions
 
 
 def note(connection: sa.Connection, change: Change) -> None:
@@ -90,7 +90,7 @@ def note(connection: sa.Connection, change: Change) -> None:
 
 
 def _shortened(body: Body | None) -> Body | sa.Null:
-    """Return a body as it is, or the beginning of its text with a mark, its size and its digest: two that differ still look different."""
+    """Return a body unchanged, or the beginning of its text with a mark, its size and its digest: two different bodies look different."""
     if body is None:
         return sa.null()
     text = json.dumps(body)
@@ -101,7 +101,7 @@ def _shortened(body: Body | None) -> Body | sa.Null:
 
 
 async def note_refusal(engine: AsyncEngine, principal: Principal, refusal: Refusal) -> None:
-    """Write that somebody was refused, in a transaction of its own: nothing else has happened."""
+    """Write the entry of a denied request, in its own transaction."""
     statement = sa.insert(audit).values(
         **_who(principal),
         action=refusal.request,
@@ -115,14 +115,14 @@ async def note_refusal(engine: AsyncEngine, principal: Principal, refusal: Refus
         await connection.execute(statement)
 
 
-async def audit_entries(connection: AsyncConnection, wanted: AuditFilter, most: Most) -> list[sa.Row[Any]]:
-    """Return entries, newest first; the last is beyond where they are large (``page_bounds``)."""
-    statement = sa.select(audit).where(*wanted.conditions()).order_by(audit.c.id.desc()).limit(most.items)
+async def audit_entries(connection: AsyncConnection, entry_filter: AuditFilter, most: Most) -> list[sa.Row[Any]]:
+    """Return entries, newest first. Where entries are large the last one marks the end of the page (``page_bounds``)."""
+    statement = sa.select(audit).where(*entry_filter.conditions()).order_by(audit.c.id.desc()).limit(most.items)
     return list((await connection.execute(bounded(statement, ("before", "after"), most.bytes))).all())
 
 
 def _who(principal: Principal | None) -> dict[str, Any]:
-    """Return the columns that say who it is; without keys nobody is known."""
+    """Return the columns of the caller; without a key the caller is anonymous."""
     request_id = REQUEST_ID.get()
     if principal is None:
         return {"actor_kind": "anonymous", "actor": "anonymous", "request_id": request_id}

@@ -1,1 +1,1 @@
-"""Requests that a client may repeat: the first answer by its Idempotency-Key."""
+"""Idempotent requests: the first answer is stored by its Idempotency-Key."""

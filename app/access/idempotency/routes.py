@@ -1,4 +1,4 @@
-"""Requests that a client may repeat: the first answer by its `Idempotency-Key`, kept in the transaction that the request makes."""
+"""Idempotent requests: the first answer is stored by its `Idempotency-Key`, in the transaction of the request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def created_once(
     make: Callable[[Response], Made],
     response: Response,
 ) -> Made | Response:
-    """Answer with what ``make`` makes, 201 where it sets no other status, or again as the first time; see ``answered_once``."""
+    """Return the answer of ``make`` with 201, unless it sets another status, or the stored answer; see ``answered_once``."""
     return answered_once(connection, key, route, body, make, response, status=201)
 
 
@@ -42,26 +42,26 @@ def answered_once(
     *,
     status: int = 200,
 ) -> Made | Response:
-    """Answer with what ``make`` makes, or again as the first time.
+    """Return the answer of ``make``, or the stored answer to the first request with this key.
 
     Args:
         connection: in the transaction that ``make`` uses.
-        key: as it was sent; None: each request is the first.
+        key: the header of the request; None: the request is not idempotent.
         route: method and path.
         body: of the request, as JSON.
-        make: makes the thing, and sets the headers of the answer.
-        response: whose headers these are.
+        make: makes the resource, and sets the headers of the answer.
+        response: has these headers.
         status: of the answer.
     """
     if key is None:
         return make(response)
-    scope = scope_in_force()  # a name may be another key's since the first answer, with another scope
+    scope = scope_in_force()  # since the first answer, the name may be of another key with another scope
     about = [*route, *(() if scope is None else scope.patterns)]
-    own = Claim(actor(), key, digest_of(about, json.dumps(body).encode()))
-    kept = claim(connection, own)
-    if kept is not None:
-        return JSONResponse(kept.body, kept.status, kept.headers)
+    own_claim = Claim(actor(), key, digest_of(about, json.dumps(body).encode()))
+    stored = claim(connection, own_claim)
+    if stored is not None:
+        return JSONResponse(stored.body, stored.status, stored.headers)
     answer = make(response)
     headers = {name: response.headers[name] for name in CREATED_HEADERS if name in response.headers}
-    keep(connection, own, StoredAnswer(response.status_code or status, answer.model_dump(mode="json"), headers))
+    keep(connection, own_claim, StoredAnswer(response.status_code or status, answer.model_dump(mode="json"), headers))
     return answer

@@ -1,4 +1,4 @@
-"""What every endpoint with an Idempotency-Key shares: how long a key counts, what makes two requests the same, the refusal. Pure."""
+"""Rules of all endpoints with an Idempotency-Key: how long a key is valid, when two requests are equal, the errors. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TTL_MS = 24 * 3_600_000
 
 
 def digest_of(about: list[Any], body: bytes) -> bytes:
-    """Return what tells one request from another.
+    """Return the digest by which two requests are compared.
 
     Args:
-        about: what it asks for beside the body: method, path, media type.
-        body: in the form in which equal requests are equal.
+        about: the rest of the request: method, path, media type.
+        body: in a form in which equal requests have equal bytes.
     """
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(body)
@@ -25,15 +25,15 @@ def digest_of(about: list[Any], body: bytes) -> bytes:
 
 
 def key_reused(key: str) -> Unprocessable:
-    """Return the refusal of a key that was used for another request."""
+    """Return the error for a key that was used for another request."""
     return Unprocessable(
         "idempotency_key_reused",
-        f"the Idempotency-Key {key!r} belongs to another request of the last 24 hours; take a new key for a new request",
+        f"the Idempotency-Key {key!r} belongs to another request of the last 24 hours; use a new key for a new request",
     )
 
 
 def in_progress(key: str) -> InProgress:
-    """Return the answer to a repeat whose first request is still being handled."""
+    """Return the error for a repeated request while the first one is still in progress."""
     return InProgress(
         "idempotency_in_progress",
         f"the first request with the Idempotency-Key {key!r} is not answered yet; repeat this one in a moment",

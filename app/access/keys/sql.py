@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked, and recognised when they are presented. Of a key only its digest is ever in the database."""
+"""API keys: create, list, revoke and authenticate. The database has only their digests."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from app.db.tables import api_key
 from app.errors.app_errors import Conflict, NotFound, Unauthorized, Unprocessable
 
 CACHE_SECONDS = 5.0
-"""How long a key that was recognised is taken for good: a revocation counts after this at the latest."""
+"""How long a valid key is cached: a revocation counts after this time at the latest."""
 
 UNKNOWN_SECONDS = 2.0
-"""How long a key that is none is taken for none. Keys are drawn at random here, so none that was made up comes into being meanwhile."""
+"""How long an unknown key is cached. Keys are drawn at random here, so a key that somebody made up does not become valid meanwhile."""
 
 CACHE_KEYS = 1_024
 _USE_NOTED_EVERY = sa.text("interval '1 minute'")
@@ -34,7 +34,7 @@ _USE_NOTED_EVERY = sa.text("interval '1 minute'")
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyRow:
-    """A stored key, without anything that it could be made from."""
+    """A stored key, without its secret part."""
 
     id: UUID
     name: str
@@ -48,7 +48,7 @@ class ApiKeyRow:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What it is, as the audit log shows it."""
+        """The key, as the audit log shows it."""
         expires_at = None if self.expires_at is None else self.expires_at.isoformat()
         return {"prefix": self.prefix, "role": self.role, "scope": self.scope, "expires_at": expires_at}
 
@@ -65,7 +65,7 @@ def create_key(
         connection: in a transaction.
         name: free among the keys that are not revoked.
         role: what it may do.
-        valid_ms: when it expires, from now; None: never.
+        valid_ms: from now until it expires; None: never.
         scope: the names that it may see; None: all.
 
     Raises:
@@ -73,16 +73,18 @@ def create_key(
         Unprocessable: ``bad_scope``: an administrator's key could make one without a scope.
     """
     if scope is not None and role >= Role.ADMIN:
-        raise Unprocessable("bad_scope", "a key of the role admin has no scope, for it can make other keys; take the role write")
-    made = make_key()
+        raise Unprocessable(
+            "bad_scope", "a key of the role admin has no scope, because it can create other keys; use the role write"
+        )
+    new_key = make_key()
     expires_at = None if valid_ms is None else sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, valid_ms / 1000)
     inserted = connection.execute(
         sa.dialects.postgresql.insert(api_key)
         .values(
             id=uuid.uuid4(),
             name=name,
-            prefix=made.prefix,
-            digest=made.digest,
+            prefix=new_key.prefix,
+            digest=new_key.digest,
             role=role.text,
             scope=None if scope is None else list(scope.patterns),
             expires_at=expires_at,
@@ -91,14 +93,14 @@ def create_key(
         .returning(api_key.c.id)
     ).scalar_one_or_none()
     if inserted is None:
-        raise Conflict("name_taken", f"there is a key named '{name}' already; revoke it first, or take another name")
+        raise Conflict("name_taken", f"there is already a key named '{name}'; revoke it first, or use another name")
     row = ApiKeyRow(*connection.execute(_ROWS.where(api_key.c.id == inserted)).one())
     note(connection, Change(Action.CREATE, "api_key", name, None, row.body))
-    return row, made
+    return row, new_key
 
 
 def list_keys(connection: sa.Connection, limit: int, after: UUID | None = None) -> list[ApiKeyRow]:
-    """Return up to ``limit`` keys by id, beginning behind ``after``; revoked ones are among them."""
+    """Return up to ``limit`` keys by id, after ``after``, with revoked ones."""
     statement = _ROWS.order_by(api_key.c.id).limit(limit)
     if after is not None:
         statement = statement.where(api_key.c.id > after)
@@ -106,7 +108,7 @@ def list_keys(connection: sa.Connection, limit: int, after: UUID | None = None) 
 
 
 def has_keys(connection: sa.Connection) -> bool:
-    """Whether any key could be recognised now."""
+    """Whether any key is valid now."""
     usable = sa.and_(api_key.c.revoked_at.is_(None), sa.func.coalesce(api_key.c.expires_at > sa.func.now(), sa.true()))
     return bool(connection.execute(sa.select(sa.exists().where(usable))).scalar_one())
 
@@ -126,14 +128,14 @@ def revoke_key(connection: sa.Connection, name: str) -> None:
 
 
 class KeyCache:
-    """Recognises keys. What it found is remembered for ``CACHE_SECONDS``, so that a read costs no look-up of its key.
+    """Authenticates keys. It caches results for ``CACHE_SECONDS``, so that a read needs no look-up of its key.
 
-    Keys that are looked for at the same moment go together in one statement, two of which are under way at most: whoever tries keys out, or
-    has lost theirs, takes no more of the database than that.
+    Look-ups at the same moment share one statement, and at most two statements run at once. Clients with wrong or lost keys use no more of
+    the database than that.
 
     Args:
         engine: of the database.
-        clock: seconds, never going back.
+        clock: monotonic, in seconds.
     """
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
@@ -144,11 +146,11 @@ class KeyCache:
         self._rows = SharedReads(self._fetch)
 
     def __len__(self) -> int:
-        """How many keys are remembered."""
+        """How many keys are cached."""
         return len(self._known)
 
     async def recognise(self, text: str) -> Principal:
-        """Return whose key this is.
+        """Return the owner of this key.
 
         Raises:
             Unauthorized: ``api_key_invalid`` (unknown or revoked), ``api_key_expired``.
@@ -163,14 +165,14 @@ class KeyCache:
             raise _invalid()
         self._known.pop(digest, None)
         principal, valid_s = await self._look_up(digest)
-        # Keys that do not exist are remembered apart, or they could push these out.
+        # Unknown keys are cached separately, or they could push out the valid ones.
         self._known[digest] = principal, self._clock() + min(CACHE_SECONDS, valid_s)
         if len(self._known) > CACHE_KEYS:
             self._known.popitem(last=False)
         return principal
 
     async def _look_up(self, digest: bytes) -> tuple[Principal, float]:
-        """Return whose key has this digest, and for how many seconds it is good; notes its use, once a minute at most."""
+        """Return the owner of the key with this digest, and for how many seconds it is valid; record its use, once a minute at most."""
         row = await self._rows.read(digest)
         if row is None:
             self._unknown[digest] = self._clock() + UNKNOWN_SECONDS
@@ -184,23 +186,27 @@ class KeyCache:
         return Principal("api_key", str(key_id), name, Role.of(role), scope_of(scope)), valid_s
 
     async def _fetch(self, digests: list[bytes]) -> tuple[tuple[Any, ...] | None, ...]:
-        """Return the row of each key, None where there is none."""
+        """Return the row of each key, or None; record that each was used."""
         left = sa.func.extract("epoch", api_key.c.expires_at - sa.func.now())
         is_stale = sa.func.coalesce(api_key.c.last_used_at < sa.func.now() - _USE_NOTED_EVERY, sa.true())
-        is_meant = sa.and_(api_key.c.digest.in_(digests), api_key.c.revoked_at.is_(None))
-        noted = (
-            sa.update(api_key).where(is_meant, is_stale).values(last_used_at=sa.func.now()).returning(api_key.c.id).cte("noted")
+        is_requested = sa.and_(api_key.c.digest.in_(digests), api_key.c.revoked_at.is_(None))
+        recorded_use = (
+            sa.update(api_key)
+            .where(is_requested, is_stale)
+            .values(last_used_at=sa.func.now())
+            .returning(api_key.c.id)
+            .cte("noted")
         )
         columns = (api_key.c.digest, api_key.c.id, api_key.c.name, api_key.c.role, api_key.c.scope, left)
         async with self._engine.begin() as connection:
-            found = {
+            rows = {
                 bytes(row[0]): tuple(row[1:])
-                for row in await connection.execute(sa.select(*columns).where(is_meant).add_cte(noted))
+                for row in await connection.execute(sa.select(*columns).where(is_requested).add_cte(recorded_use))
             }
-        return tuple(found.get(digest) for digest in digests)
+        return tuple(rows.get(digest) for digest in digests)
 
 
 def _invalid() -> Unauthorized:
     return Unauthorized(
-        "api_key_invalid", "this is no key of this service, or it was revoked; `slackwater keys list` shows those there are"
+        "api_key_invalid", "this is not a key of this service, or it was revoked; `slackwater keys list` shows the valid ones"
     )

@@ -1,4 +1,4 @@
-"""Debezium Server's HTTP sink with `authentication.type=jwt`: it asks for a token before it sends, and gets the API key that it gave."""
+"""Debezium Server's HTTP sink with `authentication.type=jwt`: it asks for a token before it sends, and gets back its own API key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.expressions.model import Model
 router = APIRouter(prefix="/v1/debezium/auth", tags=["records"], dependencies=[OnlyKnownParameters])
 
 EXPIRES_MS = 365 * 86_400_000
-"""After it Debezium asks again, and ends where it gets no answer then. Whether the key counts each request shows, by 401."""
+"""After this time Debezium asks again, and stops if it gets no answer. Each request checks the key itself, and answers 401."""
 
 _MOST_CHARS = 8_192
 _TOKEN: dict[str, Any] = {
@@ -29,24 +29,24 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {200: answered(_TOKEN, "The key.")
 class DebeziumCredentials(Model):
     """What Debezium sends first."""
 
-    username: str = Field(max_length=_MOST_CHARS, description="Any: the key says who it is.", examples=["debezium"])
+    username: str = Field(max_length=_MOST_CHARS, description="Any text: the key identifies the caller.", examples=["debezium"])
     password: str = Field(max_length=_MOST_CHARS, description="An API key, or a token.", examples=["sw_…"])
-    token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
-    refresh_token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
+    token_expiry_in_minutes: int | None = Field(default=None, description="Ignored.")
+    refresh_token_expiry_in_minutes: int | None = Field(default=None, description="Ignored.")
 
 
 class DebeziumRefresh(Model):
-    """What it sends when the time is over."""
+    """What Debezium sends when the time is over."""
 
-    jwt_refresh_token: str = Field(max_length=_MOST_CHARS, description="From the answer before.", examples=["sw_…"])
-    token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
-    refresh_token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
+    jwt_refresh_token: str = Field(max_length=_MOST_CHARS, description="From the previous answer.", examples=["sw_…"])
+    token_expiry_in_minutes: int | None = Field(default=None, description="Ignored.")
+    refresh_token_expiry_in_minutes: int | None = Field(default=None, description="Ignored.")
 
 
 class DebeziumToken(Answer):
     """What Debezium sends with each request."""
 
-    jwt: str = Field(description="The key that was given.")
+    jwt: str = Field(description="The key of the request.")
     jwt_refresh_token: str = Field(description="The same.")
     expires_in: int = Field(description="Milliseconds.")
     refresh_token_expires_in: int = Field(description="Milliseconds.")
@@ -54,7 +54,7 @@ class DebeziumToken(Answer):
 
 @router.post(
     "/authenticate",
-    summary="Let Debezium's HTTP sink in",
+    summary="Authenticate Debezium's HTTP sink",
     response_model=DebeziumToken,
     responses=_RESPONSES,
     openapi_extra=request_body(
@@ -62,27 +62,27 @@ class DebeziumToken(Answer):
     ),
 )
 async def admit_debezium(request: Request, body: JsonBody) -> DebeziumToken:
-    """The sink's `authentication.jwt.url` is `…/v1/debezium/` and its password an API key with the role write. Nothing new is issued: the key
-    is looked at and given back, and counts in each request as it would anywhere.
+    """The sink's `authentication.jwt.url` is `…/v1/debezium/` and its password an API key with the role write. The service issues nothing
+    new: it checks the key and returns it. Each request uses the key as any other client does.
     """  # noqa: D205 - two sentences
     return await _token(request, validated(DebeziumCredentials, body).password)
 
 
 @router.post(
     "/refreshToken",
-    summary="Let Debezium's HTTP sink stay",
+    summary="Renew the token of Debezium's HTTP sink",
     response_model=DebeziumToken,
     responses=_RESPONSES,
     openapi_extra=request_body(
-        "DebeziumRefresh", body_examples(key=("The token of the answer before", {"jwt_refresh_token": "sw_…"}))
+        "DebeziumRefresh", body_examples(key=("The token of the previous answer", {"jwt_refresh_token": "sw_…"}))
     ),
 )
 async def refresh_debezium(request: Request, body: JsonBody) -> DebeziumToken:
-    """As `authenticate`, with what that gave."""
+    """As `authenticate`, with the token of its answer."""
     return await _token(request, validated(DebeziumRefresh, body).jwt_refresh_token)
 
 
 async def _token(request: Request, key: str) -> DebeziumToken:
-    door: Authenticator = request.app.state.door
-    await door.recognise(key)
+    authenticator: Authenticator = request.app.state.door
+    await authenticator.recognise(key)
     return DebeziumToken(jwt=key, jwt_refresh_token=key, expires_in=EXPIRES_MS, refresh_token_expires_in=EXPIRES_MS)

@@ -1,4 +1,4 @@
-"""The public keys of an OpenID Connect issuer: fetched beside requests, kept while the issuer is away, bounded."""
+"""The public keys of an OpenID Connect issuer: fetched in the background, cached while the issuer is unreachable, bounded."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from app.settings.oidc_settings import OidcSettings, trustworthy_url
 
 FRESH_SECONDS: Final = 300.0
-"""After it the keys are looked for again. One that the issuer took back counts until the next answer: so long, or up to
-``keys_kept_s`` of the settings where the issuer does not answer."""
+"""After this time the keys are fetched again. A key that the issuer withdrew stays valid until the next answer: for this time, or up to
+``keys_kept_s`` of the settings if the issuer does not answer."""
 
 FETCHED_EVERY_SECONDS: Final = 10.0
-"""Whoever sends tokens with keys that nobody has does not make us ask the issuer more often."""
+"""Tokens with unknown keys do not make the service ask the issuer more often than this."""
 
 FETCH_SECONDS: Final = 5.0
 MOST_BYTES: Final = 256 * 1024
@@ -38,7 +38,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class IssuerAway(Exception):
-    """The issuer does not tell its keys; the text says why."""
+    """The issuer does not give its keys; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class IssuerKey:
 
     Attributes:
         id: its ``kid``; None where it has none.
-        algorithm: the only one it is for; None: any that fits.
+        algorithm: the only one of this key; None: any that fits its type.
     """
 
     id: str | None
@@ -55,7 +55,7 @@ class IssuerKey:
     key: PublicKey
 
     def fits(self, algorithm: str) -> bool:
-        """Whether a signature of this algorithm can be checked with it."""
+        """Whether this key can verify a signature of this algorithm."""
         if self.algorithm not in (None, algorithm):
             return False
         if isinstance(self.key, RSAPublicKey):
@@ -66,11 +66,11 @@ class IssuerKey:
 
 
 class IssuerKeys:
-    """Keys of one issuer. Of one event loop.
+    """Keys of one issuer, for one event loop.
 
     Args:
         settings: with an issuer.
-        clock: seconds, never going back.
+        clock: monotonic, in seconds.
     """
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -83,30 +83,30 @@ class IssuerKeys:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def find(self, key_id: str | None, algorithm: str) -> list[IssuerKey]:
-        """Return the keys with which a token may be signed: at most one where it names one.
+        """Return the keys that may have signed a token: at most one if the token names one.
 
-        Nobody waits for the issuer while the key is known, and was told by it within ``keys_kept_s``.
+        No caller waits for the issuer while the key is known and younger than ``keys_kept_s``.
 
         Raises:
-            IssuerAway: nothing fits or what does is too old, and the issuer cannot be asked.
+            IssuerAway: no key fits, or it is too old, and the issuer gives no keys.
         """
-        found = self._known(key_id, algorithm)
-        if found:
+        keys = self._known(key_id, algorithm)
+        if keys:
             if self._is_due(FRESH_SECONDS) and (self._refreshing is None or self._refreshing.done()):
                 self._refreshing = asyncio.create_task(self._refresh())
-            return found
+            return keys
         await self._refresh()
-        found = self._known(key_id, algorithm)
-        if not found and (self._keys is None or self._fetched_at < self._tried_at):
+        keys = self._known(key_id, algorithm)
+        if not keys and (self._keys is None or self._fetched_at < self._tried_at):
             old = f"they were read last more than {self._settings.keys_kept_s:g} s ago, and now " if self._are_too_old() else ""
             raise IssuerAway(old + self._trouble)
-        return found
+        return keys
 
     async def fetch(self) -> list[IssuerKey]:
         """Ask the issuer for its keys.
 
         Raises:
-            IssuerAway: it does not answer, or with something else.
+            IssuerAway: it does not answer, or not with keys.
         """
         try:
             async with asyncio.timeout(FETCH_SECONDS), httpx.AsyncClient(timeout=FETCH_SECONDS) as client:
@@ -132,7 +132,7 @@ class IssuerKeys:
     async def _refresh(self) -> None:
         async with self._lock:
             if not self._is_due(0):
-                return  # somebody else was here meanwhile, or just before
+                return  # another task has fetched the keys meanwhile
             self._tried_at = self._clock()
             try:
                 self._keys = await self.fetch()
@@ -143,16 +143,18 @@ class IssuerKeys:
                     "issuer_keys_not_fetched", issuer=self._settings.issuer, error=self._trouble, keys=len(self._keys or ())
                 )
             except Exception:
-                # Whatever comes from outside: nobody waits for the task beside requests, so its fault would stay unseen.
-                self._trouble = "what it tells cannot be read; the service's log says why"
+                # Nobody awaits this background task, so any error from outside would stay unseen without this log entry.
+                self._trouble = "its answer cannot be read; the service's log says why"
                 log.exception("issuer_keys_not_read", issuer=self._settings.issuer, keys=len(self._keys or ()))
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
         issuer = str(self._settings.issuer)
-        told = await self._read(client, issuer.rstrip("/") + DISCOVERY)
-        if told.get("issuer") != issuer:
-            raise ValueError(f"it calls itself {str(told.get('issuer'))[:200]!r}; set SLACKWATER_OIDC__ISSUER to exactly that")
-        return trustworthy_url(str(told.get("jwks_uri")))
+        configuration = await self._read(client, issuer.rstrip("/") + DISCOVERY)
+        if configuration.get("issuer") != issuer:
+            raise ValueError(
+                f"it calls itself {str(configuration.get('issuer'))[:200]!r}; set SLACKWATER_OIDC__ISSUER to exactly that"
+            )
+        return trustworthy_url(str(configuration.get("jwks_uri")))
 
     async def _read(self, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
         body = b""
@@ -164,36 +166,36 @@ class IssuerKeys:
                 if len(body) > MOST_BYTES:
                     raise ValueError(f"{url} answers more than {MOST_BYTES} bytes")
         try:
-            told = json.loads(body)
+            answer = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{url} answers no JSON") from error
-        if not isinstance(told, dict):
-            raise ValueError(f"{url} answers no JSON object")  # noqa: TRY004 - of what came, not of our types
-        return told
+        if not isinstance(answer, dict):
+            raise ValueError(f"{url} answers no JSON object")  # noqa: TRY004 - the answer is wrong, not an argument
+        return answer
 
 
-def _usable(told: dict[str, Any]) -> list[IssuerKey]:
-    """Return the keys that can check signatures; an issuer may have others, of kinds that we do not know, or have none left."""
-    listed = told.get("keys")
+def _usable(key_set: dict[str, Any]) -> list[IssuerKey]:
+    """Return the keys that can verify signatures. An issuer may have other kinds of keys, or none."""
+    listed = key_set.get("keys")
     if not isinstance(listed, list):
-        raise ValueError("its keys are no list (`keys`)")  # noqa: TRY004 - of what came, not of our types
-    found = [key for key in map(_read_key, listed[:MOST_KEYS]) if key is not None]
-    if not found:
+        raise ValueError("its `keys` is not a list")  # noqa: TRY004 - the answer is wrong, not an argument
+    usable = [key for key in map(_read_key, listed[:MOST_KEYS]) if key is not None]
+    if not usable:
         log.warning("issuer_has_no_usable_keys", listed=len(listed))
-    return found
+    return usable
 
 
-def _read_key(told: object) -> IssuerKey | None:
-    """Return a key of the issuer's list; None where it is not one that checks signatures, or is malformed."""
-    if not isinstance(told, dict) or told.get("use", "sig") != "sig" or told.get("kty") not in ("RSA", "EC", "OKP"):
+def _read_key(entry: object) -> IssuerKey | None:
+    """Return a key of the issuer's list; None if it does not verify signatures or is malformed."""
+    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or entry.get("kty") not in ("RSA", "EC", "OKP"):
         return None
-    key_id, algorithm = told.get("kid"), told.get("alg")
+    key_id, algorithm = entry.get("kid"), entry.get("alg")
     if not isinstance(key_id, str | None) or not isinstance(algorithm, str | None):
-        log.warning("issuer_key_not_read", kid=repr(key_id)[:80], error="its `kid` or `alg` is no text")
+        log.warning("issuer_key_not_read", kid=repr(key_id)[:80], error="its `kid` or `alg` is not a text")
         return None
     try:
-        key = jwt.PyJWK.from_dict(told).key
-    except Exception as error:  # noqa: BLE001 - PyJWT raises TypeError and others as well: one odd key must not take the others along
+        key = jwt.PyJWK.from_dict(entry).key
+    except Exception as error:  # noqa: BLE001 - PyJWT also raises TypeError and others; one malformed key must not make the other keys unusable
         log.warning("issuer_key_not_read", kid=repr(key_id)[:80], error=str(error)[:200])
         return None
     is_public = isinstance(key, RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey)

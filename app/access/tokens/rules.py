@@ -1,4 +1,4 @@
-"""What the claims of a token mean here: who it is, which role, which scope. Pure: nothing is verified here."""
+"""The meaning of a token's claims: name, role and scope of the caller. Pure: it verifies nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """Which claims say what.
+    """The claims with the role and the scope.
 
     Attributes:
         role_claim: name of a claim, or a path with dots into objects.
@@ -29,17 +29,17 @@ class ClaimRules:
     scope_claim: str | None = None
 
     def principal_of(self, claims: Mapping[str, Any]) -> Principal:
-        """Return who a verified token is of.
+        """Return the caller of a verified token.
 
         Raises:
-            Unauthorized: ``token_invalid``: its subject is no name.
+            Unauthorized: ``token_invalid``: its subject is not a name.
             Forbidden: ``token_without_role``, ``token_without_scope``.
         """
         subject = claims.get("sub")
         if not isinstance(subject, str) or not 1 <= len(subject) <= MOST_SUBJECT or not subject.isprintable():
-            raise Unauthorized("token_invalid", f"the token's `sub` is no text of 1 to {MOST_SUBJECT} characters")
-        given = _texts(claims, self.role_claim)
-        roles = [self.roles[text] for text in given if text in self.roles]
+            raise Unauthorized("token_invalid", f"the token's `sub` is not a text of 1 to {MOST_SUBJECT} characters")
+        role_texts = _texts(claims, self.role_claim)
+        roles = [self.roles[text] for text in role_texts if text in self.roles]
         if not roles:
             raise Forbidden(
                 "token_without_role",
@@ -55,7 +55,7 @@ class ClaimRules:
         if not patterns:
             raise Forbidden(
                 "token_without_scope",
-                f"the token has no claim '{self.scope_claim}', which says what names the caller may see; '{EVERYTHING}' in it is everything",
+                f"the token has no claim '{self.scope_claim}', which has the names that the caller may see; '{EVERYTHING}' in it allows all",
             )
         try:
             return None if EVERYTHING in patterns else scope_of(patterns)
@@ -64,12 +64,12 @@ class ClaimRules:
 
 
 def _texts(claims: Mapping[str, Any], path: str) -> list[str]:
-    """Return the texts of a claim: one as it stands, else words with blanks between them, or a list; nothing of other forms."""
-    found = claims.get(path)
-    if path not in claims:  # some issuers have names with dots in them: those go before
-        found = claims
+    """Return the texts of a claim: the words of a text, or the texts of a list; nothing for other values."""
+    value = claims.get(path)
+    if path not in claims:  # some issuers use dots in a claim's name, so the whole name is tried first
+        value = claims
         for part in path.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    if isinstance(found, str):
-        return found.split()
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+            value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, str):
+        return value.split()
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer, recognised when they are presented: signature, times, issuer, audience; then what their claims say."""
+"""Authentication by tokens of an OpenID Connect issuer: signature, times, issuer, audience; then the claims."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from app.errors.app_errors import Unauthorized, Unavailable
 from app.settings.oidc_settings import OidcSettings
 
 MOST_CHARACTERS: Final = 8_192
-"""Of a token; longer ones are refused before anything of them is read."""
+"""Longest token; longer ones are refused before any part is read."""
 
 _REQUIRED: Final = ["iss", "aud", "exp", "sub"]
 
 
 class TokenReader:
-    """Recognises tokens.
+    """Authenticates tokens.
 
     Args:
         settings: with an issuer.
-        keys: the issuer's; by default they are fetched as the settings say.
+        keys: the issuer's keys; by default they are fetched by the settings.
     """
 
     def __init__(self, settings: OidcSettings, keys: IssuerKeys | None = None) -> None:
@@ -35,7 +35,7 @@ class TokenReader:
         self._rules = ClaimRules(settings.role_claim, roles, settings.scope_claim)
 
     async def recognise(self, text: str) -> Principal:
-        """Return whose token this is.
+        """Return the caller of this token.
 
         Raises:
             Unauthorized: ``token_invalid``, ``token_expired``.
@@ -50,23 +50,23 @@ class TokenReader:
             raise _invalid(f"this is neither an API key (sw_…) nor a token: {error}") from error
         algorithm = header.get("alg")
         if algorithm not in self._settings.algorithm_names:
-            taken = ", ".join(self._settings.algorithm_names)
+            accepted = ", ".join(self._settings.algorithm_names)
             raise _invalid(
-                f"the token is signed with {str(algorithm)[:20]}; this service takes {taken} (SLACKWATER_OIDC__ALGORITHMS)"
+                f"the token is signed with {str(algorithm)[:20]}; this service accepts {accepted} (SLACKWATER_OIDC__ALGORITHMS)"
             )
         return self._rules.principal_of(self._claims(text, algorithm, await self._key(header.get("kid"), algorithm)))
 
     async def _key(self, key_id: str | None, algorithm: str) -> Any:
         try:
-            found = await self._keys.find(key_id, algorithm)
+            keys = await self._keys.find(key_id, algorithm)
         except IssuerAway as error:
             detail = f"the keys of {self._settings.issuer} are not known: {error}; try again in a moment"
             raise Unavailable("issuer_unavailable", detail, headers={"Retry-After": "10"}) from error
-        if len(found) == 1:
-            return found[0].key
+        if len(keys) == 1:
+            return keys[0].key
         if key_id is None:
             raise _invalid(
-                "the token does not say with which key it is signed (`kid`), and the issuer has several" if found else _NO_KEY
+                "the token does not say with which key it is signed (`kid`), and the issuer has several" if keys else _NO_KEY
             )
         raise _invalid(f"the token is signed with the key {key_id[:80]!r}: {_NO_KEY}")
 
@@ -95,7 +95,7 @@ class TokenReader:
             raise _invalid(f"{error}; compare the issuer's clock with this machine's") from error
         except jwt.InvalidSignatureError as error:
             raise _invalid(
-                "the token's signature is not of the issuer's key; it was changed, or somebody else made it"
+                "the token's signature is not by the issuer's key; the token was changed, or somebody else made it"
             ) from error
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             raise _invalid(f"the token cannot be read: {error}") from error
@@ -103,7 +103,7 @@ class TokenReader:
 
 
 class Authenticator:
-    """Recognises whoever presents a key or a token.
+    """Authenticates the caller by a key or a token.
 
     Args:
         keys: of this service.
@@ -115,10 +115,10 @@ class Authenticator:
         self._tokens = tokens
 
     async def recognise(self, text: str) -> Principal:
-        """Return whose key or token this is.
+        """Return the caller of this key or token.
 
         Raises:
-            Unauthorized: it is none that counts.
+            Unauthorized: it is not valid.
             Forbidden: the token gives no role or no scope.
             Unavailable: the issuer's keys are not known.
         """
@@ -131,7 +131,7 @@ _NO_KEY: Final = "the issuer has no such key; get a new token, the issuer may ha
 
 
 def _expired_at(text: str) -> str:
-    """Say when a token that was verified has expired."""
+    """Return the text that says when a verified token expired; empty if it cannot be read."""
     try:
         ended = jwt.decode(text, options={"verify_signature": False})["exp"]
         return f" at {datetime.fromtimestamp(int(ended), UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -24,15 +24,15 @@ class ConnectionDefinition(
 class ConnectionAnswer(Answer):
     """A connection, without the values of its secrets."""
 
-    name: str = Field(description="Its name; connectors name it.", examples=["orders-broker"])
-    type: Literal["kafka", "registry", "s3", "postgres"] = Field(description="Which kind.")
+    name: str = Field(description="Its name, which connectors use.", examples=["orders-broker"])
+    type: Literal["kafka", "registry", "s3", "postgres"] = Field(description="Its kind.")
     definition: dict[str, Any] = Field(
-        description='As stored, every default spelled out. In the place of a secret that was given as a value stands `{"set": true}`; '
+        description='As stored, with every default. `{"set": true}` replaces a secret that was sent as a value; '
         "`env:` and `file:` are shown."
     )
     version: int = Field(description="Rises with every change; the ETag.", examples=[1])
-    created_at: datetime = Field(description="When it was made.")
-    updated_at: datetime = Field(description="When it was changed last.")
+    created_at: datetime = Field(description="When it was created.")
+    updated_at: datetime = Field(description="When it was last changed.")
 
 
 class ConnectionPage(Answer):
@@ -43,14 +43,16 @@ class ConnectionPage(Answer):
 
 
 class CheckAnswer(Answer):
-    """What trying a connection gave."""
+    """Result of a check of a connection."""
 
-    outcome: Literal["reached", "not_reached"] = Field(description="Whether the other side answered, and accepted who asks.")
+    outcome: Literal["reached", "not_reached"] = Field(
+        description="Whether the other system answered and accepted the credentials."
+    )
     reason: Reason | None = Field(
         description="Why not; null: it was reached. `secret_unavailable`: a secret cannot be decrypted or read; `host_not_allowed`: see "
-        "`SLACKWATER_CONNECTION_HOSTS`; `not_allowed`: the other side knows who asks and refuses to show what was asked for."
+        "`SLACKWATER_CONNECTION_HOSTS`; `not_allowed`: the credentials are valid, but may not read what the check reads."
     )
-    detail: str = Field(description="What was reached, or what is wrong and what to do.", examples=["3 brokers, 12 topics"])
+    detail: str = Field(description="The system that was reached, or the fault and its cure.", examples=["3 brokers, 12 topics"])
     took_ms: int = Field(description="How long it took.", examples=[48])
 
 

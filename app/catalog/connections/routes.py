@@ -1,4 +1,4 @@
-"""Connections: put, look at, list, try, delete. Values of secrets come in here and never go out again."""
+"""Connections: put, get, list, check, delete. Values of secrets are accepted here and never returned."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ router = APIRouter(prefix="/v1/connections", tags=["connections"], dependencies=
 
 @router.put(
     "/{name}",
-    summary="Make or replace a connection",
+    summary="Create or replace a connection",
     response_model=ConnectionAnswer,
     responses={
-        200: answered(SHOWN, "It was there; now as asked for.", _ETAG),
-        201: {"model": ConnectionAnswer, **answered(SHOWN, "Made.", {**_ETAG, "Location": "Its path."})},
+        200: answered(SHOWN, "It existed; it has this definition now.", _ETAG),
+        201: {"model": ConnectionAnswer, **answered(SHOWN, "Created.", {**_ETAG, "Location": "Its path."})},
         **problems(400, 409, 412, 413, 415, 422),
     },
     openapi_extra=request_body(
@@ -74,7 +74,7 @@ router = APIRouter(prefix="/v1/connections", tags=["connections"], dependencies=
             kafka=("Brokers with TLS and SCRAM; the password is a variable", KAFKA),
             registry=("A schema registry; the password is a file", REGISTRY),
             s3=("A bucket", S3),
-            postgres=("A database; the password is kept, encrypted", POSTGRES),
+            postgres=("A database; the password is stored, encrypted", POSTGRES),
         ),
     ),
 )
@@ -87,24 +87,24 @@ def put_connection_of(
     services: ServicesOf,
     idempotency_key: IdempotencyKey = None,
 ) -> ConnectionAnswer | Response:
-    """Keep where something is and how it is reached. Nothing is connected to: `POST …/check` tries it.
+    """Store the address and the credentials of a system. Nothing is connected: `POST …/check` does that.
 
-    A secret is a value, which is kept encrypted (`SLACKWATER_SECRET_KEY`) and never shown again, or `env:NAME` or `file:PATH`, which are read
-    by the process that connects, when it does. Every PUT gives all secrets. An equal definition changes nothing.
+    A secret is a value, which is stored encrypted (`SLACKWATER_SECRET_KEY`) and never shown again, or `env:NAME` or `file:PATH`, which the
+    connecting process reads when it connects. Every PUT contains all secrets. An equal definition changes nothing.
     """
-    surroundings = services.settings.secret_sources
-    definition = _checked(name, body, surroundings.hosts)
+    secret_sources = services.settings.secret_sources
+    definition = _checked(name, body, secret_sources.hosts)
 
     def make(response: Response) -> ConnectionAnswer:
-        result = put_connection(transaction, name, definition, surroundings.keys, conditions)
+        result = put_connection(transaction, name, definition, secret_sources.keys, conditions)
         response.status_code = 201 if result.is_created else 200
         if result.is_created:
             response.headers["Location"] = f"/v1/connections/{name}"
         set_etag(response, result.row.version)
         return _shown(result.row)
 
-    marked = _marked(definition, surroundings.keys)
-    return created_once(transaction, idempotency_key, ("PUT", f"/v1/connections/{name}"), marked, make, response)
+    comparable = _marked(definition, secret_sources.keys)
+    return created_once(transaction, idempotency_key, ("PUT", f"/v1/connections/{name}"), comparable, make, response)
 
 
 @router.get(
@@ -116,24 +116,24 @@ def put_connection_of(
 def get_connections(
     services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> ConnectionPage:
-    """Where they lead, without the values of their secrets."""
+    """Names and addresses, without the values of secrets."""
     after = decode_cursor(cursor, [str])
     most = Most(limit + 1, services.settings.limits.page_bytes)
-    found, is_beyond = list_connections(transaction, most, None if after is None else str(after[0]))
-    rows, following = page(found, limit, lambda row: [row.name], is_last_beyond=is_beyond)
+    connections, is_beyond = list_connections(transaction, most, None if after is None else str(after[0]))
+    rows, following = page(connections, limit, lambda row: [row.name], is_last_beyond=is_beyond)
     return ConnectionPage(items=[_shown(row) for row in rows], next=following)
 
 
 @router.get(
     "/{name}",
-    summary="Look at a connection",
+    summary="Get a connection",
     response_model=ConnectionAnswer,
     responses={200: answered(SHOWN, "The connection.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_connection_of(
     name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> ConnectionAnswer | Response:
-    """Where it leads, without the values of its secrets."""
+    """Name and address, without the values of secrets."""
     row = get_connection(transaction, name)
     same = not_modified(if_none_match, row.version)
     if same is not None:
@@ -149,23 +149,23 @@ def get_connection_of(
     responses={204: {"description": "Deleted, with its secrets."}, **problems(400, 404, 409, 412)},
 )
 def delete_connection_of(name: Name, transaction: Transaction, conditions: OfWrite) -> Response:
-    """Delete it with its secrets. Refused while a relation or a query names it."""
+    """Delete the connection with its secrets. It is refused while a relation or a query names it."""
     delete_connection(transaction, name, conditions)
     return Response(status_code=204)
 
 
 @router.post(
     "/{name}/check",
-    summary="Try a connection",
+    summary="Check a connection",
     response_model=CheckAnswer,
     responses={
         200: {
-            "description": "What it gave; also where nothing was reached.",
+            "description": "The result, also if nothing was reached.",
             "content": {
                 "application/json": {
                     "examples": {
                         "reached": {"summary": "It answers", "value": packed(CHECKED)},
-                        "not_reached": {"summary": "It does not accept who asks", "value": packed(NOT_REACHED)},
+                        "not_reached": {"summary": "It does not accept the credentials", "value": packed(NOT_REACHED)},
                     }
                 }
             },
@@ -174,10 +174,10 @@ def delete_connection_of(name: Name, transaction: Transaction, conditions: OfWri
     },
 )
 async def check_connection(name: Name, services: ServicesOf) -> CheckAnswer:
-    """Connect from here, ask one question, hang up, within five seconds: brokers for their topics, a registry for its subjects, a bucket for
-    its list, a database for `SELECT 1`.
+    """Connect from here, ask one question, and disconnect, within five seconds: brokers for their topics, a registry for its subjects, a bucket
+    for its list, a database for `SELECT 1`.
 
-    It is tried from the service's process; drivers and workers on other hosts may reach other things, and need the same variables and files.
+    The service's process connects. Drivers and workers on other hosts may reach other systems, and need the same variables and files.
     """  # noqa: D205 - the first sentence is a list
     row = await to_thread.run_sync(partial(_require, services, name))
     outcome = await _tried(services, row)
@@ -186,11 +186,11 @@ async def check_connection(name: Name, services: ServicesOf) -> CheckAnswer:
 
 
 async def _tried(services: Services, row: ConnectionRow) -> Outcome:
-    """Check in a thread, which is left behind where the system does not let go of it in time (names that nobody resolves)."""
-    gate = services.gates.checks
-    gate.enter()
+    """Check in a thread. The thread is left behind if the system does not return in time (names that cannot be resolved)."""
+    limit = services.gates.checks
+    limit.enter()
     running = asyncio.get_running_loop().run_in_executor(None, check, row.stored, services.settings.secret_sources)
-    running.add_done_callback(lambda _: gate.leave())
+    running.add_done_callback(lambda _: limit.leave())
     try:
         async with asyncio.timeout(MOST_S + 1):
             return await asyncio.shield(running)
@@ -210,7 +210,9 @@ def _record_outcome(services: Services, name: str, outcome: Outcome) -> None:
 
 def _checked(name: str, body: Any, hosts: HostBounds) -> AnyConnection:
     if not _NAME.fullmatch(name):
-        detail = f"{name[:80]!r} is no name: up to 63 of a-z, 0-9, '.', '_' and '-'; the first is a letter or a digit"
+        detail = (
+            f"{name[:80]!r} is not a valid name: use up to 63 of a-z, 0-9, '.', '_' and '-'; the first is a letter or a digit"
+        )
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
     definition = read_connection(body)
     for endpoint in (*definition.endpoints, *definition.further_endpoints):
@@ -222,7 +224,7 @@ def _checked(name: str, body: Any, hosts: HostBounds) -> AnyConnection:
 
 
 def _marked(definition: AnyConnection, keys: SecretKeys | None) -> dict[str, Any]:
-    """Return what a repeated request is recognised by: of secrets only what the key makes of them, for it is kept."""
+    """Return the form in which repeated requests are compared. It has marks of secrets instead of their values, because it is stored."""
     shown, values = taken_out(definition)
     return {
         "definition": shown,

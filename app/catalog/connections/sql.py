@@ -1,4 +1,4 @@
-"""Rows of connections: put, found, listed, deleted. Values of secrets come in as a definition and are encrypted before they are stored."""
+"""Rows of connections: put, find, list, delete. Values of secrets arrive in a definition and are encrypted before they are stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from engine.errors import DefinitionInvalid, Problem
 
 _USED: Final = "$.connector.**.connection ? (@ == $name)"
 _USED_BY_OUTPUT: Final = "$.into.connector.**.connection ? (@ == $name)"
-"""Where a definition names a connection: its connector, or a format inside of it."""
+"""The places where a definition names a connection: its connector, or a format inside of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ConnectionRow:
     """A stored connection.
 
     Attributes:
-        definition: with every default; in the place of each value that is secret stands ``{"set": true}``.
+        definition: with every default; ``{"set": true}`` replaces each secret value.
         secrets: pointer → encrypted value.
     """
 
@@ -49,18 +49,18 @@ class ConnectionRow:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What it is, as the audit log shows it: without secrets, so the version tells that one was changed."""
+        """The connection, as the audit log shows it: without secrets, so only the version shows that a secret was changed."""
         return {"definition": self.definition, "version": self.version}
 
     @property
     def stored(self) -> Stored:
-        """It as the engine reads it."""
+        """The connection in the engine's form."""
         return Stored(self.name, self.type, self.definition, self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class PutConnection:
-    """What a PUT did."""
+    """Result of a PUT."""
 
     row: ConnectionRow
     is_created: bool
@@ -72,35 +72,35 @@ _ROWS: Final = sa.select(*(table.c[name] for name in ConnectionRow.__dataclass_f
 def put_connection(
     transaction: sa.Connection, name: str, definition: AnyConnection, keys: SecretKeys | None, conditions: Preconditions
 ) -> PutConnection:
-    """Make a connection, or replace the one there is. An equal one, secrets included, changes nothing.
+    """Create a connection, or replace the existing one. An equal definition, secrets included, changes nothing.
 
     Raises:
         DefinitionInvalid: ``secret_key_missing``.
         PreconditionFailed: ``version_mismatch``.
     """
     try:
-        wanted = sealed(name, definition, keys)
+        sealed_connection = sealed(name, definition, keys)
     except SecretKeyMissing as error:
         detail = (
-            "a value is kept only encrypted, and this service has no SLACKWATER_SECRET_KEY (`openssl rand -hex 32`); set it, or give "
+            "a value is stored only encrypted, and this service has no SLACKWATER_SECRET_KEY (`openssl rand -hex 32`); set it, or use "
             "env:NAME or file:PATH"
         )
         raise DefinitionInvalid([Problem(pointer, "secret_key_missing", detail) for pointer in error.pointers]) from None
     lock_edits(transaction)
-    kept = _find(transaction, name)
-    conditions.check(f"connection '{name}'", None if kept is None else kept.version)
-    if kept is not None and _is_equal(kept.stored, definition, keys):
-        return PutConnection(kept, is_created=False)
-    values = {"type": wanted.type, "definition": wanted.definition, "secrets": wanted.secrets}
-    if kept is None:
+    before = _find(transaction, name)
+    conditions.check(f"connection '{name}'", None if before is None else before.version)
+    if before is not None and _is_equal(before.stored, definition, keys):
+        return PutConnection(before, is_created=False)
+    values = {"type": sealed_connection.type, "definition": sealed_connection.definition, "secrets": sealed_connection.secrets}
+    if before is None:
         transaction.execute(sa.insert(table).values(name=name, **values))
     else:
         changed = sa.update(table).where(table.c.name == name)
         transaction.execute(changed.values(**values, version=table.c.version + 1, updated_at=sa.func.now()))
     row = get_connection(transaction, name)
-    action = Action.CREATE if kept is None else Action.REPLACE
-    note(transaction, Change(action, "connection", name, None if kept is None else kept.body, row.body))
-    return PutConnection(row, is_created=kept is None)
+    action = Action.CREATE if before is None else Action.REPLACE
+    note(transaction, Change(action, "connection", name, None if before is None else before.body, row.body))
+    return PutConnection(row, is_created=before is None)
 
 
 def get_connection(transaction: sa.Connection, name: str) -> ConnectionRow:
@@ -111,12 +111,12 @@ def get_connection(transaction: sa.Connection, name: str) -> ConnectionRow:
     """
     row = _find(transaction, name)
     if row is None:
-        raise NotFound("connection_not_found", f"there is no connection '{name[:80]}'; GET /v1/connections lists those there are")
+        raise NotFound("connection_not_found", f"there is no connection '{name[:80]}'; GET /v1/connections lists all")
     return row
 
 
 def list_connections(transaction: sa.Connection, most: Most, after: str | None) -> tuple[list[ConnectionRow], bool]:
-    """Return connections by name, beginning behind ``after``, and whether the last is beyond; only what the scope allows."""
+    """Return connections by name, after ``after``, and whether the last one is beyond the page; only those in the caller's scope."""
     statement = _ROWS.where(name_is_visible(table.c.name)).order_by(table.c.name).limit(most.items)
     if after is not None:
         statement = statement.where(table.c.name > after)
@@ -145,18 +145,18 @@ def delete_connection(transaction: sa.Connection, name: str, conditions: Precond
 
 
 def note_check(transaction: sa.Connection, name: str, outcome: Outcome) -> None:
-    """Note that somebody let the service reach out."""
+    """Record in the audit log that a connection was checked."""
     after = {"outcome": outcome.outcome, "reason": outcome.reason}
     note(transaction, Change(Action.CHECK, "connection", name, None, after))
 
 
 def users_of(transaction: sa.Connection, name: str) -> list[str]:
-    """Return the names of the relations and queries whose definitions name a connection. Whoever stores one holds the edits' lock, too."""
-    named = sa.func.jsonb_build_object("name", name)
+    """Return the names of relations and queries whose definitions name a connection. Any edit of these also holds the edit lock."""
+    parameters = sa.func.jsonb_build_object("name", name)
 
     def where(definition: sa.Column[Any], path: str) -> sa.ColumnElement[bool]:
         return sa.func.jsonb_path_exists(
-            sa.cast(definition, sa.dialects.postgresql.JSONB), sa.cast(path, sa.dialects.postgresql.JSONPATH), named
+            sa.cast(definition, sa.dialects.postgresql.JSONB), sa.cast(path, sa.dialects.postgresql.JSONPATH), parameters
         )
 
     relations = sa.select(relation.c.name).where(relation.c.origin == "source", where(relation.c.definition, _USED))
@@ -169,17 +169,17 @@ def _find(transaction: sa.Connection, name: str) -> ConnectionRow | None:
     return None if row is None else ConnectionRow(*row)
 
 
-def _is_equal(kept: Stored, definition: AnyConnection, keys: SecretKeys | None) -> bool:
-    """Whether nothing would change, the key included: who gives a connection again after the key was changed has it encrypted again."""
+def _is_equal(stored: Stored, definition: AnyConnection, keys: SecretKeys | None) -> bool:
+    """Whether nothing would change, the key included: after a change of the key, a PUT of an equal connection encrypts it again."""
     shown, values = taken_out(definition)
-    if kept.definition != shown or kept.secrets.keys() != values.keys():
+    if stored.definition != shown or stored.secrets.keys() != values.keys():
         return False
     if keys is None:
-        return True  # without secrets, or `sealed` had refused them
+        return True  # there are no secrets, or `sealed` would have raised
     try:
         return all(
-            keys.is_first(text) and keys.decrypt(text, kept.place(pointer)) == values[pointer]
-            for pointer, text in kept.secrets.items()
+            keys.is_first(text) and keys.decrypt(text, stored.place(pointer)) == values[pointer]
+            for pointer, text in stored.secrets.items()
         )
     except SecretUnreadable:
         return False

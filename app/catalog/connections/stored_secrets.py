@@ -1,4 +1,4 @@
-"""Whether the secrets that the database keeps can be decrypted with the key that is set: what `slackwater doctor` asks."""
+"""Checks whether the stored secrets can be decrypted with the configured key, for `slackwater doctor`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ALL = "SELECT name, type, definition, secrets FROM slackwater.connection WHERE 
 
 @dataclass(frozen=True, slots=True)
 class SecretsCheck:
-    """What is there.
+    """Result of the check.
 
     Attributes:
-        connections: how many keep secrets.
-        unreadable: of each that cannot be decrypted its name and why not.
-        of_former_keys: names of those that are encrypted with another key than the first.
+        connections: number of connections with stored secrets.
+        unreadable: name and reason of each connection that cannot be decrypted.
+        of_former_keys: names of connections that are encrypted with another key than the first.
     """
 
     connections: int
@@ -30,7 +30,7 @@ class SecretsCheck:
 
 
 def look_at_secrets(connection: psycopg.Connection[Any], keys: SecretKeys | None) -> SecretsCheck:
-    """Decrypt every secret, and forget it."""
+    """Decrypt every secret and discard it."""
     exists = connection.execute(_EXISTS).fetchone()
     rows = connection.execute(_ALL).fetchall() if exists is not None and exists[0] else []
     unreadable, former = [], []

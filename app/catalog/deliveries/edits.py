@@ -1,7 +1,7 @@
-"""The deliveries of queries' results: begun, changed and ended with their queries, each in the transaction of the query's edit.
+"""The deliveries of queries' results: started, changed and ended in the transaction of the query's edit.
 
-A delivery is a row with an id that its target knows it by. Where the target changes, or the result starts from scratch, so does the delivery:
-under another id, from where its ``start`` says. What was delivered stays where it is.
+A delivery is a row; its target knows it by its id. If the target changes, or the result starts from scratch, a new delivery begins with another
+id, at its ``start``. Delivered results stay at the target.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PUT_BACK: Final = "delivery_put_back"
 def follow_definition(
     connection: sa.Connection, query_id: UUID, wanted: DeliveryModel | None, output: Output, *, is_anew: bool = False
 ) -> None:
-    """Let the delivery of a query be what its definition says.
+    """Change the delivery of a query to match its definition.
 
     Args:
-        connection: in the transaction of the edit, behind whatever it does to the result.
+        connection: in the transaction of the edit, after its changes to the result.
         query_id: of the query.
-        wanted: ``into.connector``; None: nothing is delivered.
+        wanted: ``into.connector``; None: no delivery.
         output: the result.
-        is_anew: the result has rebuilt from scratch, so what was delivered is of another one.
+        is_anew: whether the result was rebuilt from scratch, so that the delivered rows are of another result.
     """
     row = connection.execute(
         sa.select(delivery.c.id, delivery.c.definition).where(delivery.c.query_id == query_id).with_for_update()
@@ -48,7 +48,7 @@ def follow_definition(
 
 
 def end_delivery(connection: sa.Connection, query_id: UUID) -> None:
-    """Deliver nothing more of a query. What is under way in this moment may still arrive."""
+    """End the delivery of a query. Rows that are being delivered at this moment may still arrive."""
     ended = connection.execute(
         sa.delete(delivery).where(delivery.c.query_id == query_id).returning(delivery.c.id, delivery.c.position)
     ).one_or_none()
@@ -57,52 +57,56 @@ def end_delivery(connection: sa.Connection, query_id: UUID) -> None:
 
 
 def planned_upto(connection: sa.Connection, query_id: UUID) -> int | None:
-    """Return the number behind the last row that a delivery may have brought away; None: there is no delivery."""
-    wanted = sa.select(delivery.c.planned).where(delivery.c.query_id == query_id)
-    found: int | None = connection.execute(wanted).scalar_one_or_none()
-    return found
+    """Return the number after the last row that may have been delivered; None if there is no delivery."""
+    planned = sa.select(delivery.c.planned).where(delivery.c.query_id == query_id)
+    upto: int | None = connection.execute(planned).scalar_one_or_none()
+    return upto
 
 
 def hold_delivery(connection: sa.Connection, query_id: UUID) -> None:
-    """Let nothing more of a query be planned to be delivered before the transaction ends."""
+    """Lock the delivery: no more rows can be planned until the transaction ends."""
     connection.execute(sa.select(delivery.c.id).where(delivery.c.query_id == query_id).with_for_update())
 
 
-def is_unchanged_by(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel | None) -> bool:
-    """Whether the delivery of a query goes on under this definition."""
-    found = connection.execute(sa.select(delivery.c.definition).where(delivery.c.query_id == query_id)).scalar_one_or_none()
-    return found is not None and wanted is not None and goes_on(found, wanted)
+def is_unchanged_by(connection: sa.Connection, query_id: UUID, connector: DeliveryModel | None) -> bool:
+    """Whether the delivery of a query continues with this definition."""
+    stored = connection.execute(sa.select(delivery.c.definition).where(delivery.c.query_id == query_id)).scalar_one_or_none()
+    return stored is not None and connector is not None and goes_on(stored, connector)
 
 
 def move_delivery(connection: sa.Connection, former: UUID, query_id: UUID) -> None:
-    """Give a query the delivery of another one whose log it takes over. It has none itself."""
+    """Move the delivery of ``former`` to the query that takes over its log and has no delivery."""
     connection.execute(sa.update(delivery).where(delivery.c.query_id == former).values(query_id=query_id))
 
 
 def hold_deliveries(connection: sa.Connection) -> None:
-    """Stop every delivery until its user says otherwise, as the database is a copy of another one, which may still deliver.
+    """Stop every delivery until a user restarts it: the database is a copy of another one, which may still deliver.
 
-    Under the same id, both would have one position at one target: each would take the other's results for its own.
+    With the same id, both would share one position at one target, and each would treat the other's results as its own.
     """
     detail = (
-        "the database was put back from a backup; as long as the service it is of delivers, too, both would deliver to one target"
+        "the database was restored from a backup; if the service of the original still delivers, both would deliver to one target"
     )
     error = {"code": PUT_BACK, "detail": detail, "at": datetime.now(UTC).isoformat()}
     values = {"is_stopped": True, "error": error, "attempt": 0, "next_attempt_at": None, "state_since": sa.func.now()}
-    held = connection.execute(sa.update(delivery).values(values).returning(delivery.c.query_id, delivery.c.id)).all()
-    for query_id, found in held:
-        add_event(connection, query_id, "delivery_stopped", {"delivery": str(found), **error})
+    stopped = connection.execute(sa.update(delivery).values(values).returning(delivery.c.query_id, delivery.c.id)).all()
+    for query_id, delivery_id in stopped:
+        add_event(connection, query_id, "delivery_stopped", {"delivery": str(delivery_id), **error})
 
 
-def _begin(connection: sa.Connection, query_id: UUID, wanted: DeliveryModel, output: Output) -> None:
-    column = feed.c.start_sequence if wanted.start == "earliest" else feed.c.next_sequence
+def _begin(connection: sa.Connection, query_id: UUID, connector: DeliveryModel, output: Output) -> None:
+    column = feed.c.start_sequence if connector.start == "earliest" else feed.c.next_sequence
     position = connection.execute(sa.select(column).where(feed.c.name == result_feed(output))).scalar_one()
-    made = uuid.uuid4()
+    delivery_id = uuid.uuid4()
     connection.execute(
-        sa.insert(delivery).values(query_id=query_id, id=made, definition=_stored(wanted), position=position, planned=position)
+        sa.insert(delivery).values(
+            query_id=query_id, id=delivery_id, definition=_stored(connector), position=position, planned=position
+        )
     )
-    add_event(connection, query_id, "delivery_begun", {"delivery": str(made), "type": wanted.name(), "position": position})
+    add_event(
+        connection, query_id, "delivery_begun", {"delivery": str(delivery_id), "type": connector.name(), "position": position}
+    )
 
 
-def _stored(wanted: DeliveryModel) -> dict[str, Any]:
-    return wanted.model_dump(mode="json", by_alias=True)
+def _stored(connector: DeliveryModel) -> dict[str, Any]:
+    return connector.model_dump(mode="json", by_alias=True)

@@ -1,4 +1,4 @@
-"""Looking at where a definition delivers its results: before the transaction of a request begins."""
+"""Checks the target of a definition's results before the transaction of a request begins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from app.http.parameters import Services, looked_outside
 
 
 async def look_at_target(services: Services, target: Target | None) -> None:
-    """Look at a target, with no turn of anything taken: it may take ten seconds.
+    """Check a target without holding any permit: this may take ten seconds.
 
     Raises:
-        DefinitionInvalid: it cannot be written as it is.
-        TargetUnavailable: it gives no answer.
+        DefinitionInvalid: the target is not writable as defined.
+        TargetUnavailable: the target does not answer.
     """
     if target is not None:
-        site = delivery_context_of(services.settings)
-        await looked_outside(services, lambda: target.check(site))
+        context = delivery_context_of(services.settings)
+        await looked_outside(services, lambda: target.check(context))

@@ -1,4 +1,4 @@
-"""How the delivery of a query's results is doing, from what is stored of it. Pure."""
+"""The state of a delivery, from its stored facts. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NO_DRIVER: Final = "no_driver"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFacts:
-    """What is stored.
+    """The stored facts about a delivery.
 
     Attributes:
         definition: ``into.connector``.
-        end: number behind the last row of the result.
-        newest_ms: how far the merge of the producer's inputs has come with its last row; None: there is none in the log.
-        event_time_ms: the same of the last row that was delivered; None: none was.
-        waited_s: since the oldest row that is not delivered was written; None: all are.
-        is_leased: a process has it.
+        end: number after the last row of the result.
+        newest_ms: progress of the producer's merge of its inputs, at its last row; None: the log has none.
+        event_time_ms: the same at the last delivered row; None: none was delivered.
+        waited_s: time since the oldest undelivered row was written; None: all rows are delivered.
+        is_leased: whether a process leases it.
     """
 
     query: str
@@ -49,12 +49,12 @@ class DeliveryFacts:
 
     @property
     def lag_rows(self) -> int:
-        """How many rows are not delivered."""
+        """Number of undelivered rows."""
         return max(0, self.end - self.position)
 
     @property
     def lag_ms(self) -> int | None:
-        """By how much event time the target is behind; None: nothing was delivered yet."""
+        """How far the target is behind in event time; None: nothing was delivered yet."""
         if self.lag_rows == 0:
             return 0
         if self.newest_ms is None or self.event_time_ms is None:
@@ -64,10 +64,10 @@ class DeliveryFacts:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReason:
-    """Why nothing is delivered.
+    """Why a delivery waits or is stopped.
 
     Attributes:
-        at: when that was found; None: it is so now.
+        at: time of the failure; None: this holds now.
     """
 
     code: str
@@ -77,7 +77,7 @@ class DeliveryReason:
 
 
 def delivery_state(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryReason | None]:
-    """Return what a delivery does, and why where that is nothing."""
+    """Return the state of a delivery, and the reason if it does not deliver."""
     error = facts.error
     failed = None
     if error is not None:
@@ -91,5 +91,5 @@ def delivery_state(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryReason 
     if failed is not None:
         return "waiting", failed
     if not facts.is_leased:
-        return "waiting", DeliveryReason(NO_DRIVER, "no process of a driver has the delivery yet", ERRORS[NO_DRIVER].cure)
+        return "waiting", DeliveryReason(NO_DRIVER, "no process of a driver leases the delivery yet", ERRORS[NO_DRIVER].cure)
     return "delivering", None

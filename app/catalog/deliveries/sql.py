@@ -1,7 +1,7 @@
-"""What the process that delivers writes about deliveries: leases, plans, positions, failures.
+"""The statements of the delivering process: leases, plans, positions, failures.
 
-Every statement carries its guard, the delivery's id and the epoch of the lease: where it finds no row, another process has the delivery, or
-there is none any more. The lease saves work; that nothing is delivered twice the target decides (``engine.deliveries.deliveries``).
+Every statement has a guard: the delivery's id and the epoch of the lease. If it finds no row, another process leases the delivery, or it has
+ended. The lease only saves work; the target ensures that nothing is delivered twice (``engine.deliveries.deliveries``).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ MOST_DETAIL_CHARS: Final = 2_000
 
 
 class DeliveryLost(Exception):
-    """Another process has the delivery, or there is none any more."""
+    """Another process leases the delivery, or it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +113,20 @@ class DeliveryLease:
 
     @property
     def names(self) -> dict[str, Any]:
-        """What guards of statements name."""
+        """Parameters of the guards in statements."""
         return {"id": self.id, "epoch": self.epoch}
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedDelivery:
-    """A delivery that a process holds, as it is now.
+    """A leased delivery with its present facts.
 
     Attributes:
-        result_version: of the relation: its columns may be others with another one.
-        output: the relation as it is stored.
-        next_sequence: number behind the last row of the result.
-        is_wanted: its query is not stopped.
-        connections_at: when a connection was last changed, whichever; None: there are none.
+        result_version: of the relation: its columns may change with the version.
+        output: the relation as stored.
+        next_sequence: number after the last row of the result.
+        is_wanted: whether the delivery is to run: it is not stopped, nor its query.
+        connections_at: newest change of any connection; None if there are none.
     """
 
     id: UUID
@@ -143,28 +143,28 @@ class LeasedDelivery:
 
     @property
     def lease(self) -> DeliveryLease:
-        """The lease."""
+        """The lease of this delivery."""
         return DeliveryLease(self.id, self.epoch)
 
     @property
     def form(self) -> tuple[object, ...]:
-        """What a target was opened with: with another one it is opened again."""
+        """The values that a target is opened with: if they change it is opened again."""
         return self.result_version, str(self.definition), self.connections_at
 
 
 def is_any_free(connection: Connection) -> bool:
-    """Whether there is anything to deliver that no process has."""
+    """Whether there is a delivery to run without a lease."""
     row = connection.execute(_ANY).fetchone()
     return row is not None and bool(row[0])
 
 
 def claim(connection: Connection, owner: UUID, ttl_ms: int, most: int) -> int:
-    """Lease deliveries that nobody has; returns how many."""
+    """Lease free deliveries; return how many."""
     return connection.execute(_CLAIM, {"owner": owner, "ttl_ms": ttl_ms, "most": most}).rowcount
 
 
 def renew(connection: Connection, owner: UUID, ttl_ms: int) -> None:
-    """Prolong the leases that are still this process's."""
+    """Renew the leases that are still this process's."""
     connection.execute(_RENEW, {"owner": owner, "ttl_ms": ttl_ms})
 
 
@@ -175,42 +175,42 @@ def look(connection: Connection, owner: UUID) -> list[LeasedDelivery]:
 
 
 def release(connection: Connection, held: DeliveryLease) -> None:
-    """Give a lease back."""
+    """Release a lease."""
     connection.execute(_RELEASE, held.names)
 
 
 def release_all(connection: Connection, owner: UUID) -> None:
-    """Give back whatever a driver's process had under this name, where it is gone."""
+    """Release all leases of a driver's process that is gone."""
     connection.execute(_RELEASE_ALL, (owner,))
 
 
 def recorded_delivery(connection: Connection, held: DeliveryLease) -> RecordedDelivery:
-    """Return what is noted of a delivery.
+    """Return the recorded position of a delivery.
 
     Raises:
-        DeliveryLost: see there.
+        DeliveryLost: the lease is lost.
     """
     with connection.cursor(row_factory=class_row(RecordedDelivery)) as cursor:
-        found = cursor.execute(_NOTED, held.names).fetchone()
-    if found is None:
+        recorded = cursor.execute(_NOTED, held.names).fetchone()
+    if recorded is None:
         raise DeliveryLost
-    return found
+    return recorded
 
 
 def plan(connection: Connection, held: DeliveryLease, start: int, result: Result, *, is_known: bool) -> Gathered | None:
-    """Note what is delivered next, and return it; None: there is nothing.
+    """Record the next rows to deliver, and return them; None if there are none.
 
-    The delivery's row is locked while the log is read: a rewind of the query, which cuts the log off, waits for it, and sees the plan.
+    The delivery's row is locked while the log is read. A rewind of the query, which cuts the log off, waits for it and then sees the plan.
 
     Args:
         connection: in autocommit mode.
         held: the lease.
         start: number of the first row.
-        result: what is delivered.
-        is_known: the target has a position.
+        result: to deliver.
+        is_known: whether the target has a position.
 
     Raises:
-        DeliveryLost: see there.
+        DeliveryLost: the lease is lost.
         DeliveryStopped: ``delivery_overtaken``.
     """
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
@@ -225,36 +225,36 @@ def plan(connection: Connection, held: DeliveryLease, start: int, result: Result
 
 
 def note_delivered(connection: Connection, held: DeliveryLease, start: int, gathered: Gathered) -> None:
-    """Note that rows were delivered.
+    """Record that rows were delivered.
 
     Raises:
-        DeliveryLost: see there.
+        DeliveryLost: the lease is lost.
     """
     values = {"upto": gathered.upto, "rows": gathered.upto - start, "event_time_ms": gathered.event_time_ms}
     _note_good(connection, _DELIVERED, held, values)
 
 
 def note_reached(connection: Connection, held: DeliveryLease, start: int, *, is_known: bool) -> None:
-    """Note where the target was found to be, with nothing under way.
+    """Record the target's position, with no rows planned.
 
     Raises:
-        DeliveryLost: see there.
+        DeliveryLost: the lease is lost.
     """
     _note_good(connection, _REACHED, held, {"start": start, "is_known": is_known})
 
 
 def note_failed(connection: Connection, held: DeliveryLease, code: str, detail: str, again_ms: int | None) -> None:
-    """Note that the target takes nothing.
+    """Record that the target did not accept rows.
 
     Args:
         connection: in autocommit mode.
-        held: the lease; of a delivery that stops it is given back.
+        held: the lease; it is released if the delivery stops.
         code: stable code.
-        detail: what is wrong.
-        again_ms: when it is tried again; None: the delivery stops.
+        detail: the fault.
+        again_ms: time until the next attempt; None: the delivery stops.
 
     Raises:
-        DeliveryLost: see there.
+        DeliveryLost: the lease is lost.
     """
     is_stopped = again_ms is None
     error = {"code": code, "detail": _storable(detail)}
@@ -268,18 +268,18 @@ def note_failed(connection: Connection, held: DeliveryLease, code: str, detail: 
 
 
 def _storable(text: str) -> str:
-    """Return what others say as Postgres can keep it: a text that it refuses would end the thread that wants to say what is wrong."""
+    """Return a text in a form that Postgres accepts. A text that it refuses would end the thread that reports a failure."""
     return text[:MOST_DETAIL_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def _note_good(connection: Connection, statement: str, held: DeliveryLease, values: Mapping[str, Any]) -> None:
+def _note_good(connection: Connection, statement: str, lease: DeliveryLease, values: Mapping[str, Any]) -> None:
     with connection.transaction():
-        row = connection.execute(statement, {**held.names, **values}).fetchone()
+        row = connection.execute(statement, {**lease.names, **values}).fetchone()
         if row is None:
             raise DeliveryLost
         if row[0]:
-            _add_event(connection, held, "delivery_resumed", {})
+            _add_event(connection, lease, "delivery_resumed", {})
 
 
-def _add_event(connection: Connection, held: DeliveryLease, kind: str, detail: Mapping[str, Any]) -> None:
-    connection.execute(_EVENT, {"id": held.id, "kind": kind, "detail": Jsonb({"delivery": str(held.id), **detail})})
+def _add_event(connection: Connection, lease: DeliveryLease, kind: str, detail: Mapping[str, Any]) -> None:
+    connection.execute(_EVENT, {"id": lease.id, "kind": kind, "detail": Jsonb({"delivery": str(lease.id), **detail})})

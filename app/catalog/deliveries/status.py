@@ -1,4 +1,4 @@
-"""What status and metrics tell of deliveries. Read only."""
+"""Deliveries for status and metrics. Read only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.catalog.deliveries.rules import DeliveryFacts
 from app.db.log_tables import RESULT_FEED
 
-# The batch that holds the first row that is not delivered is the one with the greatest first number up to it.
+# The batch with the first undelivered row is the one with the greatest first number up to it.
 _FACTS: Final = f"""
 SELECT q.name AS query, d.id::text AS id, d.definition, q.desired_state, d.position, coalesce(f.next_sequence, d.position) AS "end",
     (SELECT b.head_ms FROM log.batch b WHERE b.feed_id = f.id AND b.sequence IS NOT NULL ORDER BY b.sequence DESC LIMIT 1) AS newest_ms,
@@ -33,7 +33,7 @@ _ALL: Final = sa.text(_FACTS)
 
 
 async def delivery_of(connection: AsyncConnection, query_id: UUID) -> DeliveryFacts | None:
-    """Return the delivery of a query; None: it has none."""
+    """Return the delivery of a query; None if it has none."""
     row = (await connection.execute(_OF_QUERY, {"query": query_id})).mappings().one_or_none()
     return None if row is None else DeliveryFacts(**row)
 

@@ -1,4 +1,4 @@
-"""Where a definition would deliver its results, to be looked at before a transaction begins: targets are systems outside of the database."""
+"""The target of a definition's results. It is checked before a transaction begins, because targets are external systems."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from engine.plan.build import build_plan, normalise
 from engine.plan.model import Output
 
 _NOBODY: Final = UUID(int=0)
-"""The delivery's id while there is none yet."""
+"""The delivery's id before it exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target that a definition names, and what would come there."""
+    """A target that a definition names, and the result for it."""
 
     model: DeliveryModel
     result: Result
 
-    def check(self, site: DeliveryContext) -> None:
-        """Look whether it can be written; call it with no transaction open.
+    def check(self, context: DeliveryContext) -> None:
+        """Check whether the target is writable; call this without an open transaction.
 
         Raises:
-            DefinitionInvalid: it cannot; pointers lead into the query's definition.
-            TargetUnavailable: it gives no answer.
+            DefinitionInvalid: it is not; pointers lead into the query's definition.
+            TargetUnavailable: it does not answer.
         """
-        DELIVERY_KINDS[self.model.name()].check(self.model, self.result, site)
+        DELIVERY_KINDS[self.model.name()].check(self.model, self.result, context)
 
 
 def target_of(definition: QueryDefinition, output: Output) -> Target | None:
-    """Return the target of a planned definition; None: it has none."""
+    """Return the target of a planned definition; None if it has none."""
     model = definition.into.connector
     if model is None:
         return None
@@ -50,10 +50,10 @@ def target_of(definition: QueryDefinition, output: Output) -> Target | None:
 
 
 def new_target(connection: sa.Connection, definition: QueryDefinition) -> Target | None:
-    """Return the target that a definition names again.
+    """Return the target that a definition names, if it is new.
 
-    None: there is none, or results of these columns are delivered there already, or the definition is wrong, which is reported where it is
-    carried out.
+    None: there is no target, or results with these columns are delivered there already, or the definition is wrong; the request itself
+    reports that.
     """
     if definition.into.connector is None:
         return None
@@ -70,5 +70,5 @@ def _is_known(connection: sa.Connection, target: Target, output: Output) -> bool
     before = None if stored is None else stored.definition["into"].get("connector")
     if stored is None or before is None or not goes_on(before, target.model):
         return False
-    written = connection.execute(sa.select(relation.c.definition).where(relation.c.produced_by == stored.id)).scalar_one()
-    return output_of(written).columns == output.columns
+    stored_result = connection.execute(sa.select(relation.c.definition).where(relation.c.produced_by == stored.id)).scalar_one()
+    return output_of(stored_result).columns == output.columns

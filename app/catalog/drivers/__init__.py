@@ -1,1 +1,1 @@
-"""Drivers, and the life of the queries that they hold."""
+"""Drivers, and the lifecycle of their queries."""

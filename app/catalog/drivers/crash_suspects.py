@@ -1,10 +1,10 @@
-"""Which query has killed its driver. Pure: what is decided with it is ``app.catalog.drivers.lifecycle``.
+"""Finds the query that kills its driver. Pure: ``app.catalog.drivers.lifecycle`` decides with it.
 
-When a driver dies, any query with a batch under way may be the cause. The first time all of them start again together. Queries whose
-driver dies again before they commit are suspects: they start in groups, each when the one before has committed, beside those above
-suspicion. The members of a group in which the driver dies meet again in smaller ones, in the end alone: who was alone (``is_alone``) is the
-cause and spends an attempt. A query that had nothing under way, neither a batch nor a launch that had taken its fence, starts at once and
-spends none. Groups, because innocents are many and go on sooner together: after kills from outside all are suspects.
+When a driver dies, any query with a running batch may be the cause. The first time all of them start again together. Queries whose driver dies
+again before they commit are suspects. They start in groups, each when the group before has committed, besides queries that are no suspects. If
+the driver dies again, the queries of that group start again in smaller groups, in the end alone. A query that was alone (``is_alone``) is the
+cause and spends an attempt. A query that had nothing running, neither a batch nor a launch with its fence, starts at once and spends none. There
+are groups because most suspects are innocent and continue sooner together: after kills from outside all queries are suspects.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ LOST = ErrorReport(
     code="driver_lost",
     domain="internal",
     is_retryable=True,
-    detail="the driver that ran this query is gone; the query goes on from its last committed batch",
+    detail="the driver that ran this query is gone; the query continues from its last committed batch",
 )
 SUSPECT_AFTER = 2
-"""Losses of a driver in a row, without a commit in between, after which a query is a suspect."""
+"""So many losses of a driver in a row, without a commit in between, make a query a suspect."""
 
 FIRST_GROUP = 8
-"""How many suspects start together at first; half as many with each further loss."""
+"""Suspects that start together at first; half as many with each further loss."""
 
 FIRST_TURN_MS = 10_000
-"""How long a suspect then runs before others may start; twice as long with each further loss, for what kills slowly."""
+"""How long a suspect runs before others may start; twice as long with each further loss, for queries that kill slowly."""
 
 MOST_LOSSES = 8
-"""Counted no further: the turn is as long as ``healthy_after_ms`` by then."""
+"""Highest count: the turn is as long as ``healthy_after_ms`` by then."""
 
 
 def is_lost(status: Status, handle: HandleReport) -> bool:
@@ -42,17 +42,17 @@ def is_lost(status: Status, handle: HandleReport) -> bool:
 
 
 def is_crash_suspect(status: Status) -> bool:
-    """Whether a query starts only when it has its turn."""
+    """Whether a query starts only in its turn."""
     return status.losses >= SUSPECT_AFTER
 
 
 def group_of(status: Status) -> int:
-    """Return how many suspects may have their turn at once where this one has it."""
+    """Return how many suspects may have their turn together with this one."""
     return max(FIRST_GROUP >> (status.losses - SUSPECT_AFTER), 1)
 
 
 def has_turn(status: Status, now_ms: int, longest_ms: int) -> bool:
-    """Whether a suspect has its turn now, which lasts until it commits, and at most ``longest_ms``."""
+    """Whether a suspect has its turn now. The turn lasts until it commits, and at most ``longest_ms``."""
     if not is_crash_suspect(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
         return False
     turn_ms = min(FIRST_TURN_MS * 2 ** (status.losses - SUSPECT_AFTER), longest_ms)
@@ -60,16 +60,16 @@ def has_turn(status: Status, now_ms: int, longest_ms: int) -> bool:
 
 
 def is_alone(status: Status, now_ms: int, longest_ms: int) -> bool:
-    """Whether a suspect has its turn with no other one beside it."""
+    """Whether a suspect has its turn without any other suspect."""
     return has_turn(status, now_ms, longest_ms) and group_of(status) == 1
 
 
 def next_turns(waiting: Iterable[tuple[UUID, Status]], with_turn: Iterable[Status]) -> frozenset[UUID]:
-    """Say which suspects may start now: those that have failed least first, as many as their groups hold.
+    """Return the suspects that may start now: those with the fewest failures first, as many as their groups allow.
 
     Args:
         waiting: suspects that are due.
-        with_turn: those that have their turn already.
+        with_turn: suspects that have their turn already.
     """
     groups = [group_of(status) for status in with_turn]
     chosen: set[UUID] = set()
@@ -82,5 +82,5 @@ def next_turns(waiting: Iterable[tuple[UUID, Status]], with_turn: Iterable[Statu
 
 
 def one_more(losses: int) -> int:
-    """Return how many losses in a row there are with one more."""
+    """Return the number of losses in a row, plus one."""
     return min(losses + 1, MOST_LOSSES)

@@ -1,10 +1,9 @@
-"""The life of a query: what its state is, what may follow, and nothing else.
+"""The lifecycle of a query: its states and their transitions.
 
-Pure. Knows no SQL, no Spark, no thread and no clock: time and jitter are arguments. A driver reads one row (the *desired state* of the
-user and the *status* written by drivers), asks its host how the query's own handle is (``HandleReport``), calls ``decide`` and
-does what it says: first the guarded write of ``action.status``, then ``action.effect``. Intent before effect: a crash between
-the two leaves a row that says ``starting, epoch 7`` with nothing running, which the next holder of the lease sees as lost and
-tears down.
+Pure. Knows no SQL, no Spark, no thread and no clock: time and jitter are arguments. A driver reads one row (the user's *desired state* and the
+*status* that drivers write), asks its host for the report on the query's own handle (``HandleReport``), calls ``decide`` and carries out the
+action: first the guarded write of ``action.status``, then ``action.effect``. The intent is written before the effect. After a crash between the
+two, the row says ``starting, epoch 7`` with nothing running. The next owner of the lease sees that as lost and tears it down.
 
 ::
 
@@ -20,51 +19,51 @@ tears down.
     backoff ─────21, 22──▶ starting          backoff, failed ──────────20──▶ stopped
     failed ──────────21──▶ starting          stopped, backoff, failed ──2, 20, 21──▶ paused
 
-Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease and its state
-but runs nothing; ``stopped`` and ``failed`` have given the lease back. Who is stopped in the midst of a round of a shared slot leaves a
-worker behind that may still write files (``HandleReport.is_leaving``). That delays no stop and no launch, for nothing of it counts; but the
-lease stays, so that nobody removes the query's files before it is over, or before no more is to be expected (``REST_STALLS``). Only a driver
-that drains gives it back: its workers end with it.
+Every exit from a live state passes through ``stopping`` with a stored outcome. ``paused`` keeps the lease and its state but runs nothing;
+``stopped`` and ``failed`` have released the lease. A query that is stopped during a scheduling cycle of a shared slot leaves a worker behind
+that may still write files (``HandleReport.is_leaving``). This delays no stop and no launch, because nothing of that cycle is committed. But the
+lease stays, so that the query's files are not removed before the cycle is over, or before it is given up (``REST_STALLS``). Only a driver that
+drains releases the lease: its workers end with it.
 
 ==  =================  ==========================================================  ==========================================
  #  from               when (the first that matches)                               then
 ==  =================  ==========================================================  ==========================================
  1  at rest            a handle of this query is alive                             stop that orphan first
- 2  stopped            running or paused is wanted                                 starting (epoch + 1, attempt 0) or paused
+ 2  stopped            running or paused is desired                                starting (epoch + 1, attempt 0) or paused
  3  stopped            deleted, and nothing is leaving                             purge the state, then the row
- 4  starting, running  stopped is wanted                                           stopping (stopped); paused: stopped
+ 4  starting, running  stopped is desired                                          stopping (stopped); paused: stopped
  5  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
  6  starting, running  the handle died and a retry cannot help                     stopping (failed)
  7  starting, running  the handle died, or starts for too long                     stopping (backoff)
-7a  starting, running  its driver is lost, neither launch nor batch was under way  stopping (restart)
+7a  starting, running  its driver is lost, no launch and no batch was running      stopping (restart)
 7b  starting, running  its driver is lost, the query ran alone                     stopping (backoff)
 7c  starting, running  its driver is lost otherwise                                stopping (lost)
  8  starting           the handle runs                                             running, without an error
- 9  starting, running  paused is wanted                                            stopping (paused)
-10  stopping           paused or restart was the outcome, gone, paused is wanted   paused
-11  paused             running is wanted                                           starting (epoch + 1, attempt 0)
+ 9  starting, running  paused is desired                                           stopping (paused)
+10  stopping           paused or restart was the outcome, gone, paused is desired  paused
+11  paused             running is desired                                          starting (epoch + 1, attempt 0)
 12  running            healthy for ``healthy_after_ms``, attempt or losses > 0     attempt 0, losses 0
 12a running            losses or outages > 0, a batch is committed or none there   losses 0, outages 0
-13  stopping           stopped is wanted, another outcome is noted                 outcome stopped: a user's stop always wins
+13  stopping           stopped is desired, another outcome is stored               outcome stopped: a user's stop always wins
 14  stopping           the handle is alive                                         stop it; after ``stop_timeout_ms`` drain
 15  stopping           outcome stopped, gone                                       stopped, lease released
-16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0; 7a: as it was)
+16  stopping           outcome restart or paused, gone, running is desired         starting (epoch + 1, attempt 0; 7a: as it was)
 17  stopping           outcome failed, gone                                        failed, lease released
-24  stopping           outcome backoff, gone, what is outside was away             backoff (same attempt, outages + 1)
+24  stopping           outcome backoff, gone, an external system was unreachable   backoff (same attempt, outages + 1)
 18  stopping           outcome backoff, gone, the budget is spent                  failed (``restart_budget_spent``)
 19  stopping           outcome backoff, gone                                       backoff (attempt + 1)
-20  backoff, failed    stopped is wanted (backoff: or paused)                      stopped (paused)
+20  backoff, failed    stopped is desired (backoff: or paused)                     stopped (paused)
 21  backoff, failed    generation or nonce differs                                 starting (epoch + 1, attempt 0) or paused
 22  backoff            ``next_attempt_ms`` has come, and its turn                  starting (epoch + 1)
 23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
 
-Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.crash_suspects``. Rule 24 keeps the budget for what a
-query can be blamed for: ``app.catalog.drivers.outages``.
+Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.crash_suspects``. Rule 24 keeps the restart budget for
+failures of the query itself: ``app.catalog.drivers.outages``.
 
-Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
-forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
-back, so that the successor goes on where this one ended without spending an attempt.
+Two conditions of the driver itself come before the table. Without the lease (L) nothing is written: the handle is stopped, then forgotten. While
+the driver drains (D) nothing is launched: live queries go to stopping (restart), queries at rest release their leases. So the next driver
+continues where this one ended, and no attempt is spent.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Handl
 
 
 class Effect(StrEnum):
-    """What the driver does after the write."""
+    """The driver's step after the write."""
 
     NONE = "none"
     LAUNCH = "launch"
@@ -98,13 +97,12 @@ START_TIMEOUT = ErrorReport(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything one decision is made on.
+    """All facts for one decision.
 
     Attributes:
         jitter: a random number in [0, 1), used for the next backoff.
-        was_busy: whether its launch had begun, or had a batch under way that the results lack, as far as is known
-        (``app.driver.launches.spark_runner.is_unfinished``);
-            only asked of a query that ``is_lost``.
+        was_busy: whether its launch had begun, or had a planned batch that was not committed, as far as known
+            (``app.driver.launches.spark_runner.is_unfinished``); set only for a query that ``is_lost``.
         has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
         is_turn: whether a suspect may start.
     """
@@ -139,12 +137,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What to do: write ``status`` if it is not None, then do ``effect``.
+    """The result of a decision: write ``status`` if it is not None, then carry out ``effect``.
 
     Attributes:
-        rule: row of the table in the module docstring, or L, D; "" when there is nothing to do.
-        status: the row as it shall be; None = it stays.
-        is_lease_released: the write also gives the lease back.
+        rule: row of the table in the module docstring, or L, D; "" if there is nothing to do.
+        status: the new row; None: it does not change.
+        is_lease_released: whether the write also releases the lease.
     """
 
     rule: str = ""
@@ -155,17 +153,17 @@ class Action:
 
 WAIT = Action()
 CLEAN: Mapping[str, object] = MappingProxyType({"attempt": 0, "losses": 0, "outages": 0, "error": None})
-"""What a row says of past launches where none counts any more."""
+"""The values of a row without past failures."""
 
 
 def backoff_ms(attempt: int, limits: Limits, jitter: float) -> int:
-    """Give the wait before launch ``attempt + 1``: half of it is certain, half is random."""
+    """Return the wait before launch ``attempt + 1``: half of it is fixed, half is random."""
     whole = min(limits.backoff_longest_ms, limits.backoff_first_ms * 2 ** min(attempt, 30))
     return int(whole / 2 + whole / 2 * jitter)
 
 
 def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
-    """Give the row after entering ``state``: what belonged to the state left is cleared, then ``changes`` apply."""
+    """Return the row after entering ``state``: values of the state before are cleared, then ``changes`` apply."""
     status = snapshot.status
     since_ms = status.state_since_ms if state is status.state else snapshot.now_ms
     entered = replace(status, state=state, outcome=None, next_attempt_ms=None, state_since_ms=since_ms)
@@ -173,7 +171,7 @@ def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
 
 
 def decide(snapshot: Snapshot, limits: Limits) -> Action:
-    """Say what follows from a snapshot. Total and deterministic; the first rule that matches wins."""
+    """Return the action for a snapshot. Total and deterministic; the first rule that matches wins."""
     if not snapshot.is_lease_mine:
         return _without_lease(snapshot, limits)
     match snapshot.status.state:
@@ -190,7 +188,7 @@ def decide(snapshot: Snapshot, limits: Limits) -> Action:
 
 
 def _without_lease(snapshot: Snapshot, limits: Limits) -> Action:
-    """L: the row belongs to another driver. Nothing is written; what lives here is stopped."""
+    """L: the row belongs to another driver. Nothing is written; a live handle here is stopped."""
     if snapshot.handle.is_live:
         return _stop(snapshot, limits, "L")
     return Action("L", effect=Effect.FORGET)
@@ -222,7 +220,7 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
 
 
 def _lost(snapshot: Snapshot, limits: Limits) -> Action:
-    """Rules 7a to 7c: who was at rest is innocent, who was alone is not."""
+    """Rules 7a to 7c: a query at rest is not the cause, a query that ran alone is."""
     status = snapshot.status
     if not snapshot.was_busy:
         return _teardown(snapshot, "7a", Outcome.RESTART, LOST)
@@ -232,7 +230,7 @@ def _lost(snapshot: Snapshot, limits: Limits) -> Action:
 
 
 def _getting_well(snapshot: Snapshot, limits: Limits) -> Action:
-    """Rules 12 and 12a: what went wrong before counts no more."""
+    """Rules 12 and 12a: earlier failures are cleared."""
     status = snapshot.status
     if status.state is not State.RUNNING:
         return WAIT
@@ -245,7 +243,7 @@ def _getting_well(snapshot: Snapshot, limits: Limits) -> Action:
 
 
 def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
-    """Rules 10, 13 to 19, 23 and 24: the one teardown road."""
+    """Rules 10, 13 to 19, 23 and 24: every teardown ends here."""
     status, wants = snapshot.status, snapshot.desired.wants
     if wants is Desired.STOPPED and status.outcome is not Outcome.STOPPED:
         return Action("13", transition(snapshot, State.STOPPING, outcome=Outcome.STOPPED))
@@ -286,7 +284,7 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
 
 
 def _stopped(snapshot: Snapshot) -> Action:
-    """Rules 2 and 3. A stopped query that nobody wants gives its lease back."""
+    """Rules 2 and 3. A query that is to stay stopped releases its lease."""
     match snapshot.desired.wants:
         case Desired.RUNNING:
             return _launch(snapshot, "2")
@@ -301,7 +299,7 @@ def _stopped(snapshot: Snapshot) -> Action:
 
 
 def _paused(snapshot: Snapshot) -> Action:
-    """Rules 4, 5 and 11 where nothing runs, so that nothing must be torn down."""
+    """Rules 4, 5 and 11 without a running handle, so without a teardown."""
     match snapshot.desired.wants:
         case Desired.STOPPED:
             return _at_rest("4", snapshot, State.STOPPED)
@@ -326,7 +324,7 @@ def _broken(snapshot: Snapshot, limits: Limits) -> Action:
         return WAIT if snapshot.handle.is_leaving else Action(effect=Effect.RELEASE)
     if wants is Desired.PAUSED:
         return Action("20", transition(snapshot, State.PAUSED))
-    # Due; or further off than any wait is: the database's clock was set back.
+    # Due; or further away than the longest wait: the database's clock was set back.
     is_due = status.next_attempt_ms is None or not 0 < status.next_attempt_ms - snapshot.now_ms <= limits.backoff_longest_ms
     if is_due and (snapshot.is_turn or not is_crash_suspect(status)):
         return _launch(snapshot, "22", is_retry=True)
@@ -334,12 +332,12 @@ def _broken(snapshot: Snapshot, limits: Limits) -> Action:
 
 
 def _orphan(snapshot: Snapshot, limits: Limits) -> Action | None:
-    """Rule 1: nothing may be alive in a state at rest."""
+    """Rule 1: no handle may be alive in a state at rest."""
     return _stop(snapshot, limits, "1") if snapshot.handle.is_live else None
 
 
 def _stop(snapshot: Snapshot, limits: Limits, rule: str) -> Action:
-    """Ask a live handle to stop; one that does not in time costs this driver its life."""
+    """Ask a live handle to stop; if it does not stop in time, the driver must end."""
     handle = snapshot.handle
     if handle.kind is not HandleKind.STOPPING:
         return Action(rule, effect=Effect.STOP)
@@ -349,23 +347,23 @@ def _stop(snapshot: Snapshot, limits: Limits, rule: str) -> Action:
 
 
 def _teardown(snapshot: Snapshot, rule: str, outcome: Outcome, error: ErrorReport | None = None) -> Action:
-    """Enter ``stopping``; the error of a teardown without one stays what it was."""
-    kept = error if error is not None else snapshot.status.error
-    return Action(rule, transition(snapshot, State.STOPPING, outcome=outcome, error=kept))
+    """Enter ``stopping``; a teardown without an error keeps the earlier one."""
+    kept_error = error if error is not None else snapshot.status.error
+    return Action(rule, transition(snapshot, State.STOPPING, outcome=outcome, error=kept_error))
 
 
 def _launch(snapshot: Snapshot, rule: str, *, is_retry: bool = False) -> Action:
-    """Note the intent and the next epoch, then start; a draining driver leaves that to its successor."""
+    """Write the intent and the next epoch, then launch; a draining driver leaves this to the next one."""
     if snapshot.is_draining:
         return Action("D", effect=Effect.RELEASE)
     status = snapshot.status
     counted = {"attempt": status.attempt, "losses": status.losses, "outages": status.outages, "error": status.error}
-    kept = counted if is_retry else {}
-    return Action(rule, _observed(snapshot, State.STARTING, epoch=status.epoch + 1, **kept), Effect.LAUNCH)
+    failures = counted if is_retry else {}
+    return Action(rule, _observed(snapshot, State.STARTING, epoch=status.epoch + 1, **failures), Effect.LAUNCH)
 
 
 def _at_rest(rule: str, snapshot: Snapshot, state: State, **changes: object) -> Action:
-    """Enter a state whose queries belong to nobody; the lease stays until nothing is leaving."""
+    """Enter a state without an owner; the lease stays until nothing is leaving."""
     return Action(rule, transition(snapshot, state, **changes), is_lease_released=not snapshot.handle.is_leaving)
 
 
@@ -374,14 +372,14 @@ def _release_if_draining(snapshot: Snapshot) -> Action | None:
 
 
 def _observed(snapshot: Snapshot, state: State, **changes: object) -> Status:
-    """Enter ``state`` with the definition and nonce of now, and with a clean slate but for ``changes``."""
+    """Enter ``state`` with the present definition and nonce; only ``changes`` remain of earlier failures."""
     desired = snapshot.desired
-    seen = {"observed_generation": desired.generation, "observed_nonce": desired.nonce}
-    return transition(snapshot, state, **{**CLEAN, **seen, **changes})
+    observed = {"observed_generation": desired.generation, "observed_nonce": desired.nonce}
+    return transition(snapshot, state, **{**CLEAN, **observed, **changes})
 
 
 def _is_of_loss(snapshot: Snapshot) -> bool:
-    """Whether a restart is one by rule 7a and not by an edit of the desired state: it neither adds to what was noted nor clears it."""
+    """Whether a restart is by rule 7a and not by an edit of the desired state: it neither adds to the counted failures nor clears them."""
     error = snapshot.status.error
     return error is not None and error.code == LOST.code and not _differs(snapshot)
 

@@ -1,8 +1,8 @@
-"""Whether a query ended because a system outside of the service was away. Pure.
+"""Whether a query ended because an external system was unreachable. Pure.
 
-A broker, a registry, a bucket, a database or a disk may be away for hours, and no launch of a query changes that. So an outage spends no
-attempt: the query is launched again with backoff for as long as the outage lasts (``app.catalog.drivers.lifecycle``, rule 24). A worker that
-died counts as no outage, though it is an external error: the query may have killed it.
+A broker, a registry, a bucket, a database or a disk may be unreachable for hours, and no launch of a query changes that. So an outage spends no
+attempt: the query is launched again with backoff as long as the outage lasts (``app.catalog.drivers.lifecycle``, rule 24). The death of a
+worker is no outage, though it is an external error: the query may have caused it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _OF_THE_QUERY: Final = frozenset({"worker_lost", "worker_crashed", "worker_stall
 """External errors that the query itself may have caused."""
 
 MOST_OUTAGES: Final = 30
-"""Counted no further: the wait has reached its longest by then."""
+"""Highest count: the wait has reached its maximum by then."""
 
 
 def is_outage(error: ErrorReport | None) -> bool:
-    """Say whether an error is that of a system outside, which may come back by itself."""
+    """Whether an error comes from an external system that may recover by itself."""
     return error is not None and error.domain == "external" and error.is_retryable and error.code not in _OF_THE_QUERY
 
 
 def next_outages(outages: int) -> int:
-    """Return how many launches in a row have ended in an outage, with one more."""
+    """Return the number of launches in a row that ended in an outage, plus one."""
     return min(outages + 1, MOST_OUTAGES)

@@ -1,4 +1,4 @@
-"""The drivers as the API sees them: which take queries, how many they hold, and what waits. Read only."""
+"""The drivers for the API: which accept queries, how many they have, and how many queries wait. Read only."""
 
 from __future__ import annotations
 
@@ -23,53 +23,54 @@ IS_UNPLACED: sa.ColumnElement[bool] = sa.and_(
     ),
     sa.func.coalesce(query_status.c.lease_expires_at < sa.func.now(), sa.true()),
 )
-"""Of a query and its status: it wants a driver now and has none."""
+"""Condition for a query and its status: it is to run now, and has no driver."""
 
 
 async def find_drivers(connection: AsyncConnection, silent_ms: int, query_name: str | None = None) -> tuple[ReadyDrivers, int]:
-    """Return the ready drivers with what they hold, and the number of those that are not ready yet; silent ones are not counted.
+    """Return the ready drivers with their loads, and the number of drivers that are not ready yet; silent ones are not counted.
 
     Args:
         connection: to the database.
-        silent_ms: a driver that was not heard of for so long is none.
-        query_name: who asks: for an internal query no driver has a cap.
+        silent_ms: a driver without a heartbeat for this time does not count.
+        query_name: an internal query has no limit per driver.
     """
-    found = await connection.execute(_drivers(silent_ms, is_internal=query_name is not None and is_internal(query_name)))
-    return _ready_drivers(found.all())
+    rows = await connection.execute(_drivers(silent_ms, is_internal=query_name is not None and is_internal(query_name)))
+    return _ready_drivers(rows.all())
 
 
 def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: str) -> Reason | None:
-    """Say that no driver has room for a query that was just written, the ones that wait already counted; None: one has.
+    """Return the reason that no driver has room for a new query, when the waiting ones are counted; None: one has room.
 
-    That there is no driver, or that one is starting, is no warning: right after the start of a service that is always so, and the query's
-    status says it.
+    A missing or starting driver gives no warning: right after the start of a service this is normal, and the query's status shows it.
     """
-    own = sa.select(IS_UNPLACED).join_from(query, query_status).where(query.c.name == query_name, query.c.deleted_at.is_(None))
-    if not connection.execute(own).scalar_one_or_none():
+    is_waiting = (
+        sa.select(IS_UNPLACED).join_from(query, query_status).where(query.c.name == query_name, query.c.deleted_at.is_(None))
+    )
+    if not connection.execute(is_waiting).scalar_one_or_none():
         return None
-    is_own = is_internal(query_name)
-    fleet, starting = _ready_drivers(connection.execute(_drivers(silent_ms, is_internal=is_own)).all())
+    is_query_internal = is_internal(query_name)
+    ready, starting = _ready_drivers(connection.execute(_drivers(silent_ms, is_internal=is_query_internal)).all())
     others = (
         sa.select(sa.func.count())
         .select_from(query.join(query_status))
         .where(IS_UNPLACED, query.c.deleted_at.is_(None), query.c.name != query_name)
-        .where(sa.func.starts_with(query.c.name, PREFIX) == is_own)
+        .where(sa.func.starts_with(query.c.name, PREFIX) == is_query_internal)
     )
     waiting = connection.execute(others).scalar_one()
     return (
-        reason_for_waiting(ReadyDrivers(fleet.drivers, waiting), starting, query_name, None, has_results=False)
-        if fleet.drivers
+        reason_for_waiting(ReadyDrivers(ready.drivers, waiting), starting, query_name, None, has_results=False)
+        if ready.drivers
         else None
     )
 
 
 def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
-    held = sa.func.count(query.c.id).filter(sa.func.starts_with(query.c.name, PREFIX) == is_internal)
+    leased_queries = sa.func.count(query.c.id).filter(sa.func.starts_with(query.c.name, PREFIX) == is_internal)
     cap = sa.literal(UNCAPPED) if is_internal else driver.c.detail["max_queries"].as_integer()
-    held_by = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id).outerjoin(query)
+    leases = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id).outerjoin(query)
     return (
-        sa.select(driver.c.id, driver.c.phase, cap, held, driver.c.detail["state_root"].as_string())
-        .select_from(held_by)
+        sa.select(driver.c.id, driver.c.phase, cap, leased_queries, driver.c.detail["state_root"].as_string())
+        .select_from(leases)
         .where(driver.c.heartbeat_at > sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, silent_ms / 1000))
         .group_by(driver.c.id)
         .order_by(driver.c.id)

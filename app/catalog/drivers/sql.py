@@ -1,4 +1,4 @@
-"""Rows of driver processes: who they are, that they live, and which of them are orphans of a supervisor that died."""
+"""Rows of driver processes: identity, heartbeat, and which of them are orphans of a dead supervisor."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class DriverRow:
     """One driver process.
 
     Attributes:
-        create_time: of the process, seconds since the epoch: with the pid it names one process for ever.
-        supervisor_pid: the process that started it, None for one that nobody supervises.
-        supervisor_create_time: the same of that process.
+        create_time: of the process, seconds since the epoch: with the pid it identifies one process for ever.
+        supervisor_pid: of the process that started it, None for a driver without a supervisor.
+        supervisor_create_time: of that process.
         heartbeat_age_s: seconds since the last heartbeat, by the database's clock.
         phase: starting_jvm, ready, draining.
     """
@@ -49,7 +49,7 @@ _ROWS = """
 
 
 UNCAPPED = 1_000_000
-"""The cap of every driver for internal queries."""
+"""The limit of every driver for internal queries."""
 
 _LOADS = """
     SELECT d.id AS driver_id,
@@ -63,7 +63,7 @@ _LOADS = """
 
 
 def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, Any], process: tuple[str, int, float]) -> None:
-    """Say that a driver lives and what it is doing; the first time this makes its row. ``process``: host, pid, create time."""
+    """Write a driver's heartbeat and phase; the first one creates its row. ``process``: host, pid, create time."""
     host, pid, create_time = process
     with connection.transaction():
         connection.execute(
@@ -78,7 +78,7 @@ def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, 
 def load_ready_drivers(
     connection: Connection, unplaced: int, silent_ms: int, root: UUID, *, is_internal: bool = False
 ) -> ReadyDrivers:
-    """Return the drivers that share the users' (or internal) queries of a root: ready, and heard of within ``silent_ms``.
+    """Return the drivers that share the users' (or internal) queries of a root: ready, with a heartbeat within ``silent_ms``.
 
     The connection is in autocommit mode.
     """
@@ -94,13 +94,13 @@ def find_driver(connection: Connection, driver_id: UUID) -> DriverRow | None:
 
 
 def drivers_on(connection: Connection, host: str) -> list[DriverRow]:
-    """Return the drivers that were started on a host and have not said goodbye."""
+    """Return the drivers that were started on a host and have not removed their rows."""
     with connection.transaction(), connection.cursor(row_factory=class_row(DriverRow)) as cursor:
         return cursor.execute(_ROWS + " WHERE host = %s ORDER BY started_at", (host,)).fetchall()
 
 
 def forget_driver(connection: Connection, driver_id: UUID) -> None:
-    """Remove the row of a driver that is gone, with what it holds: the next one need not wait for its leases to run out."""
+    """Remove the row of a lost driver, and release its leases: the next driver need not wait until they expire."""
     with connection.transaction():
         connection.execute(
             """

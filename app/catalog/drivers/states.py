@@ -1,6 +1,6 @@
-"""The words of a query's life as values: its states, the desired state, the row drivers write, the report on a handle.
+"""The values of a query's lifecycle: its states, the desired state, the row that drivers write, the report on a handle.
 
-Pure values; what may follow from what is ``lifecycle``.
+Pure values; ``lifecycle`` has the transitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Desired(StrEnum):
-    """What the user wants."""
+    """The state that the user asked for."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -30,7 +30,7 @@ class Desired(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Where ``stopping`` leads to."""
+    """The state after ``stopping``."""
 
     STOPPED = "stopped"
     PAUSED = "paused"
@@ -41,7 +41,7 @@ class Outcome(StrEnum):
 
 
 class HandleKind(StrEnum):
-    """How the streaming query of this driver is. LAUNCHING, RUNNING and STOPPING are alive."""
+    """State of this driver's streaming query. LAUNCHING, RUNNING and STOPPING are alive."""
 
     ABSENT = "absent"
     LAUNCHING = "launching"
@@ -52,13 +52,13 @@ class HandleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """Why a query is not well.
+    """Why a query failed.
 
     Attributes:
         code: stable snake_case code.
         domain: user, external or internal.
-        is_retryable: whether the next launch may go better with nothing changed.
-        detail: what happened and what to do.
+        is_retryable: whether the next launch may succeed without a change.
+        detail: the fault and its cure.
         problems: the faults of a refused definition as (pointer, code, detail).
     """
 
@@ -71,7 +71,7 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """What the API wrote. A deleted query is one that shall be stopped, then purged."""
+    """The values that the API writes. A deleted query is stopped, then purged."""
 
     desired: Desired
     generation: int
@@ -80,22 +80,22 @@ class DesiredState:
 
     @property
     def wants(self) -> Desired:
-        """The desired state, with deletion read as stopped."""
+        """The desired state; a deleted query is to be stopped."""
         return Desired.STOPPED if self.is_deleted else self.desired
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What drivers write: the values of one ``query_status`` row that decisions are made on.
+    """The values of one ``query_status`` row, which drivers write and decisions use.
 
     Attributes:
         outcome: set in ``stopping`` only.
         epoch: number of the last launch, 0 before the first.
         attempt: failed launches in a row.
         losses: how often in a row its driver was lost before a batch of the query was committed.
-        outages: launches in a row that ended because a system outside was away.
+        outages: launches in a row that ended because an external system was unreachable.
         next_attempt_ms: set in ``backoff`` only.
-        state_since_ms: when the state was entered.
+        state_since_ms: when the state began.
     """
 
     state: State = State.STOPPED
@@ -113,13 +113,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class HandleReport:
-    """How this driver's handle of the query is.
+    """The report on this driver's handle of the query.
 
     Attributes:
-        epoch: the launch it belongs to.
-        age_ms: how long it has been in this kind; None while a launch waits for its turn.
-        error: why it is dead; None for a handle that ended without saying.
-        is_leaving: something may still write files for a launch that was stopped; what it writes counts nowhere.
+        epoch: of its launch.
+        age_ms: time since it entered this kind; None while a launch waits in the queue.
+        error: why it is dead; None for a handle that ended without an error.
+        is_leaving: a stopped launch may still write files; they are never committed.
     """
 
     kind: HandleKind = HandleKind.ABSENT

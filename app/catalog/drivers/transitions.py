@@ -1,8 +1,7 @@
-"""What drivers write about queries: leases and guarded transitions, with their runs and events.
+"""The statements of drivers about queries: leases and guarded transitions, with their runs and events.
 
-Every statement that changes a status row carries its guard: the lease owner, and for transitions the version that was read. No
-row changed means that somebody else won: forget what was read and look again. Synchronous: drivers have no event loop. Connections are in
-autocommit mode.
+Every statement that changes a status row has a guard: the lease owner, and for transitions the version that was read. If no row changed,
+another writer was first: discard the row and read it again. Synchronous: drivers have no event loop. Connections are in autocommit mode.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from engine.commit.history.segment_collector import delete_state
 
 Connection = psycopg.Connection[Any]
 
-# Where a query's state is: in the root (``app.driver.state_root``) of its last launch, unless it has rebuilt from scratch since. Stopping needs
-# no state. The state of a deleted query is removed by a driver of its root; where none is alive, any driver removes the rows.
+# A query's state is in the root (``app.driver.state_root``) of its last launch, unless it has been rebuilt from scratch since. A stop needs no
+# state. A driver of its root removes the state of a deleted query; if none is alive, any driver removes the rows.
 _HERE = """
     CASE
         WHEN q.desired_state = 'stopped' AND q.deleted_at IS NULL THEN true
@@ -36,9 +35,9 @@ _HERE = """
         ELSE true
     END
 """
-# What has no living lease and something to be done. An errand (stopping, purging) takes no place; whatever else does. A lease that would
-# live longer than any can (the setting's bound) was given before the database's clock was set back, and not renewed since. Users' queries
-# and internal ones are counted apart, for only the first have a cap; errands are taken whosever they are.
+# Queries without a valid lease and with something to do. An errand (stop, purge) takes no place of a driver; everything else does. A lease
+# longer than the setting's maximum was given before the database's clock was set back, and not renewed since. Users' queries and internal
+# ones are counted separately, because only users' queries have a limit; errands of both kinds are claimed.
 _DUE = f"""
     FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
     WHERE (s.lease_owner IS NULL OR s.lease_expires_at NOT BETWEEN now() AND now() + interval '10 minutes')
@@ -128,11 +127,11 @@ _PURGE = """
 
 @dataclass(frozen=True, slots=True)
 class LeasedQuery:
-    """A query whose lease a driver holds, as read at ``now_ms`` of the database's clock.
+    """A query that a driver leases, as read at ``now_ms`` of the database's clock.
 
     Attributes:
         version: of the status row; the guard of the next transition.
-        phase: what the row says about a launch that is under way.
+        phase: the row's phase of a running launch.
     """
 
     query_id: UUID
@@ -151,8 +150,8 @@ class Claimant:
     """A driver that leases queries.
 
     Attributes:
-        ttl_ms: how long a lease lives without being renewed.
-        root: id of the directory in which it keeps the state of queries.
+        ttl_ms: lifetime of a lease without renewal.
+        root: id of the driver's state root.
     """
 
     driver_id: UUID
@@ -160,21 +159,21 @@ class Claimant:
     root: UUID
 
     def values(self, *, is_errand: bool = False, is_internal: bool = False, limit: int | None = None) -> dict[str, Any]:
-        """Return the parameters of the statements about what is due."""
+        """Return the parameters of the statements about due queries."""
         names = {"driver": self.driver_id, "ttl_ms": self.ttl_ms, "root": self.root}
         return {**names, "is_errand": is_errand, "is_internal": is_internal, "prefix": PREFIX, "limit": limit}
 
 
 def claim(connection: Connection, claimant: Claimant, limit: int, *, is_internal: bool = False) -> list[UUID]:
-    """Lease up to ``limit`` of users' (or internal) queries that want a driver and have none, and whose state is in the driver's root.
+    """Lease up to ``limit`` of users' (or internal) queries without a driver that are to run and whose state is in the driver's root.
 
-    Two drivers never get the same one.
+    Two drivers never get the same query.
     """
     return _claim(connection, claimant.values(is_internal=is_internal, limit=limit))
 
 
 def claim_errands(connection: Connection, claimant: Claimant) -> list[UUID]:
-    """Lease every query without a driver that only has to be brought to rest, or purged. These take no place of a driver."""
+    """Lease every query without a driver that only has to be stopped or purged. Such queries take no place of a driver."""
     return _claim(connection, claimant.values(is_errand=True))
 
 
@@ -183,18 +182,18 @@ def _claim(connection: Connection, values: Mapping[str, Any]) -> list[UUID]:
 
 
 def unplaced(connection: Connection, claimant: Claimant, *, is_internal: bool = False) -> int:
-    """Count users' (or internal) queries that want a driver, have none, and could be this one's."""
+    """Count users' (or internal) queries that are to run, have no driver, and could be this driver's."""
     row = connection.execute(_UNPLACED, claimant.values(is_internal=is_internal)).fetchone()
     return 0 if row is None else int(row[0])
 
 
 def renew(connection: Connection, driver_id: UUID, ttl_ms: int) -> None:
-    """Prolong every lease the driver still holds; the others are another driver's by now."""
+    """Renew every lease that is still the driver's; others belong to another driver by now."""
     connection.execute(_RENEW, {"driver": driver_id, "ttl_ms": ttl_ms})
 
 
 def load_leased(connection: Connection, driver_id: UUID, only: Collection[UUID] | None = None) -> list[LeasedQuery]:
-    """Return the queries whose leases the driver holds; ``only`` of these, where it is given."""
+    """Return the queries that the driver leases; only those in ``only`` if it is set."""
     statement, names = (_LOAD_ALL, {}) if only is None else (_LOAD_SOME, {"only": list(only)})
     with connection.cursor(row_factory=dict_row) as cursor:
         return [_leased(row) for row in cursor.execute(statement, {"driver": driver_id, **names})]
@@ -207,26 +206,28 @@ def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action
         connection: in autocommit mode.
         claimant: the driver.
         leased: as it was read.
-        action: what was decided.
+        action: the decision.
 
     Returns:
-        The query as it is now, or None: the lease or the version was somebody else's, and nothing was written.
+        The query after the transition, or None: the lease or the version has changed, and nothing was written.
     """
-    to = action.status
-    if to is None:
+    after = action.status
+    if after is None:
         return leased
-    phase = "queued" if to.state is State.STARTING else None
+    phase = "queued" if after.state is State.STARTING else None
     names = {"query": leased.query_id, "version": leased.version, "driver": claimant.driver_id, "phase": phase}
-    place = {"is_launch": to.epoch != leased.status.epoch, "root": claimant.root, "checkpoint": leased.checkpoint_id}
-    statement, of_run = _run_change(leased.status, to)
-    values = _values(to) | names | place | of_run | _event(leased.status, to, action) | {"is_released": action.is_lease_released}
+    place = {"is_launch": after.epoch != leased.status.epoch, "root": claimant.root, "checkpoint": leased.checkpoint_id}
+    statement, of_run = _run_change(leased.status, after)
+    values = (
+        _values(after) | names | place | of_run | _event(leased.status, after, action) | {"is_released": action.is_lease_released}
+    )
     if connection.execute(f"{_SAVE}{statement}{_SAVED}", values).rowcount != 1:
         return None
-    return replace(leased, status=to, version=leased.version + 1, phase=phase)
+    return replace(leased, status=after, version=leased.version + 1, phase=phase)
 
 
 def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, phase: str | None) -> None:
-    """Write how far a launch is. No transition: neither version nor history change."""
+    """Write the phase of a launch. This is no transition: version and history do not change."""
     connection.execute(
         "UPDATE slackwater.query_status SET phase = %s WHERE query_id = %s AND version = %s AND lease_owner = %s",
         (phase, leased.query_id, leased.version, driver_id),
@@ -234,12 +235,12 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
 
 
 def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
-    """Keep a query from being deleted, and from starting from scratch, to the end of the transaction; gives one row where neither has happened.
+    """Lock a query against deletion and rebuilding until the transaction ends; return one row if neither has happened.
 
     Args:
         connection: in a transaction.
-        query_id: which.
-        checkpoint_id: as it was when its launch was ordered.
+        query_id: of the query.
+        checkpoint_id: from the order of its launch.
     """
     return connection.execute(_HOLD, (query_id, checkpoint_id))
 
@@ -251,18 +252,18 @@ def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:
 
 
 def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
-    """Give back one lease. The leases of a driver that is gone: ``drivers.forget_driver``."""
+    """Release one lease. For all leases of a lost driver see ``drivers.forget_driver``."""
     connection.execute(_RELEASE, {"driver": driver_id, "query": query_id})
 
 
 def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery, root: UUID) -> bool:
-    """Remove the rows of a deleted query: what a late batch may still have counted, then the query with all its history.
+    """Remove the rows of a deleted query: the counts of a late batch, then the query with all its history.
 
-    Its late records may be many, and leases wait for this: a service removes them in steps (``purging.sweep_late_records``). What is left of
-    its state at the place of this id goes with the next look of that place's collector.
+    Its late records may be many, and leases wait for this transaction: a service removes them in steps (``purging.sweep_late_records``). The
+    next collection in its state root removes the rest of its state.
 
     Returns:
-        False where the lease was lost, and nothing was removed.
+        False if the lease was lost; then nothing was removed.
     """
     with connection.transaction():
         if connection.execute(_PURGE, {"query": leased.query_id, "version": leased.version, "driver": driver_id}).rowcount != 1:
@@ -278,14 +279,14 @@ def error_to_json(error: ErrorReport | None) -> dict[str, Any] | None:
     """Return an error as the API shows it."""
     if error is None:
         return None
-    shown = {"code": error.code, "domain": error.domain, "retryable": error.is_retryable, "detail": error.detail}
+    result = {"code": error.code, "domain": error.domain, "retryable": error.is_retryable, "detail": error.detail}
     if error.problems:
-        shown["errors"] = [{"pointer": pointer, "code": code, "detail": detail} for pointer, code, detail in error.problems]
-    return shown
+        result["errors"] = [{"pointer": pointer, "code": code, "detail": detail} for pointer, code, detail in error.problems]
+    return result
 
 
 def error_from_json(stored: Mapping[str, Any] | None) -> ErrorReport | None:
-    """Read what ``error_to_json`` made."""
+    """Read the form that ``error_to_json`` writes."""
     if stored is None:
         return None
     problems = tuple((fault["pointer"], fault["code"], fault["detail"]) for fault in stored.get("errors", ()))
@@ -328,38 +329,38 @@ def _values(status: Status) -> dict[str, Any]:
     }
 
 
-def _run_change(was: Status, to: Status) -> tuple[str, dict[str, Any]]:
-    """Return what begins, marks or ends the row of the launch that a transition is about."""
+def _run_change(before: Status, after: Status) -> tuple[str, dict[str, Any]]:
+    """Return the change of the launch's row in ``query_run``, with its values."""
     statement, values = "", dict[str, Any]()
-    if to.epoch != was.epoch:
+    if after.epoch != before.epoch:
         statement += _RUN_BEGINS
-    elif to.state is State.RUNNING and was.state is State.STARTING:
+    elif after.state is State.RUNNING and before.state is State.STARTING:
         statement += _RUN_RUNS
-    if was.state is State.STOPPING and to.state is not State.STOPPING:
-        # An error belongs to the run that it ended; a stop that the user asked for ends without one.
-        is_lost = was.error is not None and was.error.code == LOST.code
-        is_error = was.outcome in (Outcome.BACKOFF, Outcome.FAILED) or is_lost
-        error = error_to_json(was.error) if is_error else None
+    if before.state is State.STOPPING and after.state is not State.STOPPING:
+        # An error belongs to the run that it ended; a user's stop has no error.
+        is_lost = before.error is not None and before.error.code == LOST.code
+        is_error = before.outcome in (Outcome.BACKOFF, Outcome.FAILED) or is_lost
+        error = error_to_json(before.error) if is_error else None
         statement += _RUN_ENDS
         values = {
-            "ended_epoch": was.epoch,
-            "end_reason": was.outcome and was.outcome.value,
+            "ended_epoch": before.epoch,
+            "end_reason": before.outcome and before.outcome.value,
             "end_error": None if error is None else Jsonb(error),
         }
     return statement, values
 
 
-def _event(was: Status, to: Status, action: Action) -> dict[str, Any]:
+def _event(before: Status, after: Status, action: Action) -> dict[str, Any]:
     detail: dict[str, Any] = {"rule": action.rule}
-    if to.outcome is not None:
-        detail["outcome"] = to.outcome.value
-    if to.error is not None and to.error != was.error:
-        detail["error"] = error_to_json(to.error)
-    if to.attempt != was.attempt:
-        detail["attempt"] = to.attempt
+    if after.outcome is not None:
+        detail["outcome"] = after.outcome.value
+    if after.error is not None and after.error != before.error:
+        detail["error"] = error_to_json(after.error)
+    if after.attempt != before.attempt:
+        detail["attempt"] = after.attempt
     return {
-        "kind": "query_transitioned" if to.state is not was.state else "query_recorded",
-        "from_state": was.state.value,
-        "to_state": to.state.value,
+        "kind": "query_transitioned" if after.state is not before.state else "query_recorded",
+        "from_state": before.state.value,
+        "to_state": after.state.value,
         "detail": Jsonb(detail),
     }

@@ -1,1 +1,1 @@
-"""Functions in Python that administrators have registered."""
+"""Registered functions in Python."""

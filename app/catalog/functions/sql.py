@@ -1,4 +1,4 @@
-"""Functions in Python that administrators have registered, and the copies of them in definitions."""
+"""Registered functions in Python, and their copies in definitions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def registered_functions(connection: sa.Connection) -> Functions:
 
 
 def register_function(connection: sa.Connection, name: str, definition: FunctionDefinition) -> None:
-    """Register a function, or put it in the place of the one with its name; definitions keep the copies that they have."""
+    """Register a function, or replace the one with its name; definitions keep their copies."""
     connection.execute(sa.delete(python_function).where(python_function.c.name == name))
     stored = definition.model_dump(mode="json")
     connection.execute(sa.insert(python_function).values(name=name, definition=stored, created_by=actor()))
 
 
 def drop_function(connection: sa.Connection, name: str) -> None:
-    """Forget a function; definitions keep the copies that they have."""
+    """Remove a function; definitions keep their copies."""
     connection.execute(sa.delete(python_function).where(python_function.c.name == name))
 
 
@@ -43,8 +43,8 @@ def with_functions(connection: sa.Connection, definition: QueryDefinition, befor
 
     Args:
         connection: to the database.
-        definition: as it was sent. What it says of functions must be what is registered, or what it had before.
-        before: of the definition that it replaces.
+        definition: of the request. Its functions must equal the registered ones, or those that it had before.
+        before: functions of the definition that it replaces.
 
     Raises:
         Unprocessable: ``function_differs``.
@@ -53,8 +53,8 @@ def with_functions(connection: sa.Connection, definition: QueryDefinition, befor
     if not called and not definition.functions:
         return definition
     registered = registered_functions(connection)
-    for name, given in definition.functions.items():
-        if given not in (registered.get(name), (before or {}).get(name)):
+    for name, function in definition.functions.items():
+        if function not in (registered.get(name), (before or {}).get(name)):
             detail = f"{name} is not the function that is registered; leave `functions` out, or let an administrator CREATE FUNCTION it"
             raise Unprocessable("function_differs", detail, [Fault(f"/functions/{name}", "function_differs", detail)])
     chosen = {**{name: registered[name] for name in called if name in registered}, **definition.functions}
@@ -66,6 +66,6 @@ def _called(definition: QueryDefinition) -> Iterator[str]:
         try:
             tree = parse(text)
         except ExpressionInvalid:
-            continue  # whoever checks the definition says why
+            continue  # the validation of the definition reports the fault
         names = (node.name.text.lower() for node in tree.walk() if isinstance(node, Call))
         yield from (name for name in names if name not in BUILT_IN)

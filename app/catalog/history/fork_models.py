@@ -13,28 +13,26 @@ from engine.expressions.names import Name
 
 
 class ForkBody(FewFields):
-    """The fork that is wanted."""
+    """A fork to create."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name = Field(description="Name of the new query.", examples=["delays_wider"])
     into: Name | None = Field(
         default=None,
-        description="Name of the relation that it writes; absent: what `definition` says, if that is not the original's, else the query's name.",
+        description="Name of the relation that it writes; absent: from `definition`, if that is not the original's, else the query's name.",
     )
     definition: dict[str, Any] | None = Field(
         default=None,
-        description="The edited definition, as a PUT of the original takes it; its names may be left out. Absent: the original's.",
+        description="The edited definition, as in a PUT of the original; its names may be left out. Absent: the original's.",
         json_schema_extra=refers_to("QueryDefinition"),
     )
     desired_state: DesiredState | None = Field(
-        default=None, description="Its desired state; absent: what `definition` says, else `running`."
+        default=None, description="Its desired state; absent: from `definition`, else `running`."
     )
 
 
 class ForkAnswer(StoredQueryAnswer):
-    """A fork as it was stored."""
+    """A fork as stored."""
 
-    changes: list[EditChange] = Field(
-        description="What it does otherwise than the original, beside the names; empty where it does the same."
-    )
+    changes: list[EditChange] = Field(description="Its differences from the original, except for the names; may be empty.")

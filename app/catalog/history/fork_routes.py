@@ -1,4 +1,4 @@
-"""Forks of queries: making one, and putting it in the place of its original."""
+"""Forks of queries: create one, or let it replace its original."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ FromFork = Annotated[
     Query(
         max_length=MAX_NAME_LENGTH,
         pattern=r"^[^\x00]+$",
-        description="Name of a fork of this query, in the place of a body: the query takes over the fork's definition, result, state and "
-        "position under its own names, and the fork is gone.",
+        description="Name of a fork of this query, instead of a body: the query takes over the fork's definition, result, state and "
+        "position under its own names, and the fork is deleted.",
         examples=["delays_wider"],
     ),
 ]
 
 
 async def _body_of_put(request: Request, from_fork: FromFork = None) -> Any:
-    """Read the definition of a PUT; None where a fork has it.
+    """Read the definition of a PUT; None if it comes from a fork.
 
     Raises:
-        BadRequest: ``bad_parameter``: there are both.
+        BadRequest: ``bad_parameter``: the request has both.
     """
     if from_fork is None:
         return await read_json(request)
     if await request.body():
-        raise bad_parameter("from_fork", "the definition is the fork's; send no body")
+        raise bad_parameter("from_fork", "the definition comes from the fork; send no body")
     return None
 
 
@@ -74,7 +74,7 @@ BodyOfPut = Annotated[Any, Depends(_body_of_put)]
     status_code=201,
     response_model=ForkAnswer,
     responses={
-        201: answered(FORK, "Made; a driver will start it.", {"ETag": "The version.", "Location": "Its path."}),
+        201: answered(FORK, "Created; a driver will start it.", {"ETag": "The version.", "Location": "Its path."}),
         **problems(400, 404, 409, 412, 413, 415, 422),
     },
     openapi_extra=request_body("ForkBody", body_examples(same=("The same under another name", FORK_WISH))),
@@ -87,20 +87,20 @@ async def post_fork(
     conditions: OfWrite,
     idempotency_key: IdempotencyKey = None,
 ) -> ForkAnswer | Response:
-    """Make a second query that goes on from what this one has committed, and writes a relation of its own.
+    """Create a second query that continues from the last commit of this one and writes its own relation.
 
-    The fork has the original's result, change log, state, position, counters and late records as of one commit, and reads on from there by
-    itself: as if it had run from the beginning. The original goes on meanwhile. The definition may differ in what an edit **in place**
-    may change (`PUT /v1/queries/{name}`); `changes` says in what it does, and what does not fit is refused with 409 `state_incompatible`
-    and a reason per field. Columns that are new are null in what was written before. Of an original that has committed nothing the fork
-    starts from scratch, too: `fork_of.batch_id` is null. `If-Match` is about the original.
+    The fork has the original's result, change log, state, position, counters and late records as of one commit. It reads on from there by
+    itself, as if it had run from the beginning. The original continues meanwhile. The definition may have all changes that an edit **in
+    place** allows (`PUT /v1/queries/{name}`); `changes` lists them. Other changes are refused with 409 `state_incompatible` and a reason per
+    field. New columns are null in earlier results. If the original has no commit, the fork starts from scratch too: `fork_of.batch_id` is
+    null. `If-Match` applies to the original.
 
-    A fork is a query like any other: edit it (also with `?state=discard`), look at its result beside the original's, then
-    `PUT /v1/queries/{name}?from_fork=…` puts it in the original's place, or `DELETE` removes it.
+    A fork is a query like any other: edit it (also with `?state=discard`), compare its result with the original's, then
+    `PUT /v1/queries/{name}?from_fork=…` lets it replace the original, or `DELETE` removes it.
     """
-    asked = validated(ForkBody, body)
+    fork_request = validated(ForkBody, body)
     async with services.database.inspection_turns.taken():
-        definition, target = await planned(services, partial(_definition, services, name, asked))
+        definition, target = await planned(services, partial(_definition, services, name, fork_request))
     try:
         await look_at_target(services, target)
     except DefinitionInvalid as error:
@@ -114,9 +114,9 @@ def _files(services: Services) -> StateFiles:
     return state_files_of(services.settings)
 
 
-def _definition(services: Services, name: str, asked: ForkBody) -> tuple[QueryDefinition, Target | None]:
-    """Read the definition of the fork that is wanted; returns it, and where it delivers to."""
-    request = ForkRequest(asked.name, asked.into, asked.definition, asked.desired_state)
+def _definition(services: Services, name: str, fork_request: ForkBody) -> tuple[QueryDefinition, Target | None]:
+    """Read the definition of the requested fork; return it with its delivery target."""
+    request = ForkRequest(fork_request.name, fork_request.into, fork_request.definition, fork_request.desired_state)
     with services.database.inspection.begin() as connection:
         stored = get_query(connection, name)
         functions = read_definition(QueryDefinition, stored.definition).functions
@@ -155,10 +155,10 @@ def _forked(
 
 
 def taken_over_from(connection: sa.Connection, services: Services, name: str, fork: str, conditions: Preconditions) -> QueryRow:
-    """Put a fork in the place of a query; see ``app.catalog.history.takeovers.take_over``. Names outside of the caller's scope are refused."""
+    """Let a fork replace a query; see ``app.catalog.history.takeovers.take_over``. Names outside of the caller's scope are refused."""
     refuse_beyond_scope([("?from_fork", fork)])
-    found = find_query(connection, fork)
-    if found is not None:
-        refuse_beyond_scope(names_in(read_definition(QueryDefinition, found.definition)))
+    stored_fork = find_query(connection, fork)
+    if stored_fork is not None:
+        refuse_beyond_scope(names_in(read_definition(QueryDefinition, stored_fork.definition)))
     files, checkpoint_id = _files(services), uuid4()
     return take_over(connection, name, TakeOver(fork, checkpoint_id, files, conditions))

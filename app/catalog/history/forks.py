@@ -1,4 +1,4 @@
-"""Making a query from what another one has committed, as of one commit of it: definition, result, log, state and position."""
+"""Creates a query from another one's commit: definition, result, log, state and position."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ from engine.plan.model import Plan
 from engine.state.segments.in_manifest import stored_segments
 
 SNAPSHOTS: Final = 3
-"""Attempts beside the running query. After them it waits, for as long as one copy takes."""
+"""Attempts while the original runs. After them it waits, as long as one copy takes."""
 
 Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
 class Forking:
-    """How a query is forked.
+    """The parameters of a fork.
 
     Attributes:
-        files: where the state of queries is.
-        most_bytes: of the result that is copied.
+        files: state of queries.
+        most_bytes: largest result to copy.
         query_id: of the fork.
         checkpoint_id: of the fork.
-        is_held: the original commits nothing meanwhile; else the transaction sees it as of one moment.
+        is_held: whether the original commits nothing meanwhile; otherwise the transaction sees one snapshot of it.
         conditions: of the request, about the original.
     """
 
@@ -70,10 +70,10 @@ class Forking:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A fork that was made.
+    """A new fork.
 
     Attributes:
-        edit: what differs from the original beside the names.
+        edit: differences from the original except for the names.
     """
 
     row: QueryRow
@@ -81,15 +81,15 @@ class Forked:
 
 
 def at_one_commit(engine: sa.Engine, files: StateFiles, work: Callable[[sa.Connection, UUID, UUID, bool], Done]) -> Done:
-    """Do a fork in one transaction, again at a newer commit where the original has removed segments before they were copied.
+    """Create a fork in one transaction; try again at a newer commit if the original removed segments before they were copied.
 
     Args:
         engine: of edits.
-        files: where the segments are copied to.
-        work: makes the fork of this id and checkpoint; it is told whether it has to hold the original's commits back.
+        files: get the copied segments.
+        work: creates the fork with this id and checkpoint; the last argument says whether it must block the original's commits.
 
     Raises:
-        Conflict: ``fork_not_possible``: segments are missing for good.
+        Conflict: ``fork_not_possible``: segments are missing permanently.
     """
     for attempt in range(SNAPSHOTS + 1):
         query_id, checkpoint_id, is_held = uuid.uuid4(), uuid.uuid4(), attempt == SNAPSHOTS
@@ -97,7 +97,7 @@ def at_one_commit(engine: sa.Engine, files: StateFiles, work: Callable[[sa.Conne
             with edit_of_one_moment(engine, is_frozen=not is_held) as connection:
                 return work(connection, query_id, checkpoint_id, is_held)
         except BaseException as error:
-            # Where the connection broke nobody knows whether the fork was made: its files stay.
+            # If the connection broke, nobody knows whether the fork was committed: its files stay.
             if not (isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated):
                 files.discard(query_id, checkpoint_id)
             if is_held and isinstance(error, SegmentsGone):
@@ -114,20 +114,20 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition, forking: Forking) -> Forked:
-    """Make a fork of a query.
+    """Create a fork of a query.
 
     Args:
         connection: of ``edit_of_one_moment``.
         name: of the original.
         definition: of the fork (``app.catalog.queries.fork_rules.forked_definition``).
-        forking: how.
+        forking: its parameters.
 
     Raises:
         NotFound: ``query_not_found``.
         PreconditionFailed: ``version_mismatch``.
         Conflict: ``name_taken``, ``state_incompatible``, ``fork_not_possible``, ``fork_too_large``, ``query_is_internal``.
         DefinitionInvalid: with every problem; pointers lead into the definition of the body.
-        SegmentsGone: the original has gone on; try again.
+        SegmentsGone: the original has newer commits; try again.
     """
     stored = get_query(connection, name)
     forking.conditions.check(f"query '{name}'", stored.version)
@@ -138,32 +138,32 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     catalog = load_catalog(raw(connection))
     definition = normalise(with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions))
     plan, original = _planned(definition, catalog), _planned_original(stored, definition, catalog)
-    wanted = stored_form(definition)
+    form = stored_form(definition)
     is_fit = original is not None and fits_stored_state(original, plan)
-    edit = classify(as_fork(stored.definition, wanted), wanted, is_state_compatible=is_fit)
+    edit = classify(as_fork(stored.definition, form), form, is_state_compatible=is_fit)
     if not is_fit or original is None:
         raise refusal(edit, name, definition.name)
-    kept = load_committed_state(raw(connection), stored.id, stored.checkpoint_id)
-    root = _copy_state(connection, stored, kept, forking)
-    made = _insert(connection, stored, wanted, kept, forking, root)
-    make_result(connection, made.id, plan)
-    insert_reads(connection, made.id, plan)
-    if kept.layout is not None:
+    committed = load_committed_state(raw(connection), stored.id, stored.checkpoint_id)
+    root = _copy_state(connection, stored, committed, forking)
+    fork = _insert(connection, stored, form, committed, forking, root)
+    make_result(connection, fork.id, plan)
+    insert_reads(connection, fork.id, plan)
+    if committed.layout is not None:
         _copy_committed(connection, stored, plan, forking)
-    follow_definition(connection, made.id, definition.into.connector, plan.output)
-    # Without the original's name: whoever may see the fork need not know of it.
-    add_event(connection, made.id, "query_created", {"generation": 1, "is_fork": True, "batch_id": kept.batch_id})
-    note(connection, Change(Action.CREATE, "query", made.name, None, made.body | {"fork_of": made.fork_of}))
-    return Forked(made, edit)
+    follow_definition(connection, fork.id, definition.into.connector, plan.output)
+    # Without the original's name: a caller who may see the fork may lack the permission to see the original.
+    add_event(connection, fork.id, "query_created", {"generation": 1, "is_fork": True, "batch_id": committed.batch_id})
+    note(connection, Change(Action.CREATE, "query", fork.name, None, fork.body | {"fork_of": fork.fork_of}))
+    return Forked(fork, edit)
 
 
 def _refuse_taken(connection: sa.Connection, definition: QueryDefinition) -> None:
     faults = []
     if find_query(connection, definition.name) is not None:
-        faults.append(Fault("/name", "name_taken", f"there is a query '{definition.name}' already"))
-    taken = find_relation(connection, definition.into.relation)
-    if taken is not None:
-        detail = f"the name '{taken.name}' is taken by a {taken.kind}; a fork writes a relation of its own"
+        faults.append(Fault("/name", "name_taken", f"there is already a query '{definition.name}'"))
+    existing = find_relation(connection, definition.into.relation)
+    if existing is not None:
+        detail = f"a {existing.kind} has the name '{existing.name}'; a fork writes its own relation"
         faults.append(Fault("/into", "name_taken", detail))
     if faults:
         raise Conflict("name_taken", "; ".join(fault.detail for fault in faults), faults)
@@ -177,46 +177,46 @@ def _planned(definition: QueryDefinition, catalog: Catalog) -> Plan:
 
 
 def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
-    """Return the problems of a definition with pointers into the body that it stands in."""
+    """Return the problems of a definition with pointers into the body that contains it."""
     return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
 
 
 def _planned_original(stored: QueryRow, fork: QueryDefinition, catalog: Catalog) -> Plan | None:
-    """Return the plan of the original under the names of the fork; None where its inputs have changed since it was accepted."""
+    """Return the plan of the original with the names of the fork; None if its inputs have changed since it was accepted."""
     try:
         return planned(as_fork(stored.definition, stored_form(fork)), catalog)
     except DefinitionInvalid:
         return None
 
 
-def _copy_state(connection: sa.Connection, stored: QueryRow, kept: CommittedState, forking: Forking) -> UUID | None:
-    """Copy the segments that the manifests of this commit name; returns the id of the directory that they are in."""
+def _copy_state(connection: sa.Connection, stored: QueryRow, committed: CommittedState, forking: Forking) -> UUID | None:
+    """Copy the segments in the manifests of this commit; return the id of their state root."""
     root: UUID | None = connection.execute(
         sa.select(query_status.c.state_root).where(query_status.c.query_id == stored.id)
     ).scalar_one()
     states = load_states(raw(connection), stored.id)
-    if kept.layout is None or not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
+    if committed.layout is None or not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
         return root
     refuse_elsewhere(forking.files, stored.name, root)
     source, target = (stored.id, stored.checkpoint_id), (forking.query_id, forking.checkpoint_id)
-    forking.files.copy(source, target, kept.layout.segments, states, partial(keep_alive, connection))
+    forking.files.copy(source, target, committed.layout.segments, states, partial(keep_alive, connection))
     return root
 
 
 def keep_alive(connection: sa.Connection) -> None:
-    """Say something in a transaction that copies files: the database ends one that is silent for a minute."""
+    """Execute a statement during a long copy of files: the database ends a transaction that is silent for a minute."""
     connection.execute(sa.select(1))
 
 
 def refuse_elsewhere(files: StateFiles, name: str, root: UUID | None) -> None:
-    """Refuse to copy state that this service does not see.
+    """Refuse to copy state that this service cannot read.
 
     Raises:
         Conflict: ``fork_not_possible``.
     """
     if root is not None and not files.is_root(root):
         raise not_possible(
-            f"the state of query '{name}' is in the checkpoint directory {root}, and this service has another one; ask a service with the "
+            f"the state of query '{name}' is in the checkpoint directory {root}, and this service has another one; use a service with the "
             "same SLACKWATER_DATA_DIR or SLACKWATER_CHECKPOINT_URL as the driver"
         )
 
@@ -224,30 +224,30 @@ def refuse_elsewhere(files: StateFiles, name: str, root: UUID | None) -> None:
 def _insert(
     connection: sa.Connection,
     stored: QueryRow,
-    wanted: dict[str, object],
-    kept: CommittedState,
+    form: dict[str, object],
+    committed: CommittedState,
     forking: Forking,
     root: UUID | None,
 ) -> QueryRow:
     committed_at = connection.execute(
         sa.select(commit.c.committed_at).where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)
     ).scalar_one_or_none()
-    origin = Fork(stored.id, stored.name, kept.batch_id, None if committed_at is None else committed_at.isoformat())
+    origin = Fork(stored.id, stored.name, committed.batch_id, None if committed_at is None else committed_at.isoformat())
     release = sa.select(query.c.release_nonce).where(query.c.id == stored.id).scalar_subquery()
     connection.execute(
         sa.insert(query).values(
             id=forking.query_id,
-            name=wanted["name"],
-            definition=wanted,
-            desired_state=wanted["desired_state"],
+            name=form["name"],
+            definition=form,
+            desired_state=form["desired_state"],
             checkpoint_id=forking.checkpoint_id,
             release_nonce=release,
             fork_of=origin.to_json(),
         )
     )
-    place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id} if kept.layout is not None else {}
+    place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id} if committed.layout is not None else {}
     connection.execute(sa.insert(query_status).values(query_id=forking.query_id, state="stopped", **place))
-    return get_query(connection, str(wanted["name"]))
+    return get_query(connection, str(form["name"]))
 
 
 def _copy_committed(connection: sa.Connection, stored: QueryRow, plan: Plan, forking: Forking) -> None:

@@ -1,4 +1,4 @@
-"""The retained commits of a query, each with what is in the way of going back to it."""
+"""The retained commits of a query, each with its obstacle to a rewind."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Kept = Mapping[str, Mapping[str, tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What stands around a query's commits, as one looks.
+    """Facts that concern all commits of a query.
 
     Attributes:
-        kept: feed → partition → what of it is in the log.
-        forks: of the query: name, and the batch that it has gone on from.
-        overflow: late records that were not kept, or not for long.
-        delivered: number behind the last row of the result that was delivered elsewhere, or may have been; None: none was.
+        kept: feed → partition → the range of its records that the log has.
+        forks: of the query: name, and the batch that it continued from.
+        overflow: number of late records that were not stored, or removed early.
+        delivered: number after the last row of the result that was, or may have been, delivered; None if there is none.
     """
 
     kept: Kept
@@ -45,12 +45,12 @@ class Around:
 
 
 def place_of(commit: RetainedCommit) -> Place:
-    """Return what users see of a commit."""
+    """Return the public facts of a commit."""
     return Place(commit.batch_id, commit.committed_at, commit.position, commit.stream_time_ms)
 
 
 def look_around(connection: sa.Connection, stored: QueryRow, catalog: Catalog) -> Around:
-    """Find out what decides for all commits of a query."""
+    """Return the facts that concern all commits of a query."""
     forks = connection.execute(
         sa.select(query.c.name, query.c.fork_of["batch_id"].as_integer())
         .where(query.c.deleted_at.is_(None), query.c.fork_of["query_id"].as_string() == str(stored.id))
@@ -62,12 +62,12 @@ def look_around(connection: sa.Connection, stored: QueryRow, catalog: Catalog) -
         )
     ).scalar_one()
     plan = planned(stored.definition, catalog)
-    kept = retained_records(connection, plan, stored.id)
-    return Around(kept, [(name, batch) for name, batch in forks], int(overflow), planned_upto(connection, stored.id))
+    ranges = retained_records(connection, plan, stored.id)
+    return Around(ranges, [(name, batch) for name, batch in forks], int(overflow), planned_upto(connection, stored.id))
 
 
 def retained_records(connection: sa.Connection, plan: Plan, query_id: UUID) -> Kept:
-    """Return what is in the log of each feed that a query reads from there, its replays included."""
+    """Return the ranges of records in the log of each feed that a query reads, its replays included."""
     logs = {source.feed.log_feed: source.feed.name for source in plan.inputs if source.feed.traits.has_heads}
     logs[replay_feed(query_id)] = replay_feed(query_id)
     rows = connection.execute(
@@ -77,29 +77,29 @@ def retained_records(connection: sa.Connection, plan: Plan, query_id: UUID) -> K
         .join_from(feed, head, head.c.feed_id == feed.c.id)
         .where(feed.c.name.in_(list(logs)))
     )
-    kept: dict[str, dict[str, tuple[int, int]]] = {}
+    ranges: dict[str, dict[str, tuple[int, int]]] = {}
     for row in rows:
-        own = kept.setdefault(logs[row.name], {})
+        partitions = ranges.setdefault(logs[row.name], {})
         if row.next_sequence is None:
-            own[str(row.partition)] = row.start_offset, row.next_offset
+            partitions[str(row.partition)] = row.start_offset, row.next_offset
         else:
-            own[str(LANE_PARTITION)] = row.start_sequence, row.next_sequence
-    return kept
+            partitions[str(LANE_PARTITION)] = row.start_sequence, row.next_sequence
+    return ranges
 
 
 def with_obstacles(
     connection: sa.Connection, stored: QueryRow, commits: Sequence[RetainedCommit], around: Around, files: StateFiles
 ) -> list[Retained]:
-    """Say of each commit what is in the way of going back to it.
+    """Return the commits, each with its obstacle to a rewind.
 
-    The rows of a table are not looked for: whether its change log has all of them only the rewind itself finds out, or its dry run.
+    This does not check the rows of a table: only the rewind itself, or its dry run, finds out whether the change log has all of them.
     """
-    lacking = _without_segments(connection, stored, commits, files)
+    incomplete = _without_segments(connection, stored, commits, files)
     return [
         Retained(
             place_of(commit),
             commit.is_of_launch,
-            lacking.get(commit.batch_id) or _obstacle(commit, around, replay_feed(stored.id)),
+            incomplete.get(commit.batch_id) or _obstacle(commit, around, replay_feed(stored.id)),
         )
         for commit in commits
     ]
@@ -107,42 +107,42 @@ def with_obstacles(
 
 def _obstacle(commit: RetainedCommit, around: Around, replays: str) -> str | None:
     if around.overflow > commit.count_of(OVERFLOW):
-        return "late records that were kept then have been removed since, for there were too many (late_records.max_rows)"
-    # A cursor from before the first replay does not name their feed.
-    wanted = {replays: {"0": 0}} | commit.cursor["feeds"]
+        return "late records of that time were removed, because there were too many (late_records.max_rows)"
+    # A cursor from before the first replay does not have the replays' feed.
+    positions = {replays: {"0": 0}} | commit.cursor["feeds"]
     return (
-        missing_records(wanted, around.kept)
+        missing_records(positions, around.kept)
         or forked_since(commit.batch_id, around.forks)
         or delivered_since(commit.next_sequence, around.delivered)
     )
 
 
 def refusal_of_result(output: Output) -> str | None:
-    """Say why a result cannot be put back to any commit; None: it can."""
+    """Return why a result cannot be restored at any commit; None if it can."""
     if output.has_open:
-        return "the result shows open windows (into.materialize_open), and what they were at earlier commits is not kept"
+        return "the result shows open windows (into.materialize_open), and their rows at earlier commits are not stored"
     return None
 
 
 def _without_segments(
     connection: sa.Connection, stored: QueryRow, commits: Sequence[RetainedCommit], files: StateFiles
 ) -> dict[int, str]:
-    """Return the commits whose state is not whole here, with the reason."""
+    """Return the commits whose state is not complete here, with the reason."""
     folders = {commit.batch_id: commit.layout["segments"] for commit in commits}
-    named: dict[int, set[str]] = {batch_id: set() for batch_id in folders}
+    segment_names: dict[int, set[str]] = {batch_id: set() for batch_id in folders}
     for batch_id, place, text in retained_manifests(raw(connection), stored.id, list(folders)):
-        named[batch_id].update(names_of(folders[batch_id], {place: json.loads(text)}))
-    if not any(named.values()):
+        segment_names[batch_id].update(names_of(folders[batch_id], {place: json.loads(text)}))
+    if not any(segment_names.values()):
         return {}
     root = connection.execute(sa.select(query_status.c.state_root).where(query_status.c.query_id == stored.id)).scalar_one()
     if root is not None and not files.is_root(root):
         reason = f"its state is in the checkpoint directory {root}, and this service has another one"
-        return {batch_id: reason for batch_id, names in named.items() if names}
-    there = files.names(stored.id, stored.checkpoint_id)
-    return {batch_id: _listed(names - there) for batch_id, names in named.items() if names - there}
+        return {batch_id: reason for batch_id, names in segment_names.items() if names}
+    existing = files.names(stored.id, stored.checkpoint_id)
+    return {batch_id: _listed(names - existing) for batch_id, names in segment_names.items() if names - existing}
 
 
 def _listed(missing: Iterable[str]) -> str:
     first, *others = sorted(missing)
     more = f" and {len(others)} more" if others else ""
-    return f"segments of its state are gone: {first}{more} (SLACKWATER_STATE_RETAINED_BYTES, or the database was put back)"
+    return f"segments of its state were removed: {first}{more} (SLACKWATER_STATE_RETAINED_BYTES, or the database was restored)"

@@ -1,4 +1,4 @@
-"""Going back to an earlier commit of a query."""
+"""Rewinds of a query to an earlier commit."""
 
 from __future__ import annotations
 
@@ -38,22 +38,24 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKno
 
 DryRun = Annotated[
     bool,
-    Query(description="Find out whether it can be done and what it would be, with the rows of the result, and change nothing."),
+    Query(
+        description="Check whether the rewind is possible, the rows of the result included, and show its result without a change."
+    ),
 ]
 
 
 @router.get(
     "/{name}/restore-points",
-    summary="List the commits to go back to",
+    summary="List the commits for a rewind",
     response_model=CommitsAnswer,
-    responses={200: answered(COMMITS, "The retained commits, the newest first."), **problems(400, 404)},
+    responses={200: answered(COMMITS, "The retained commits, newest first."), **problems(400, 404)},
 )
 def get_commits(name: Name, transaction: Inspection, services: ServicesOf) -> CommitsAnswer:
-    """The commits to which `POST …/rewind` can put the query back, and what is in the way where it cannot.
+    """The commits to which `POST …/rewind` can return the query, and the obstacles.
 
-    One a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each from which a launch went on, so also the last one before an
-    edit. They thin out with age: some forty in `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). One whose state takes more space
-    than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that starts from scratch has none.
+    One commit a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each one from which a launch continued, so also the last one
+    before an edit. Older commits are thinned out: about forty remain within `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). A
+    commit is removed earlier if its state exceeds `SLACKWATER_STATE_RETAINED_BYTES`. A query that starts from scratch has none.
     """
     listing = list_commits(transaction, name, state_files_of(services.settings))
     items = [
@@ -68,10 +70,10 @@ def get_commits(name: Name, transaction: Inspection, services: ServicesOf) -> Co
 
 @router.post(
     "/{name}/rewind",
-    summary="Go back to an earlier commit",
+    summary="Rewind to an earlier commit",
     response_model=RewindAnswer,
     responses={
-        200: answered(REWIND, "Done; the query goes on from there with its next launch.", {"ETag": "The version."}),
+        200: answered(REWIND, "Done; the query continues from there with its next launch.", {"ETag": "The version."}),
         **problems(400, 404, 409, 412, 413, 415, 422),
     },
     openapi_extra=request_body("RewindBody", body_examples(back=("Back to the commit before an edit", REWIND_WISH))),
@@ -85,38 +87,38 @@ async def post_rewind(
     idempotency_key: IdempotencyKey = None,
     dry_run: DryRun = False,
 ) -> RewindAnswer | Response:
-    """Put a query back to one of its retained commits: result, change log, state, position, counters and late records are those of then.
+    """Return a query to one of its retained commits: result, change log, state, position, counters and late records are those of that commit.
 
-    What came behind it is gone, and the query reads its inputs again from there, also under an edited `definition` (of what an edit **in place**
-    may change): the result is that of a query which never was behind that commit. The query has to be paused, stopped or failed (409
-    `query_not_at_rest`). While other queries read its result it answers 409 `relation_in_use` and names them. Where records that would be read
-    again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
+    Everything after that commit is removed, and the query reads its inputs again from there, also with an edited `definition` (with changes
+    that an edit **in place** allows). The result equals that of a query that never ran past that commit. The query must be paused, stopped or
+    failed (409 `query_not_at_rest`). While other queries read its result, the answer is 409 `relation_in_use` with their names. If records to
+    read again, segments of the state or earlier rows of the result were removed, the answer is 409 `rewind_not_possible` with the reason.
 
-    Who follows the result gets 410 `cursor_expired`, or a `reset`, and starts from scratch. Replays of late records that were asked for since
-    are undone. A failed query that is meant to run is launched again. What queries refused of a source's records stays listed with the source.
+    Readers of the result's changes get 410 `cursor_expired`, or a `reset`, and start from scratch. Later requests to replay late records are
+    undone. A failed query with the desired state `running` is launched again. Rejects of a source's records stay listed at the source.
     """
-    asked = validated(RewindBody, body)
+    rewind_request = validated(RewindBody, body)
     definition, target = None, None
-    if asked.definition is not None:
+    if rewind_request.definition is not None:
         async with services.database.inspection_turns.taken():
-            definition, target = await planned(services, partial(_definition, services, name, asked.definition))
+            definition, target = await planned(services, partial(_definition, services, name, rewind_request.definition))
     try:
         await look_at_target(services, target)
     except DefinitionInvalid as error:
         raise in_body(error) from error
-    desired = asked.desired_state
+    desired = rewind_request.desired_state
     if desired is None and definition is not None and "desired_state" in definition.model_fields_set:
         desired = definition.desired_state
     limit = services.settings.limits.rewind_bytes
-    wanted = Rewinding(asked.batch_id, definition, desired, state_files_of(services.settings), limit, conditions)
+    rewinding = Rewinding(rewind_request.batch_id, definition, desired, state_files_of(services.settings), limit, conditions)
     key = None if dry_run else idempotency_key
-    work = partial(_rewound, services, name, wanted, key, body, response, is_dry_run=dry_run)
+    work = partial(_rewound, services, name, rewinding, key, body, response, is_dry_run=dry_run)
     async with services.database.control_turns.taken(is_long=True):
         return await to_thread.run_sync(work)
 
 
 def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefinition, Target | None]:
-    """Read the edited definition; returns it, and where it delivers to again."""
+    """Read the edited definition; return it with its delivery target, if that is new."""
     with services.database.inspection.begin() as connection:
         functions = read_definition(QueryDefinition, get_query(connection, name).definition).functions
         try:
@@ -129,10 +131,10 @@ def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefiniti
 
 
 def _rewound(
-    services: Services, name: str, wanted: Rewinding, key: str | None, body: Any, response: Response, *, is_dry_run: bool
+    services: Services, name: str, rewinding: Rewinding, key: str | None, body: Any, response: Response, *, is_dry_run: bool
 ) -> RewindAnswer | Response:
     with services.database.control.connect() as connection, connection.begin() as transaction:
-        make = partial(_answer, connection, services, name, wanted, is_dry_run)
+        make = partial(_answer, connection, services, name, rewinding, is_dry_run)
         answer = answered_once(connection, key, ["POST", f"/v1/queries/{name}/rewind"], body, make, response)
         if is_dry_run:
             transaction.rollback()
@@ -140,9 +142,9 @@ def _rewound(
 
 
 def _answer(
-    connection: sa.Connection, services: Services, name: str, wanted: Rewinding, is_dry_run: bool, response: Response
+    connection: sa.Connection, services: Services, name: str, rewinding: Rewinding, is_dry_run: bool, response: Response
 ) -> RewindAnswer:
-    done = rewind_query(connection, name, wanted)
+    done = rewind_query(connection, name, rewinding)
     definition = read_definition(QueryDefinition, done.row.definition)
     edits = () if done.edit is None else done.edit.changes
     return RewindAnswer(

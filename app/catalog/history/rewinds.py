@@ -1,4 +1,4 @@
-"""Putting a query back to one of its retained commits, also under an edited definition, in one transaction."""
+"""Rewinds a query to one of its retained commits, also with an edited definition, in one transaction."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from engine.plan.model import Output
 
 @dataclass(frozen=True, slots=True)
 class Rewinding:
-    """What is wanted.
+    """A requested rewind.
 
     Attributes:
         definition: edited; None: the query's own.
-        desired_state: None: as it is now.
-        most_bytes: of the change log that is read.
+        desired_state: None: unchanged.
+        most_bytes: longest change log to read.
         conditions: of the request, about the query.
     """
 
@@ -67,12 +67,12 @@ class Rewinding:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """A query that was put back.
+    """A query after a rewind.
 
     Attributes:
-        edit: what its definition does otherwise from here on; None: nothing.
-        before: its newest commit until now.
-        after: its newest commit from now on.
+        edit: changes of its definition; None: there are none.
+        before: its newest commit before the rewind.
+        after: its newest commit after it.
         removed_rows: of the result's log.
     """
 
@@ -85,11 +85,11 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The retained commits of a query, the newest first.
+    """The retained commits of a query, newest first.
 
     Attributes:
-        newest: what is committed now; None: nothing yet.
-        obstacle: what is in the way of going back to any of them; None: nothing is.
+        newest: the newest commit; None if there is none yet.
+        obstacle: the obstacle to any rewind; None if there is none.
     """
 
     newest: Place | None
@@ -98,22 +98,22 @@ class Listing:
 
 
 def list_commits(connection: sa.Connection, name: str, files: StateFiles) -> Listing:
-    """Return the commits that a query can be rewound to, and those that it cannot with the reason.
+    """Return the retained commits of a query, each with its obstacle to a rewind, if any.
 
     Raises:
         NotFound: ``query_not_found``.
     """
     stored = get_query(connection, name)
-    found = retained_commits(raw(connection), stored.id)
+    retained = retained_commits(raw(connection), stored.id)
     newest = _newest(connection, stored)
-    if newest is None or not found:
+    if newest is None or not retained:
         return Listing(newest, [], None)
     try:
         around = look_around(connection, stored, load_catalog(raw(connection)))
     except DefinitionInvalid as error:
-        obstacle = f"what it reads has changed since its definition was accepted: {error}"
-        return Listing(newest, [Retained(place_of(each), each.is_of_launch, obstacle) for each in found], obstacle)
-    commits = with_obstacles(connection, stored, found, around, files)
+        obstacle = f"its inputs have changed since its definition was accepted: {error}"
+        return Listing(newest, [Retained(place_of(each), each.is_of_launch, obstacle) for each in retained], obstacle)
+    commits = with_obstacles(connection, stored, retained, around, files)
     return Listing(newest, commits, _general_obstacle(connection, stored))
 
 
@@ -129,12 +129,12 @@ def _general_obstacle(connection: sa.Connection, stored: QueryRow) -> str | None
 
 
 def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewound:
-    """Put a query back to a retained commit; it goes on from there with its next launch.
+    """Return a query to a retained commit; it continues from there with its next launch.
 
     Args:
         connection: in a transaction.
         name: of the query.
-        asked: what is wanted.
+        asked: the requested rewind.
 
     Raises:
         NotFound: ``query_not_found``.
@@ -156,16 +156,14 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
     ends_delivery = asked.definition is not None and not is_unchanged_by(connection, stored.id, connector)
     chosen, before = _chosen(connection, stored, asked, catalog, ends_delivery=ends_delivery), _newest(connection, stored)
     if before is None:
-        raise not_possible(f"query '{name}' has committed nothing")
+        raise not_possible(f"query '{name}' has no commit")
     size = change_log_bytes(raw(connection), output)
     if size > asked.most_bytes:
         raise too_large(size, asked.most_bytes)
     try:
         removed = rewind(raw(connection), stored.id, output, chosen)
     except RowsUnknown as error:
-        raise not_possible(
-            f"the rows of '{output.name}' as of batch {chosen.batch_id} are not known any more: {error}"
-        ) from error
+        raise not_possible(f"the rows of '{output.name}' as of batch {chosen.batch_id} are no longer known: {error}") from error
     if asked.definition is not None:
         follow_definition(connection, stored.id, connector, output)
     _fence(connection, stored, epoch)
@@ -176,9 +174,9 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
 
 
 def _epoch_at_rest(connection: sa.Connection, stored: QueryRow) -> int:
-    """Return the newest launch of a query that does not run.
+    """Return the epoch of the newest launch of a query that does not run.
 
-    Its row is not locked: drivers write those of all their queries together, and would wait for this transaction.
+    This does not lock its status row: drivers write the rows of all their queries together, and would wait for this transaction.
     """
     state, epoch = connection.execute(
         sa.select(query_status.c.state, query_status.c.epoch).where(query_status.c.query_id == stored.id)
@@ -189,33 +187,33 @@ def _epoch_at_rest(connection: sa.Connection, stored: QueryRow) -> int:
 
 
 def _fence(connection: sa.Connection, stored: QueryRow, epoch: int) -> None:
-    """See to it that no launch has begun meanwhile, and that none which a driver has decided on begins."""
-    kept = connection.execute(
+    """Ensure that no launch has begun meanwhile, and that none which a driver has decided on begins."""
+    updated = connection.execute(
         sa.update(query_status)
         .where(query_status.c.query_id == stored.id, query_status.c.state.in_(AT_REST), query_status.c.epoch == epoch)
         .values(version=query_status.c.version + 1)
     )
-    if kept.rowcount != 1:
+    if updated.rowcount != 1:
         raise not_at_rest(stored.name, "starting")
 
 
 def _chosen(
-    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog, *, ends_delivery: bool
+    connection: sa.Connection, stored: QueryRow, rewinding: Rewinding, catalog: Catalog, *, ends_delivery: bool
 ) -> RetainedCommit:
-    found = {each.batch_id: each for each in retained_commits(raw(connection), stored.id)}
-    # Held before its segments are looked for: else the collector could give it up meanwhile, and its tasks would begin with nothing.
-    if asked.batch_id not in found or not hold_retained(raw(connection), stored.id, asked.batch_id):
-        raise not_retained(stored.name, asked.batch_id, list(found))
-    chosen = found[asked.batch_id]
+    retained = {each.batch_id: each for each in retained_commits(raw(connection), stored.id)}
+    # Locked before its segments are listed: otherwise the collector could remove the commit meanwhile, and its tasks would start empty.
+    if rewinding.batch_id not in retained or not hold_retained(raw(connection), stored.id, rewinding.batch_id):
+        raise not_retained(stored.name, rewinding.batch_id, list(retained))
+    chosen = retained[rewinding.batch_id]
     obstacle = refusal_of_result(output_of_query(connection, stored.id))
     if obstacle is None:
         around = look_around(connection, stored, catalog)
         if ends_delivery:
             around = replace(around, delivered=None)
-        (judged,) = with_obstacles(connection, stored, [chosen], around, asked.files)
-        obstacle = judged.obstacle
+        (candidate,) = with_obstacles(connection, stored, [chosen], around, rewinding.files)
+        obstacle = candidate.obstacle
     if obstacle is not None:
-        raise not_possible(f"query '{stored.name}' cannot go back to batch {asked.batch_id}: {obstacle}")
+        raise not_possible(f"query '{stored.name}' cannot return to batch {rewinding.batch_id}: {obstacle}")
     return chosen
 
 
@@ -229,19 +227,19 @@ def _newest(connection: sa.Connection, stored: QueryRow) -> Place | None:
 
 
 def _edited(
-    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog
+    connection: sa.Connection, stored: QueryRow, rewinding: Rewinding, catalog: Catalog
 ) -> tuple[Edit | None, Output, dict[str, Any] | None]:
-    """Judge the edited definition, and give the result the columns that it gets.
+    """Validate the edited definition, and add its new columns to the result.
 
     Returns:
-        What it does otherwise; the result as it is then; the definition to store, None: the one that is stored.
+        The edit; the result after it; the definition to store, None: the stored one stays.
 
-    The state of each retained commit fits the definition of now: edits that it does not fit start from scratch, and forget these commits.
+    The state of each retained commit fits the present definition: an edit that does not fit starts from scratch, and removes these commits.
     """
-    if asked.definition is None:
+    if rewinding.definition is None:
         return None, output_of_query(connection, stored.id), None
     functions = read_definition(QueryDefinition, stored.definition).functions
-    definition = normalise(with_functions(connection, asked.definition, functions))
+    definition = normalise(with_functions(connection, rewinding.definition, functions))
     try:
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
@@ -255,7 +253,7 @@ def _edited(
 
 
 def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
-    """Return the problems of a definition with pointers into the body that it stands in."""
+    """Return the problems of a definition with pointers into the body that contains it."""
     return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
 
 
@@ -263,7 +261,7 @@ def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | Non
     values: dict[str, Any] = {"desired_state": desired_state or stored.desired_state}
     if form is not None:
         values |= redefined(form)
-    # With another generation what has failed is launched again, if it is meant to run.
+    # A new generation makes a driver launch a failed query again if its desired state is running.
     connection.execute(
         sa.update(query)
         .where(query.c.id == stored.id, query.c.version == stored.version)

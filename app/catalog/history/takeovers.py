@@ -1,7 +1,6 @@
-"""Putting a fork in the place of its original: the query takes over definition, result, state and position of the fork, which is gone then.
+"""Lets a fork replace its original: the query takes over definition, result, state and position of the fork, which is then deleted.
 
-The result of the fork becomes the query's under the query's own name, by renaming; only segments are copied. So it takes a moment, however
-large the result is.
+The result of the fork is renamed and becomes the query's; only segments are copied. So this is fast, however large the result is.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from engine.state.segments.in_manifest import stored_segments
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """What is taken over, and how.
+    """The parameters of a take-over.
 
     Attributes:
         fork: name of the fork.
-        checkpoint_id: the query's from then on.
-        files: where the state of queries is.
+        checkpoint_id: new one of the query.
+        files: state of queries.
         conditions: of the request, about the query.
     """
 
@@ -56,21 +55,21 @@ class TakeOver:
 
 
 def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow:
-    """Put a fork in the place of its original.
+    """Let a fork replace its original.
 
-    Whoever reads the original's relation over HTTP reads the fork's result under the same name; cursors of its changes end, for its log is
-    another one. Queries that read one of the two results are in the way: their positions are numbers in its log.
+    HTTP reads of the original's relation then give the fork's result under the same name. Cursors of its changes end, because its log is another
+    one. A query that reads one of the two results is an obstacle: its position is a number in that result's log.
 
     Args:
         connection: in a transaction.
         name: of the original.
-        asked: what is taken over.
+        asked: the parameters.
 
     Raises:
         NotFound: ``query_not_found``.
         PreconditionFailed: ``version_mismatch``.
         Conflict: ``relation_in_use``, ``fork_not_possible``, ``query_is_internal``.
-        DefinitionInvalid: what the fork reads has changed since it was accepted.
+        DefinitionInvalid: the fork's inputs have changed since it was accepted.
     """
     lock_edits(connection)
     stored = get_query(connection, name, is_locking=True)
@@ -79,19 +78,19 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
     fork = get_query(connection, asked.fork, is_locking=True)
     origin = Fork.of(fork.fork_of)
     if origin is None or origin.query_id != stored.id:
-        raise not_possible(f"'{fork.name}' is no fork of '{name}'; POST /v1/queries/{name}/fork makes one", "?from_fork")
+        raise not_possible(f"'{fork.name}' is not a fork of '{name}'; POST /v1/queries/{name}/fork makes one", "?from_fork")
     refuse_if_read(connection, stored)
     refuse_if_read(connection, fork)
     hold_delivery(connection, fork.id)
     if planned_upto(connection, stored.id) is not None:
         raise not_possible(
-            f"'{name}' delivers its results elsewhere, and the fork's would come to them: PUT '{name}' without `into.connector` first; give the "
-            "fork one of its own, if its results are to be delivered",
+            f"'{name}' delivers its results, and the fork's results would go there too: PUT '{name}' without `into.connector` first; give the "
+            "fork its own `into.connector` if its results are to be delivered",
             "?from_fork",
         )
     definition = read_definition(QueryDefinition, taken_over(stored.definition, fork.definition))
     plan = build_plan(definition, load_catalog(raw(connection)))
-    # What is committed stays as it is from here on, and so do the segments that it names.
+    # The commits and the segments that they name do not change from here on.
     hold_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, stored.checkpoint_id))
     _copy_state(connection, stored, fork, asked)
     _fence(connection, stored, fork, asked.checkpoint_id)
@@ -102,10 +101,10 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
 
 
 def _fence(connection: sa.Connection, stored: QueryRow, fork: QueryRow, checkpoint_id: UUID) -> None:
-    """See to it that the query is not launched as it was.
+    """Ensure that no launch continues from the query's old state.
 
-    The row of its status gets another version: a launch that a driver has decided on would take the fence with the former checkpoint, and
-    throw away what is taken over.
+    The status row gets another version. Otherwise a launch that a driver has decided on would take the fence with the old checkpoint, and
+    discard the fork's state.
     """
     root = sa.select(query_status.c.state_root).where(query_status.c.query_id == fork.id).scalar_subquery()
     connection.execute(
@@ -116,39 +115,39 @@ def _fence(connection: sa.Connection, stored: QueryRow, fork: QueryRow, checkpoi
 
 
 def _root(connection: sa.Connection, stored: QueryRow, fork: QueryRow) -> UUID | None:
-    """Return the directory that the state of the fork is in, and that of the query, too."""
+    """Return the state root of the fork, which is also that of the query."""
     rows = connection.execute(
         sa.select(query_status.c.query_id, query_status.c.state_root).where(query_status.c.query_id.in_([stored.id, fork.id]))
     )
     roots: dict[UUID, UUID | None] = {row.query_id: row.state_root for row in rows}
     if None not in roots.values() and len({*roots.values()}) > 1:
-        raise not_possible(f"'{stored.name}' and '{fork.name}' keep their state in different directories", "?from_fork")
+        raise not_possible(f"'{stored.name}' and '{fork.name}' have their state in different directories", "?from_fork")
     return roots[fork.id]
 
 
-def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, asked: TakeOver) -> None:
-    kept = load_committed_state(raw(connection), fork.id, fork.checkpoint_id)
-    if kept.layout is None:
-        raise not_possible(f"'{fork.name}' has not begun yet; wait until it runs, or DELETE it", "?from_fork")
+def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, parameters: TakeOver) -> None:
+    committed = load_committed_state(raw(connection), fork.id, fork.checkpoint_id)
+    if committed.layout is None:
+        raise not_possible(f"'{fork.name}' has not started yet; wait until it runs, or DELETE it", "?from_fork")
     states = load_states(raw(connection), fork.id)
     if not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
         return
-    refuse_elsewhere(asked.files, fork.name, _root(connection, stored, fork))
-    source, target = (fork.id, fork.checkpoint_id), (stored.id, asked.checkpoint_id)
+    refuse_elsewhere(parameters.files, fork.name, _root(connection, stored, fork))
+    source, target = (fork.id, fork.checkpoint_id), (stored.id, parameters.checkpoint_id)
     try:
-        asked.files.copy(source, target, kept.layout.segments, states, partial(keep_alive, connection))
+        parameters.files.copy(source, target, committed.layout.segments, states, partial(keep_alive, connection))
     except SegmentsGone as error:
         raise not_possible(f"the state of '{fork.name}' cannot be copied: {error}", "?from_fork") from error
 
 
 def _exchange(connection: sa.Connection, stored: QueryRow, fork: QueryRow, plan: Plan, checkpoint_id: UUID) -> None:
-    """Throw away what the original has, and give it what the fork has."""
-    former = output_of_query(connection, fork.id)
+    """Discard the original's result and state, and give it those of the fork."""
+    fork_output = output_of_query(connection, fork.id)
     forget_results(connection, stored.id)
     drop_result(connection, stored.id)
     move_result(connection, fork.id, stored.id, plan.output)
     move_delivery(connection, fork.id, stored.id)
-    move_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, checkpoint_id), (former.name, plan.output.name))
+    move_commits(raw(connection), (fork.id, fork.checkpoint_id), (stored.id, checkpoint_id), (fork_output.name, plan.output.name))
     connection.execute(sa.delete(query_read).where(query_read.c.query_id.in_([stored.id, fork.id])))
     insert_reads(connection, stored.id, plan)
 
@@ -169,10 +168,12 @@ def _store(
             updated_at=sa.func.now(),
         )
     )
-    # Whatever was forked from the fork is a fork of what the query is now.
-    own = query.c.fork_of["query_id"].as_string() == str(fork.id)
+    # Forks of the fork become forks of the query.
+    is_fork_of_fork = query.c.fork_of["query_id"].as_string() == str(fork.id)
     renamed = {"query_id": str(stored.id), "query": stored.name}
-    connection.execute(sa.update(query).where(own).values(fork_of=query.c.fork_of.concat(sa.cast(renamed, query.c.fork_of.type))))
+    connection.execute(
+        sa.update(query).where(is_fork_of_fork).values(fork_of=query.c.fork_of.concat(sa.cast(renamed, query.c.fork_of.type)))
+    )
     add_event(connection, stored.id, "query_replaced", {"edit": "taken_over"})
     replaced = get_query(connection, stored.name)
     note(connection, Change(Action.REPLACE, "query", stored.name, stored.body, replaced.body | {"from_fork": fork.name}))

@@ -1,1 +1,1 @@
-"""Queries: their edits, and what answers show of them."""
+"""Queries: their edits, and their form in answers."""

@@ -1,4 +1,4 @@
-"""Queries as answers show them, and definitions in bodies as they are read."""
+"""Queries in answers, and definitions in bodies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.plan.warnings import DefinitionWarning
 
 
 def checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
-    """Read a definition, with the functions that it calls, and refuse what it names outside of the caller's scope."""
+    """Read a definition with the functions that it calls, and refuse names outside of the caller's scope."""
     definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
     refuse_beyond_scope(named_in(definition))
     return definition
@@ -38,25 +38,29 @@ def checked(connection: sa.Connection, body: Any, before: Functions | None = Non
 def stored_answer(
     connection: sa.Connection, services: Services, row: QueryRow, definition: QueryDefinition, response: Response
 ) -> StoredQueryAnswer:
-    """Show a query that was just stored, with what may surprise of it."""
+    """Return the answer for a query that was just stored, with its warnings."""
     return _stored_answer(connection, services, row, warnings_about(connection, definition), response)
 
 
 def replaced_answer(connection: sa.Connection, services: Services, replaced: Replaced, response: Response) -> StoredQueryAnswer:
-    """Show a query that was just planned and stored, with what may surprise of it."""
-    warned = warnings_of_planned(connection, replaced.planned)
-    return _stored_answer(connection, services, replaced.row, warned, response)
+    """Return the answer for a query that was just planned and stored, with its warnings."""
+    warnings = warnings_of_planned(connection, replaced.planned)
+    return _stored_answer(connection, services, replaced.row, warnings, response)
 
 
 def _stored_answer(
-    connection: sa.Connection, services: Services, row: QueryRow, warned: list[DefinitionWarning], response: Response
+    connection: sa.Connection,
+    services: Services,
+    row: QueryRow,
+    warnings_of_definition: list[DefinitionWarning],
+    response: Response,
 ) -> StoredQueryAnswer:
-    warnings = shown_warnings(warned) + placing(connection, services, row)
+    warnings = shown_warnings(warnings_of_definition) + placing(connection, services, row)
     return StoredQueryAnswer(**dict(query_answer(row, response)), warnings=warnings)
 
 
 def query_answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:
-    """Show a query; its version goes into the head of ``response``."""
+    """Return the answer for a query; its version goes into the headers of ``response``."""
     if response is not None:
         set_etag(response, row.version)
     return QueryAnswer(
@@ -80,12 +84,12 @@ def _origin(fork: Fork | None) -> ForkOrigin | None:
 
 
 def placing(connection: sa.Connection, services: Services, row: QueryRow) -> list[WarningItem]:
-    """Warn of a query for which no driver has room."""
+    """Return the warning about a query for which no driver has room, if it applies."""
     return shown_reasons(warning_of_no_room(connection, services.settings.driver.lease_ttl_ms, row.name))
 
 
 def accepted_answer(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> AcceptedAnswer:
-    """Show a desired state that was noted."""
+    """Return the answer for a stored desired state."""
     set_etag(response, row.version)
     return AcceptedAnswer(
         name=row.name,

@@ -1,4 +1,4 @@
-"""Following columns through a plan: what a key given from outside is called at each operator, and what expressions make of it."""
+"""Follows columns through a plan: the names of a given key's columns at each operator, and the values of expressions over them."""
 
 from __future__ import annotations
 
@@ -20,70 +20,70 @@ Values = Mapping[str, object]
 
 
 def after(plan: Plan, operator: Operator, values: Mapping[str, object]) -> dict[str, object]:
-    """Return the known values behind an operator, under the names they have there; what it computes of them included."""
+    """Return the known values after an operator, by their names there; computed values are included."""
     known = {**values, **equal_values(operator, values)}
     computed = computed_values(plan, dict(operator.selected), known)
-    found = {**computed, **operator.values_behind(known)}
-    if not operator.keeps_offset:  # rows of several records have a time of their own
-        found.pop(EVENT_TIME, None)
-    return found
+    values_after = {**computed, **operator.values_behind(known)}
+    if not operator.keeps_offset:  # a row of several records has another event time
+        values_after.pop(EVENT_TIME, None)
+    return values_after
 
 
 def computed_values(plan: Plan, texts: Mapping[str, str], values: Mapping[str, object]) -> dict[str, object]:
     """Evaluate expressions over the inputs' columns.
 
     Returns:
-        The values by the names of their texts. Those are left out that read what is not known, or call functions in Python, which run in
-        the query's workers alone.
+        The values by the names of their texts. Left out are texts that read unknown columns, or call functions in Python, which run only in
+        the query's workers.
     """
     schema = typed(plan)
     known = Schema(tuple((name, kind) for name, kind in schema.items() if name in values))
     row = {name: pl.Series([values[name]], dtype=kind.polars) for name, kind in known.items()}
-    frame = pl.DataFrame({"": [None], **row})  # a row even where nothing is known
-    found: dict[str, object] = {}
+    frame = pl.DataFrame({"": [None], **row})  # one row, even if nothing is known
+    evaluated: dict[str, object] = {}
     for name, text in texts.items():
         if python_functions.CALL in text:
             continue
         try:
             scalar = compile_scalar(text, schema)
-        except ExpressionInvalid:  # it reads what only operators make: $match, aggregates
+        except ExpressionInvalid:  # it reads columns that only operators make: $match, aggregates
             continue
         if scalar.columns <= set(known.names):
-            found[name] = frame.select(scalar.expr).item()
-    return found
+            evaluated[name] = frame.select(scalar.expr).item()
+    return evaluated
 
 
 def text_of(plan: Plan, name: str) -> str:
-    """Return what a column is called for people: a made-up one by the expression that it is made of."""
-    made = {name: text for operator in _operators(plan) for name, text in operator.selected}
-    made |= {
+    """Return the name of a column for users: for a generated name its expression."""
+    texts = {name: text for operator in _operators(plan) for name, text in operator.selected}
+    texts |= {
         f"{item.alias}.{each.name}": f"{each.text} of {item.relation.name}" for item in plan.inputs for each in item.computed
     }
-    return made.get(name, name)
+    return texts.get(name, name)
 
 
 def with_time(source: Input, values: Values, at_ms: int) -> dict[str, object]:
-    """Return values with the event time, under the names by which expressions read it."""
+    """Return values with the event time, by the names under which expressions read it."""
     return {**values, f"{source.alias}.{EVENT_TIME}": at_ms, EVENT_TIME: at_ms}
 
 
 def equal_values(operator: Operator, values: Mapping[str, object]) -> dict[str, object]:
-    """Return what a join's equalities say of the other side's columns."""
-    found = {right: values[left] for left, right in operator.equalities if left in values}
-    return found | {left: values[right] for left, right in operator.equalities if right in values}
+    """Return the values of columns that a join equates with known columns."""
+    equal = {right: values[left] for left, right in operator.equalities if left in values}
+    return equal | {left: values[right] for left, right in operator.equalities if right in values}
 
 
 def entering(plan: Plan, values: Values) -> dict[str, object]:
-    """Return the values with all that the plan's joins make equal to them, before anything is renamed."""
+    """Return the values with all that the plan's joins equate with them, before any column is renamed."""
     known = dict(values)
-    for _ in range(2):  # once forward, once back: a table's key may name the stream's
+    for _ in range(2):  # once forward, once back: a table's key may equal the stream's
         for operator in _operators(plan):
             known |= equal_values(operator, known)
     return known
 
 
 def result_columns(plan: Plan) -> dict[str, str]:
-    """Return for each column of the result that is just a column of an input that column's qualified name."""
+    """Return the qualified input column of each result column that is only a copy of it."""
     names = {f"{item.alias}.{name}": f"{item.alias}.{name}" for item in plan.inputs for name in item.relation.columns.names}
     for operator in _operators(plan):
         names = operator.values_behind(names)
@@ -91,7 +91,7 @@ def result_columns(plan: Plan) -> dict[str, str]:
 
 
 def result_values(plan: Plan, values: Values) -> dict[str, object]:
-    """Return what is known of the result's columns: values of columns, and what expressions make of them."""
+    """Return the known values of the result's columns: copied columns, and expressions over known columns."""
     known = dict(values)
     for operator in _operators(plan):
         known = after(plan, operator, known)
@@ -99,23 +99,23 @@ def result_values(plan: Plan, values: Values) -> dict[str, object]:
 
 
 def first_input(plan: Plan) -> Input:
-    """Return the input that ``from`` names."""
+    """Return the input of ``from``."""
     return next(item for item in plan.inputs if item.index == plan.stages[0].running)
 
 
 def hashed_by(source: Input) -> list[str]:
-    """Return the qualified columns of an input's relation that choose its records' task."""
+    """Return the qualified columns of an input's relation by which its records are divided among tasks."""
     return [f"{source.alias}.{name}" for name in source.hash_key if name in source.relation.columns]
 
 
 def typed(plan: Plan) -> Schema:
-    """Return every qualified column of the inputs, their event times, and that of the row on its way."""
+    """Return every qualified column of the inputs, their event times, and the event time of the present row."""
     known = ((f"{item.alias}.{name}", kind) for item in plan.whole_inputs for name, kind in item.relation.readable.items())
     return Schema((*known, (EVENT_TIME, BIGINT)))
 
 
 def task_of(stage: Stage, plan: Plan, values: Values) -> int | None:
-    """Return the ordinal of the task that the values' key belongs to in a stage; None where the key is not known."""
+    """Return the ordinal of the task of the values' key in a stage; None if the key is unknown."""
     if stage.running is None:
         before = plan.stages[stage.index - 1]
         columns, schema = before.exchange_key, before.emitted

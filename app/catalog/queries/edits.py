@@ -1,4 +1,4 @@
-"""Creating, replacing and deleting queries: each one transaction over the query, what it reads, and the relation it writes."""
+"""Creates, replaces and deletes queries: each in one transaction over the query, its inputs, and the relation that it writes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from engine.plan.catalog import Catalog
 from engine.plan.folding import changes_with_readers
 from engine.plan.model import Plan
 
-# States in which nothing of the query runs, so that deleting it is done at once.
+# States in which nothing of the query runs, so that it is deleted at once.
 _AT_REST = ("stopped", "failed", "backoff")
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A definition with every default, its plan, and the relations that it was planned against."""
+    """A definition with every default, its plan, and the catalog of the plan."""
 
     definition: QueryDefinition
     plan: Plan
@@ -50,11 +50,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a PUT or a POST did.
+    """Result of a PUT or a POST.
 
     Attributes:
-        edit: what kind of change it was; None: there was no such query before.
-        is_anew: its state was thrown away.
+        edit: the classified change; None if the query is new.
+        is_anew: whether its state was discarded.
     """
 
     row: QueryRow
@@ -64,19 +64,19 @@ class Replaced:
 
     @property
     def is_created(self) -> bool:
-        """Whether there was no such query before."""
+        """Whether the query is new."""
         return self.edit is None
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What a PUT asks for beside the definition.
+    """The options of a PUT besides the definition.
 
     Attributes:
-        is_desired_state_given: the body says a desired state; else an existing query keeps its own.
-        may_discard_state: start from scratch where the kept state does not fit, or has made the query fail.
-        start: start from scratch in any case, and read from here; None: not asked for.
-        is_release: let go at once what is due under the new definition (J11).
+        is_desired_state_given: whether the body has a desired state; otherwise an existing query keeps its own.
+        may_discard_state: start from scratch if the stored state does not fit, or has made the query fail.
+        start: start from scratch in any case, and read from here; None: not requested.
+        is_release: release at once the records that are due under the new definition (J11).
     """
 
     is_desired_state_given: bool = False
@@ -87,17 +87,17 @@ class Replacement:
 
 
 def create_query(connection: sa.Connection, definition: QueryDefinition) -> Replaced:
-    """Store a new query and make the relation it writes.
+    """Store a new query and create the relation that it writes.
 
     Raises:
-        Conflict: ``name_taken``: by another query, or its result's name by a relation.
+        Conflict: ``name_taken``: another query has the name, or a relation has the result's name.
         DefinitionInvalid: with every problem.
     """
     lock_edits(connection)
     definition = with_functions(connection, definition)
     if find_query(connection, definition.name) is not None:
         raise Conflict(
-            "name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it"
+            "name_taken", f"there is already a query '{definition.name}'; PUT /v1/queries/{definition.name} replaces it"
         )
     planned = _planned(connection, definition)
     definition, plan = planned.definition, planned.plan
@@ -140,7 +140,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     """Create the query, or replace its definition, as far as its state allows.
 
     Raises:
-        Conflict: ``state_incompatible``, ``name_taken``, or ``relation_in_use``: a new beginning would take away what others read.
+        Conflict: ``state_incompatible``, ``name_taken``, or ``relation_in_use``: a reset would remove a relation that others read.
         DefinitionInvalid: with every problem.
         PreconditionFailed: ``version_mismatch``.
     """
@@ -175,7 +175,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     if is_anew or edit.kind is not EditKind.NO_OP:
         follow_definition(connection, stored.id, definition.into.connector, plan.output, is_anew=is_anew)
     if asked.is_release and not is_anew:
-        # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.
+        # A launch passes the request to the tasks. If the definition does not change, nothing else would cause one.
         values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}
     if not values:
         return Replaced(stored, edit, planned)
@@ -189,7 +189,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
 
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
-    """Classify the change from the stored definition to a normalised one that ``plan`` was built of."""
+    """Classify the change from the stored definition to the normalised one of ``plan``."""
     before = _plan_in_force(connection, stored)
     return classify(
         stored.definition,
@@ -214,16 +214,16 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
 
     Args:
         connection: in a transaction.
-        name: the query.
-        keeps_result: the relation it writes stays as it is, for reading, until it is deleted itself; else it goes along.
+        name: of the query.
+        keeps_result: whether the relation that it writes stays, for reading, until it is deleted itself; otherwise it is deleted too.
         conditions: of the request.
 
     Returns:
-        Whether nothing of it runs any more.
+        Whether nothing of the query runs any more.
 
     Raises:
         NotFound: ``query_not_found``.
-        Conflict: ``relation_in_use``: the relation would go, and others read it; ``query_is_internal``.
+        Conflict: ``relation_in_use``: the relation would be deleted, and others read it; ``query_is_internal``.
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
@@ -234,7 +234,7 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
         detach_result(connection, stored)
     else:
         refuse_if_read(connection, stored)
-    # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
+    # The fence first: a running launch commits nothing after it, so the stored position and the result agree.
     forget_results(connection, stored.id, is_deleted=True)
     end_delivery(connection, stored.id)
     if not keeps_result:
@@ -252,12 +252,12 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
 
 
 def stored_form(definition: QueryDefinition) -> dict[str, Any]:
-    """Return the JSON in which a definition is stored."""
+    """Return the JSON form in which a definition is stored."""
     return definition.model_dump(mode="json", by_alias=True)
 
 
 def _plan_in_force(connection: sa.Connection, stored: QueryRow) -> Plan | None:
-    """Return the plan of the definition that is stored; None: what it reads has changed since, and it has none any more."""
+    """Return the plan of the stored definition; None if its inputs have changed so that it has no plan any more."""
     try:
         return planned_as_stored(stored.definition, load_catalog(raw(connection)))
     except DefinitionInvalid:
@@ -265,13 +265,13 @@ def _plan_in_force(connection: sa.Connection, stored: QueryRow) -> Plan | None:
 
 
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
-    """Note what a query reads; ``before`` is what it read until now."""
+    """Record the inputs of a query; ``before`` are its earlier ones."""
     refuse_forgotten_changes(connection, plan)
     _tell_producers(connection, insert_reads(connection, query_id, plan).difference(before))
 
 
 def insert_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> set[str]:
-    """Note that a query reads the inputs of its plan from here on; returns their names."""
+    """Record the inputs of a plan as the query's; return their names."""
     names = {source.source_name for source in plan.inputs}
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
@@ -279,9 +279,9 @@ def insert_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> set[s
 
 
 def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
-    """Launch again what leaves changes out as long as nobody reads them, where these relations have their first reader (P11).
+    """Restart queries that leave changes out while nobody reads them, if these relations now have their first reader (P11).
 
-    What has failed stays so: it looks for readers when it is launched.
+    A failed query is not restarted: it looks for readers when it is launched.
     """
     first_read = (
         sa.select(relation.c.produced_by)
@@ -295,8 +295,8 @@ def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
     catalog = load_catalog(raw(connection)) if producers else {}
     for row in producers:
         if _changes_with_readers(row.definition, catalog):
-            once_more = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
-            connection.execute(once_more)
+            restart = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
+            connection.execute(restart)
             add_event(connection, row.id, "restart_requested", {"reason": "its changes are read by a query from now on"})
 
 
@@ -304,16 +304,16 @@ def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
     try:
         return changes_with_readers(planned_as_stored(stored, catalog))
     except DefinitionInvalid:
-        return False  # no launch of it succeeds either; its readers are not to blame
+        return False  # no launch of it can succeed; its readers are not the cause
 
 
 def _reset(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
-    """Throw away what the query wrote and kept; the launch that still runs is fenced from here on."""
+    """Discard the query's result and its state; a running launch is fenced from here on."""
     refuse_if_read(connection, stored)
     forget_results(connection, stored.id)
     drop_result(connection, stored.id)
     make_result(connection, stored.id, plan)
-    own = query_read.c.query_id == stored.id
-    before = connection.execute(sa.select(relation.c.name).join_from(relation, query_read).where(own)).scalars().all()
-    connection.execute(sa.delete(query_read).where(own))
+    is_own = query_read.c.query_id == stored.id
+    before = connection.execute(sa.select(relation.c.name).join_from(relation, query_read).where(is_own)).scalars().all()
+    connection.execute(sa.delete(query_read).where(is_own))
     _note_reads(connection, stored.id, plan, before)

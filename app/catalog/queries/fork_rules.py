@@ -1,4 +1,4 @@
-"""What a fork is: a second query that goes on from what another one has committed. Its definition, and where it comes from. Pure."""
+"""Forks: a fork is a second query that continues from another query's commit. Its definition and its origin. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from app.catalog.stored.edit_rules import Edit, EditKind
 from app.errors.app_errors import Conflict, Fault, Unprocessable
 
 DEFINITION = "/definition"
-"""Where in the body of a request the edited definition stands."""
+"""Pointer to the edited definition in the body of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Which commit of which query a query has gone on from.
+    """The query and the commit that a fork continues from.
 
     Attributes:
-        query_id: the query.
-        query: its name then.
-        batch_id: its newest batch; None: it had committed none.
-        committed_at: when, RFC 3339; None as above.
+        query_id: of the original.
+        query: its name at that time.
+        batch_id: its newest batch; None if it had none.
+        committed_at: of that batch, RFC 3339; None if it had none.
     """
 
     query_id: UUID
@@ -41,7 +41,7 @@ class Fork:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Fork | None:
-        """Read what ``to_json`` made."""
+        """Read the form that ``to_json`` writes."""
         if stored is None:
             return None
         return cls(UUID(stored["query_id"]), stored["query"], stored["batch_id"], stored["committed_at"])
@@ -49,13 +49,13 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What a request for a fork says.
+    """The request for a fork.
 
     Attributes:
         name: of the new query.
-        into: name of the relation that it writes; None: what the definition says, else the query's own name.
+        into: name of the relation that it writes; None: from the definition, else the query's own name.
         definition: edited; None: the original's.
-        desired_state: None: what the definition says.
+        desired_state: None: from the definition.
     """
 
     name: str
@@ -68,56 +68,56 @@ def forked_definition(original: Mapping[str, Any], request: ForkRequest) -> dict
     """Return the definition of a fork, unchecked.
 
     Args:
-        original: definition of the query that is forked, with every default spelled out.
-        request: what was asked for.
+        original: definition of the forked query, with every default.
+        request: for the fork.
 
     Raises:
         Unprocessable: ``name_mismatch``: the edited definition names another query, another result, or an ``append_to`` of its own.
     """
-    wanted = dict(original if request.definition is None else request.definition)
+    definition = dict(original if request.definition is None else request.definition)
     faults: list[Fault] = []
-    if wanted.get("name") not in (None, original["name"], request.name):
-        detail = f"the definition names the query '{wanted['name']}', and the fork is to be called '{request.name}'; leave the name out"
+    if definition.get("name") not in (None, original["name"], request.name):
+        detail = f"the definition names the query '{definition['name']}', and the request calls the fork '{request.name}'; leave the name out"
         faults.append(Fault(f"{DEFINITION}/name", "name_mismatch", detail))
-    into = wanted.get("into", original["into"])
+    into = definition.get("into", original["into"])
     if isinstance(into, Mapping):
-        wanted["into"] = _own_result(original["into"], into, request, faults)
+        definition["into"] = _own_result(original["into"], into, request, faults)
     if faults:
         raise Unprocessable("name_mismatch", "; ".join(fault.detail for fault in faults), faults)
-    wanted["name"] = request.name
+    definition["name"] = request.name
     if request.desired_state is not None or request.definition is None:
-        wanted["desired_state"] = request.desired_state or "running"
-    return wanted
+        definition["desired_state"] = request.desired_state or "running"
+    return definition
 
 
 def _own_result(
     original: Mapping[str, Any], into: Mapping[str, Any], request: ForkRequest, faults: list[Fault]
 ) -> dict[str, Any]:
-    """Return ``into`` of a fork: a relation of its own, which is no part of another stream."""
+    """Return ``into`` of a fork: its own relation, which is no part of another stream."""
     kind = "table" if into.get("table") is not None else "stream"
-    said, former = into.get(kind), original.get("table") or original.get("stream")
-    if said is not None and said != former and request.into is not None and said != request.into:
-        detail = f"the definition writes '{said}', and `into` beside it says '{request.into}'; leave one of them out"
+    relation, former = into.get(kind), original.get("table") or original.get("stream")
+    if relation is not None and relation != former and request.into is not None and relation != request.into:
+        detail = f"the definition writes '{relation}', and `into` of the request is '{request.into}'; leave one of them out"
         faults.append(Fault(f"{DEFINITION}/into/{kind}", "name_mismatch", detail))
     if into.get("append_to") not in (None, original.get("append_to")):
-        detail = "a fork appends to no stream, or its records would be there twice; leave append_to out"
+        detail = "a fork appends to no stream, because its records would be in it twice; leave append_to out"
         faults.append(Fault(f"{DEFINITION}/into/append_to", "name_mismatch", detail))
-    own = request.into or (request.name if said in (None, former) else said)
-    found = {**{name: value for name, value in into.items() if name != "append_to"}, kind: own}
+    name_of_result = request.into or (request.name if relation in (None, former) else relation)
+    result = {**{name: value for name, value in into.items() if name != "append_to"}, kind: name_of_result}
     if into.get("connector") == original.get("connector") is not None:
-        found["connector"] = None  # delivered to where the original delivers, each result would be there twice
-    return found
+        result["connector"] = None  # with the original's target, each result would be delivered twice
+    return result
 
 
 def as_fork(original: Mapping[str, Any], fork: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the definition of the original as if it were the fork's: what differs from ``fork`` then is what was edited."""
+    """Return the original's definition with the fork's names: its differences from ``fork`` are the edits."""
     into = {name: value for name, value in original["into"].items() if name != "append_to"}
     kind = "table" if into.get("table") is not None else "stream"
     return {**original, "name": fork["name"], "into": {**into, kind: fork["into"].get(kind) or into[kind]}}
 
 
 def taken_over(original: Mapping[str, Any], fork: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the definition of a fork with the names of the original, in whose place it comes."""
+    """Return the definition of a fork with the names of the original that it replaces."""
     former, into = original["into"], dict(fork["into"])
     kind = "table" if into.get("table") is not None else "stream"
     into[kind] = former.get("table") or former.get("stream")
@@ -127,23 +127,23 @@ def taken_over(original: Mapping[str, Any], fork: Mapping[str, Any]) -> dict[str
 
 
 def place_in_body(pointer: str) -> str:
-    """Return where in the body of a request stands what a pointer into the fork's definition leads to."""
+    """Return the pointer into the body of a request for a pointer into the fork's definition."""
     if pointer == "/name":
         return pointer
     return "/into" if pointer in ("/into/stream", "/into/table") else DEFINITION + pointer
 
 
 def refusal(edit: Edit, original: str, name: str) -> Conflict:
-    """Return the error for a fork whose definition the original's state does not fit."""
+    """Return the error for a fork whose definition does not fit the original's state."""
     needing = [change for change in edit.changes if change.kind is EditKind.NEEDS_NEW_STATE] or list(edit.changes)
     return Conflict(
         "state_incompatible",
-        f"what query '{original}' keeps does not fit this definition. Fork it with what an edit in place may change; for more, fork it "
-        f"first and PUT /v1/queries/{name} with ?state=discard then, or create a query of its own with POST /v1/queries",
+        f"the state of query '{original}' does not fit this definition. Fork it with changes that an edit in place allows; for more, fork it "
+        f"first and then PUT /v1/queries/{name} with ?state=discard, or create a separate query with POST /v1/queries",
         [Fault(DEFINITION + change.pointer, change.kind.value, change.reason) for change in needing],
     )
 
 
 def not_possible(detail: str, pointer: str = "") -> Conflict:
-    """Return the error for what cannot be forked, or taken over, as it is now."""
+    """Return the error for a fork, or a take-over of one, that is not possible now."""
     return Conflict("fork_not_possible", detail, [Fault(pointer, "fork_not_possible", detail)])

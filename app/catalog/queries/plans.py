@@ -1,4 +1,4 @@
-"""A stored query with its plan and what its last commit says: what questions about a query are answered from."""
+"""A stored query with its plan and the facts of its last commit, for routes that answer questions about a query."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from engine.plan.model import Plan
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the last commit of the query's present state says; nothing before the first.
+    """The facts of the last commit with the query's present state; empty before the first.
 
     Attributes:
         position: feed → partition → next offset.
-        detail: what the sink noted (``engine.commit.sink``).
+        detail: from the sink (``engine.commit.sink``).
     """
 
     position: dict[str, dict[str, int]]
@@ -35,7 +35,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query, how it is run, and how far it is."""
+    """A query, its plan, and its last commit."""
 
     row: QueryRow
     definition: QueryDefinition
@@ -47,9 +47,9 @@ def get_planned(connection: sa.Connection, name: str, *, is_locking: bool = Fals
     """Return the query of that name.
 
     Args:
-        connection: in a transaction in which nothing was done yet.
-        name: which query.
-        is_locking: the caller writes: its definition is locked. Else all is one snapshot: no commit falls between its parts.
+        connection: in a transaction without earlier statements.
+        name: of the query.
+        is_locking: whether to lock the definition for a write. Otherwise all is one snapshot: no commit falls between its parts.
 
     Raises:
         NotFound: ``query_not_found``.
@@ -59,10 +59,10 @@ def get_planned(connection: sa.Connection, name: str, *, is_locking: bool = Fals
     row = get_query(connection, name, is_locking=is_locking)
     definition = read_definition(QueryDefinition, row.definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
-    found = connection.execute(
+    row_of_commit = connection.execute(
         sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, commit.c.detail).where(
             commit.c.query_id == row.id, commit.c.checkpoint_id == row.checkpoint_id
         )
     ).one_or_none()
-    committed = Committed({}, None, None, {}) if found is None else Committed(*found)
+    committed = Committed({}, None, None, {}) if row_of_commit is None else Committed(*row_of_commit)
     return PlannedQuery(row, definition, plan, committed)

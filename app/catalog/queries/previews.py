@@ -1,7 +1,7 @@
-"""What an edit in place would let go, close or overrun at once, from what tasks reported with their last commit. Pure.
+"""The records and windows that an edit in place would release, close or exceed at once, from the tasks' reports with their last commit. Pure.
 
-Tasks report how much waits at which times, in a few spans (``engine.operators.pending.spans``). A span that the new boundary cuts makes the
-answer a range. An edit without ``?flush=now`` does the same with each task's next record.
+Tasks report how much waits at which times, in a few spans (``engine.operators.pending.spans``). If the new bound cuts a span, the answer is a
+range. An edit without ``?flush=now`` has the same effects with each task's next record.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Spans = Mapping[str, list[list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that the edit does to what is there.
+    """One effect of an edit on stored data.
 
     Attributes:
         pointer: the part of the definition that causes it.
-        kind: what happens.
-        operator: where; None: to results.
-        least: to how many at least.
-        most: to how many at most; equal to ``least`` where the number is exact.
-        from_ms: the earliest time concerned: event times, ends of windows, or for a hold the wall clock; None for none.
+        kind: of the effect.
+        operator: its name; None: the results.
+        least: least number of records, rows or windows.
+        most: greatest number; equal to ``least`` if the number is exact.
+        from_ms: the earliest time: event times, ends of windows, or for a hold the wall clock; None if there is none.
         to_ms: the latest.
     """
 
@@ -44,12 +44,12 @@ class Effect:
 def effects_at_once(
     before: Plan, after: Plan, definition: Mapping[str, Any], detail: Mapping[str, Any], now_ms: int
 ) -> list[Effect]:
-    """Return what the new plan would do at once.
+    """Return the effects of the new plan at once.
 
     Args:
         before: the plan in force.
-        after: one that the kept state fits.
-        definition: the wanted one, every default spelled out.
+        after: a plan that the stored state fits.
+        definition: the new one, with every default.
         detail: of the query's last commit.
         now_ms: the wall clock.
     """
@@ -69,7 +69,7 @@ def _pointer(bound: TimeBound | RowBound, operator: Operator, joins: Mapping[str
 
 
 def _passed(bound: TimeBound, operator: Operator, joins: Mapping[str, str], detail: Mapping[str, Any], now_ms: int) -> Effect:
-    """Count what is at or before the bound, task by task."""
+    """Count the records at or before the bound, task by task."""
     least = most = 0
     lows: list[int] = []
     highs: list[int] = []
@@ -93,10 +93,10 @@ def _is_lower(new: RowBound, old: RowBound) -> bool:
 
 
 def _overrun(bound: RowBound, operator: Operator, joins: Mapping[str, str], detail: Mapping[str, Any]) -> Effect:
-    """Count what is above a lower bound of rows; bounds are per task."""
+    """Count the rows above a lower bound; bounds are per task."""
     waiting = _spans(detail, bound.waiting)
-    over = sum(max(sum(span[3] for span in spans) - (bound.max_rows or 0), 0) for spans in waiting.values())
-    return Effect(_pointer(bound, operator, joins), bound.kind, operator.name, over, over)
+    excess = sum(max(sum(span[3] for span in spans) - (bound.max_rows or 0), 0) for spans in waiting.values())
+    return Effect(_pointer(bound, operator, joins), bound.kind, operator.name, excess, excess)
 
 
 def _spans(detail: Mapping[str, Any], name: str) -> Spans:

@@ -1,4 +1,4 @@
-"""What an edit in place takes away from reading: counted in the results and in the late records themselves."""
+"""The rows and late records that an edit in place would remove from reads, counted in the tables."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _LATE_BEYOND_CAP = sql.SQL(
 
 
 def effects_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> list[Effect]:
-    """Return what an edit in place would do to what is there, as of the last commit; without one nothing is there.
+    """Return the effects of an edit in place on stored data, as of the last commit; none before the first.
 
     Args:
         connection: in a transaction.
         stored: the query.
-        definition: the normalised definition wanted.
+        definition: the new one, normalised.
         plan: its plan.
     """
     committed = connection.execute(
@@ -52,8 +52,8 @@ def effects_of(connection: sa.Connection, stored: QueryRow, definition: QueryDef
         return []
     conn = raw(connection)
     before = planned(stored.definition, load_catalog(conn))
-    wanted = definition.model_dump(mode="json", by_alias=True)
-    effects = effects_at_once(before, plan, wanted, committed.detail or {}, committed.now_ms)
+    new_definition = definition.model_dump(mode="json", by_alias=True)
+    effects = effects_at_once(before, plan, new_definition, committed.detail or {}, committed.now_ms)
     if committed.stream_time_ms is not None:
         effects += _removed_rows(conn, before.output, plan.output, committed.stream_time_ms)
         effects += _unreadable_versions(conn, before.output, plan.output, committed.stream_time_ms)
@@ -61,14 +61,14 @@ def effects_of(connection: sa.Connection, stored: QueryRow, definition: QueryDef
 
 
 def last_commit_at(connection: sa.Connection, stored: QueryRow) -> datetime | None:
-    """Return when the query last committed with the state it has; None for never."""
+    """Return the time of the query's last commit with its present state; None if there is none."""
     return connection.execute(
         sa.select(commit.c.committed_at).where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)
     ).scalar_one_or_none()
 
 
 def _removed_rows(conn: Connection, before: Output, after: Output, stream_time_ms: int) -> Iterator[Effect]:
-    """Count the windows' rows that a shorter retention of windows takes away with the next commit."""
+    """Count the windows' rows that a shorter retention of windows removes with the next commit."""
     if before.retention_ms is None or after.retention_ms is None or after.retention_ms >= before.retention_ms:
         return
     end = bound_column(after.key[-1])
@@ -82,9 +82,9 @@ def _removed_rows(conn: Connection, before: Output, after: Output, stream_time_m
 
 
 def _unreadable_versions(conn: Connection, before: Output, after: Output, stream_time_ms: int) -> Iterator[Effect]:
-    """Count the versions whose validity lies between the old horizon and the new one: as-of reads there would miss (V4)."""
-    kept_ms, wanted_ms = before.history_retention_ms, after.history_retention_ms
-    if kept_ms is None or wanted_ms is None or wanted_ms >= kept_ms:
+    """Count the versions whose validity ends between the old horizon and the new one: as-of reads there would miss them (V4)."""
+    before_ms, after_ms = before.history_retention_ms, after.history_retention_ms
+    if before_ms is None or after_ms is None or after_ms >= before_ms:
         return
     statement = sql.SQL(
         "SELECT count(*), min(began), max(ended) FROM (SELECT {time} AS began, lead({time}) OVER (PARTITION BY {key} ORDER BY {time}) "
@@ -94,12 +94,12 @@ def _unreadable_versions(conn: Connection, before: Output, after: Output, stream
         key=bound_columns(after.key),
         history=history_identifier(after.name),
     )
-    horizons = [stream_time_ms - wanted_ms, stream_time_ms - kept_ms]
+    horizons = [stream_time_ms - after_ms, stream_time_ms - before_ms]
     yield _counted(conn, statement, horizons, Effect("/into/versioned/history_retention", "versions_unreadable", None, 0, 0))
 
 
 def _removed_late_records(conn: Connection, stored: QueryRow, before: LateRecords, after: LateRecords) -> Iterator[Effect]:
-    """Count the kept late records beyond a shorter retention or a lower cap. Diverted ones are under the retention alone."""
+    """Count the stored late records beyond a shorter retention or a lower maximum. Only the retention limits diverted ones."""
     if after.retention_ms < before.retention_ms:
         effect = Effect("/late_records/retention", "late_records_removed", None, 0, 0)
         yield _counted(conn, _LATE_BEYOND_RETENTION, [stored.id, after.retention_ms], effect)

@@ -1,4 +1,4 @@
-"""What may surprise of a query, seen from the relations and queries that are stored."""
+"""Warnings about a query, from the stored relations and queries."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def warnings_about(connection: sa.Connection, definition: QueryDefinition) -> li
 
 
 def warnings_of_planned(connection: sa.Connection, planned: Planned) -> list[DefinitionWarning]:
-    """Return the same of a definition that was planned in this transaction."""
+    """Return the warnings about a definition that was planned in this transaction."""
     return warnings_of(planned.definition, planned.plan, planned.catalog, producers_of(raw(connection)))

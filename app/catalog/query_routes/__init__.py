@@ -1,1 +1,1 @@
-"""The routes of queries: put, look at, list, start, stop, delete, dry run."""
+"""The routes of queries: put, get, list, start, stop, delete, dry run."""

@@ -1,4 +1,4 @@
-"""Queries: create, replace, look at, list, change the desired state, restart, delete."""
+"""Queries: create, replace, get, list, change the desired state, restart, delete."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ Discard = Annotated[
     Literal["discard"] | None,
     Query(
         alias="state",
-        description="`discard`: where the stored state does not fit the edit, or the query has failed because its state, or records that it "
-        "rests on, cannot be used, the query starts from scratch, at the definition's `start`.",
+        description="`discard`: if the stored state does not fit the edit, or the query has failed because its state, or records behind it, "
+        "cannot be used, the query starts from scratch, at the definition's `start`.",
     ),
 ]
 From = Annotated[
@@ -69,25 +69,27 @@ From = Annotated[
         alias="from",
         max_length=64,
         description="With `state=discard`: start from scratch whatever the edit is, and read from here: `earliest`, `latest`, or an event time "
-        "(RFC 3339). It becomes the definition's `start`.",
+        "(RFC 3339). It replaces the definition's `start`.",
         examples=["2013-01-01T00:00:00Z"],
     ),
 ]
 Flush = Annotated[
     Literal["now"] | None,
-    Query(description="`now`: what waits and is due under the new definition goes at the next launch, not with the next record."),
+    Query(
+        description="`now`: waiting records that are due under the new definition are emitted at the next launch, not with the next record."
+    ),
 ]
 OfResult = Annotated[
     Literal["keep", "discard"],
     Query(
         alias="state",
-        description="`discard`: the relation it writes goes along; `keep`: it stays for reading until it is deleted.",
+        description="`discard`: delete the relation that it writes, too; `keep`: the relation stays for reading until it is deleted.",
     ),
 ]
 
 
 def _edit_parameters(state: Discard = None, start: From = None, flush: Flush = None) -> Replacement:
-    """Read how an edit is meant.
+    """Read the options of an edit.
 
     Raises:
         BadRequest: ``bad_parameter``.
@@ -95,11 +97,11 @@ def _edit_parameters(state: Discard = None, start: From = None, flush: Flush = N
     if start is None:
         return Replacement(may_discard_state=state == "discard", is_release=flush == "now")
     if state is None:
-        raise bad_parameter("from", "a new beginning throws the kept state away: give state=discard as well")
+        raise bad_parameter("from", "a new start discards the stored state: add state=discard")
     try:
         begin = START.validate_python(start if start in ("earliest", "latest") else {"at": start})
     except ValidationError as error:
-        raise bad_parameter("from", f"{start!r} is none of earliest, latest and a time like 2013-01-01T00:00:00Z") from error
+        raise bad_parameter("from", f"{start!r} is not earliest, latest or a time like 2013-01-01T00:00:00Z") from error
     return Replacement(may_discard_state=True, start=begin, is_release=flush == "now")
 
 
@@ -127,11 +129,11 @@ def post_query(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> StoredQueryAnswer | Response:
-    """Store a query and make the relation it writes.
+    """Store a query and create the relation that it writes.
 
-    The answer holds the definition **as stored, every default spelled out**. Every fault of a definition is reported at once, each with
-    a pointer to its field; `POST /v1/validations` says the same without storing anything, `warnings` included. A repeat with the same
-    `Idempotency-Key` gets the first answer again; a refusal is not kept, for it has created nothing.
+    The answer has the definition **as stored, with every default**. All faults of a definition are reported at once, each with a pointer to
+    its field. `POST /v1/validations` gives the same without storing anything, with `warnings`. A repeated request with the same
+    `Idempotency-Key` gets the first answer again. An error is not stored, because it has created nothing.
     """
     make = partial(_created, body, transaction, services)
     return created_once(transaction, idempotency_key, ["POST", "/v1/queries"], body, make, response)
@@ -149,7 +151,7 @@ def _created(body: Any, connection: sa.Connection, services: Services, response:
     summary="Create or replace a query",
     response_model=StoredQueryAnswer,
     responses={
-        200: answered(STORED_QUERY, "Replaced, or equal to what was there.", {"ETag": "The version."}),
+        200: answered(STORED_QUERY, "Replaced, or equal to the stored one.", {"ETag": "The version."}),
         201: {"model": StoredQueryAnswer, **answered(STORED_QUERY, "Created.", _HEADERS)},
         **problems(400, 404, 409, 412, 413, 415, 422, 503),
     },
@@ -164,33 +166,33 @@ def put_query(
     services: ServicesOf,
     response: Response,
     conditions: OfPut,
-    wanted: EditParameters,
+    options: EditParameters,
     from_fork: FromFork = None,
 ) -> StoredQueryAnswer:
     """Create the query, or replace its definition.
 
     An edit is classified first. A no-op changes nothing. Grace, hold, policies for late and expired records, limits and bounds of
-    suppression, idle, retentions and late records change **in place**: the query goes on with its state. Everything else **needs new
-    state** and answers 409 `state_incompatible`, with a reason per field, unless `?state=discard`. `POST /v1/validations` with the new
-    definition previews the edit. `desired_state` in the body is taken over only if it is given.
+    suppression, idle, retentions and late records change **in place**: the query continues with its state. Everything else **needs new
+    state** and answers 409 `state_incompatible`, with a reason per field, unless the request has `?state=discard`. `POST /v1/validations`
+    with the new definition previews the edit. `desired_state` changes only if the body has it.
 
     With `?from_fork=` and without a body the query takes over a **fork** of it (`POST …/fork`): its definition, result, state and position,
-    in one moment. Reads of the original's relation give the fork's result from then on; cursors of its changes end (410 `cursor_expired`, or
-    a `reset`). The desired state stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
-    answers 409 `relation_in_use` and names it: its position is a number in the log that would go.
+    in one moment. Reads of the original's relation then give the fork's result; cursors of its changes end (410 `cursor_expired`, or a
+    `reset`). The query keeps its desired state; the fork and its relation are deleted. While another query reads one of the two results, the
+    answer is 409 `relation_in_use` with its name: that query's position is a number in a log that would be deleted.
     """
     if from_fork is not None:
-        return _from_fork(name, from_fork, transaction, services, response, replace(wanted, conditions=conditions))
+        return _from_fork(name, from_fork, transaction, services, response, replace(options, conditions=conditions))
     refuse_internal(name)
     stored = find_query(transaction, name)
     before = None if stored is None else read_definition(QueryDefinition, stored.definition).functions
     definition = checked(transaction, _named(name, body), before)
     if definition.name != name:
-        detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
+        detail = f"the body has the name '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
     is_desired_state_given = "desired_state" in definition.model_fields_set
     result = replace_query(
-        transaction, definition, replace(wanted, is_desired_state_given=is_desired_state_given, conditions=conditions)
+        transaction, definition, replace(options, is_desired_state_given=is_desired_state_given, conditions=conditions)
     )
     if result.is_created:
         response.status_code = 201
@@ -199,14 +201,12 @@ def put_query(
 
 
 def _from_fork(
-    name: str, fork: str, connection: sa.Connection, services: Services, response: Response, wanted: Replacement
+    name: str, fork: str, connection: sa.Connection, services: Services, response: Response, options: Replacement
 ) -> StoredQueryAnswer:
-    if wanted != Replacement(conditions=wanted.conditions):
-        detail = (
-            "from_fork takes over what the fork has; leave state, from and flush out, or send them with a PUT of the fork before"
-        )
+    if options != Replacement(conditions=options.conditions):
+        detail = "from_fork takes over the fork as it is; leave state, from and flush out, or send them with an earlier PUT of the fork"
         raise BadRequest("conflicting_parameters", detail, [Fault("?from_fork", "conflicting_parameters", detail)])
-    row = taken_over_from(connection, services, name, fork, wanted.conditions)
+    row = taken_over_from(connection, services, name, fork, options.conditions)
     return stored_answer(connection, services, row, read_definition(QueryDefinition, row.definition), response)
 
 
@@ -217,24 +217,24 @@ def _from_fork(
     responses={200: answered({"items": [QUERY], "next": None}, "Queries, by name."), **problems(400)},
 )
 def get_queries(services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> QueryPage:
-    """Definitions, desired states and states; progress is in each one's status."""
+    """Definitions, desired states and states; the status of each has its progress."""
     after = decode_cursor(cursor, [str])
     most = Most(limit + 1, services.settings.limits.page_bytes)
-    found, is_beyond = list_queries(transaction, most, None if after is None else str(after[0]))
-    rows, following = page(found, limit, lambda row: [row.name], is_last_beyond=is_beyond)
+    queries, is_beyond = list_queries(transaction, most, None if after is None else str(after[0]))
+    rows, following = page(queries, limit, lambda row: [row.name], is_last_beyond=is_beyond)
     return QueryPage(items=[query_answer(row) for row in rows], next=following)
 
 
 @router.get(
     "/{name}",
-    summary="Look at a query",
+    summary="Get a query",
     response_model=OneQueryAnswer,
     responses={200: answered(ONE_QUERY, "The query.", {"ETag": "The version."}), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_one_query(
     name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> OneQueryAnswer | Response:
-    """The definition as stored, every default spelled out, and as a statement of SQL."""
+    """The definition as stored, with every default, and as an SQL statement."""
     row = get_query(transaction, name)
     same = not_modified(if_none_match, row.version)
     if same is not None:
@@ -256,10 +256,10 @@ def get_one_query(
     },
 )
 def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, state: OfResult = "discard") -> Response:
-    """Delete a query and its state, and with `state=discard` (the default) the relation it writes: refused while another query reads that.
+    """Delete a query and its state, and with `state=discard` (the default) its relation. This is refused while another query reads that.
 
-    With `state=keep` the relation stays as it was at that moment: it can be read, `stale: true`, and is deleted like a source. Until then
-    its name is taken: a query that would write it is refused with 409 `name_taken`.
+    With `state=keep` the relation stays unchanged: it can be read, with `stale: true`, and is deleted like a source. Until then its name is
+    taken: a query that would write it is refused with 409 `name_taken`.
     """
     is_at_rest = delete_query(transaction, name, keeps_result=state == "keep", conditions=conditions)
     return Response(status_code=204 if is_at_rest else 202)
@@ -267,12 +267,15 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
 
 @router.put(
     "/{name}/desired-state",
-    summary="Say whether a query shall run",
+    summary="Set the desired state of a query",
     status_code=202,
     response_model=AcceptedAnswer,
     responses={
-        200: {"model": AcceptedAnswer, **answered(DESIRED_STATE, "It was the desired state already.", {"ETag": "The version."})},
-        202: answered(DESIRED_STATE, "Noted; a driver will see to it.", {"ETag": "The version."}),
+        200: {
+            "model": AcceptedAnswer,
+            **answered(DESIRED_STATE, "The query already had this desired state.", {"ETag": "The version."}),
+        },
+        202: answered(DESIRED_STATE, "Stored; a driver will carry it out.", {"ETag": "The version."}),
         **problems(400, 404, 412, 413, 415, 422),
     },
     openapi_extra=request_body(
@@ -282,9 +285,9 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
 def put_desired_state(
     name: Name, body: JsonBody, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
 ) -> AcceptedAnswer:
-    """`running`, `paused` (state kept at hand) or `stopped` (resources released). State, position and results are kept in every case."""
-    wanted = validated(DesiredStateBody, body)
-    row, is_changed = set_desired_state(transaction, name, wanted.state, conditions)
+    """`running`, `paused` (the driver keeps the state ready) or `stopped` (resources released). State, position and results always stay."""
+    requested = validated(DesiredStateBody, body)
+    row, is_changed = set_desired_state(transaction, name, requested.state, conditions)
     if not is_changed:
         response.status_code = 200
     return accepted_answer(transaction, services, row, response)
@@ -296,17 +299,17 @@ def put_desired_state(
     status_code=202,
     response_model=AcceptedAnswer,
     responses={
-        202: answered(DESIRED_STATE, "Noted; a driver will see to it.", {"ETag": "The version."}),
+        202: answered(DESIRED_STATE, "Stored; a driver will carry it out.", {"ETag": "The version."}),
         **problems(400, 404, 409, 412),
     },
 )
 def post_restart(
     name: Name, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
 ) -> AcceptedAnswer:
-    """Launch it again with the state it has; also what a failed query needs once the cause is mended."""
+    """Launch the query again with its state. A failed query also needs this after its cause is corrected."""
     return accepted_answer(transaction, services, request_restart(transaction, name, conditions), response)
 
 
 def _named(name: str, body: Any) -> Any:
-    """Let a PUT leave out the name that its path says."""
+    """Add the name of the path to the body of a PUT that has none."""
     return {"name": name, **body} if isinstance(body, dict) else body

@@ -1,4 +1,4 @@
-"""What routes that take definitions depend on, so that targets of results are looked at before their transaction begins."""
+"""Dependencies of routes with definitions: they check the targets of results before the transaction begins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINTER = "/into/connector"
 
 
 async def _look(services: Services, body: Any) -> None:
-    """Look at the target that a body names again. What else is wrong with it the request says, in its own words."""
+    """Check the target in a body if it is new. The request itself reports all other faults."""
     if not _names_target(body):
         return
     try:
@@ -67,8 +67,8 @@ async def _of_validation(body: AnyJsonBody, services: ServicesOf) -> list[Proble
 
 
 TargetOfPost = Annotated[None, Depends(_of_post)]
-"""Stands behind the body and before the transaction."""
+"""A dependency after the body and before the transaction."""
 
 TargetOfPut = Annotated[None, Depends(_of_put)]
 TargetProblems = Annotated[list[Problem], Depends(_of_validation)]
-"""What is wrong with the target alone; 200 is answered to it."""
+"""Faults of only the target; the route answers 200 with them."""

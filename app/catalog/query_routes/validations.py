@@ -43,20 +43,20 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
     "/validations",
     summary="Check a query definition",
     response_model=ValidationAnswer,
-    responses={200: answered(EDIT, "What is wrong, or the plan; and the edit it would be."), **problems(400, 413, 415)},
+    responses={200: answered(EDIT, "The faults, or the plan and the edit of the stored query."), **problems(400, 413, 415)},
     openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
 )
 def post_validation(
     body: AnyJsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection
 ) -> ValidationAnswer:
-    """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
+    """Check a definition, and return its faults, its defaults and its plan. It stores nothing, and answers 200 to any JSON.
 
-    `warnings` says where the lateness of records would depend on what one may not expect: on the number of a producer's tasks, on missing
-    grace over results that come out of the order of event time, on the time of arrival. They refuse nothing.
+    `warnings` names unexpected dependencies of late records: on the number of a producer's tasks, on missing grace over results that are out of
+    the order of event time, or on the time of arrival. A warning refuses nothing.
 
-    Where a query has its name, `edit` previews a PUT of it: how far the edit reaches and why, field by field, and of an edit in place
-    what it would let go, close or take away, counted as of the query's last commit. A number that committed facts do not tell exactly
-    is a range.
+    If a query has this name, `edit` previews a PUT of it: the reach of the edit and its reasons, field by field. For an edit in place it
+    counts the records that would be released, closed or removed, as of the query's last commit. A number that committed facts do not give
+    exactly is a range.
     """
     definition: QueryDefinition | None = None
     try:
@@ -70,12 +70,12 @@ def post_validation(
         return _answer(definition, None, shown_problems(error.problems), [], None, None)
     if outside:
         return _answer(definition, None, shown_problems(outside), [], None, None)
-    warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
-    return _answer(definition, plan, [], warned, _edit(transaction, definition, plan), statement_of(definition, catalog))
+    warnings = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
+    return _answer(definition, plan, [], warnings, _edit(transaction, definition, plan), statement_of(definition, catalog))
 
 
 def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition) -> None:
-    """Refuse what is outside of the caller's scope as a problem of the definition: nothing else is told of it.
+    """Refuse names outside of the caller's scope, as problems of the definition. Nothing else about them is shown.
 
     Raises:
         DefinitionInvalid: ``out_of_scope``.
@@ -123,16 +123,16 @@ def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) ->
 def _answer(
     definition: QueryDefinition | None,
     plan: Plan | None,
-    faults: list[ProblemItem],
-    warned: list[WarningItem],
+    problems_of_definition: list[ProblemItem],
+    warnings: list[WarningItem],
     edit: EditPreview | None,
     sql: str | None,
 ) -> ValidationAnswer:
     shown = None if plan is None else _shown(plan)
     return ValidationAnswer(
         valid=plan is not None,
-        problems=faults,
-        warnings=warned,
+        problems=problems_of_definition,
+        warnings=warnings,
         definition=None if definition is None else definition.model_dump(mode="json", by_alias=True),
         sql=sql,
         output=None if shown is None else shown["output"],

@@ -1,9 +1,9 @@
-"""How long the logs that queries make beside their results are kept, and what that means for queries that read a derived table.
+"""Retention of the logs beside queries' results, and its effect on queries that read a derived table.
 
-A query that reads a derived table builds its picture of it from the table's change log, from the beginning. So what a reader has not read
-yet is kept however old it is, and a query that comes when the beginning is gone is refused rather than given half a table.
+A query that reads a derived table builds its copy from the beginning of the table's change log. So changes that a reader has not read yet are
+kept however old they are. A new query is refused if the beginning of the log was removed, because it would have only a part of the table.
 
-What is not delivered elsewhere yet (``into.connector``) is kept, too, but not for ever: a target that is away for longer stops its delivery.
+Rows that are not delivered yet (``into.connector``) are kept too, but not for ever: the delivery stops if its target is unreachable for longer.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _KEEP_FROM = """
 
 
 def trim_changes(connection: psycopg.Connection[Any], retention_ms: int, undelivered_ms: int = 0) -> int:
-    """Remove changes that are older than the retention and that no query has still to read; returns the number of batches removed.
+    """Remove changes older than the retention that every query has read; return the number of removed batches.
 
     Args:
         connection: in autocommit mode.
         retention_ms: of all changes.
-        undelivered_ms: what is not delivered yet is kept for so long at least.
+        undelivered_ms: undelivered rows are kept at least this long.
     """
     removed = 0
     for feed_id, name in connection.execute(_LOGS).fetchall():
@@ -64,18 +64,18 @@ def trim_changes(connection: psycopg.Connection[Any], retention_ms: int, undeliv
 
 
 def _steps(retention_ms: int, undelivered_ms: int) -> list[int]:
-    """Return by which ages a log is trimmed: what is delivered by its retention, what is not by the longer of the two bounds."""
+    """Return the ages by which a log is trimmed: delivered rows by the retention, undelivered ones by the longer of the two limits."""
     return [retention_ms] if undelivered_ms <= retention_ms else [retention_ms, undelivered_ms]
 
 
 def _trim_changes(
     connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, *, keeps_undelivered: bool
 ) -> int:
-    # No query may begin to read the table between the look at the readers and the removal.
+    # No query may start to read the table between the check of the readers and the removal.
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
     row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
-    kept = [None if row is None else row[0], _delivered(connection, name) if keeps_undelivered else None]
-    return trim_sequence(connection, feed_id, retention_ms, min((each for each in kept if each is not None), default=None))
+    limits = [None if row is None else row[0], _delivered(connection, name) if keeps_undelivered else None]
+    return trim_sequence(connection, feed_id, retention_ms, min((each for each in limits if each is not None), default=None))
 
 
 def _delivered(connection: psycopg.Connection[Any], name: str) -> int | None:
@@ -84,7 +84,7 @@ def _delivered(connection: psycopg.Connection[Any], name: str) -> int | None:
 
 
 def trim_streams(connection: psycopg.Connection[Any], undelivered_ms: int = 0) -> int:
-    """Remove records of derived streams that are older than their retention; returns the number of batches removed.
+    """Remove records of derived streams older than their retention; return the number of removed batches.
 
     Args:
         connection: in autocommit mode.
@@ -101,40 +101,40 @@ def trim_streams(connection: psycopg.Connection[Any], undelivered_ms: int = 0) -
 def _trim_stream(
     connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, *, keeps_undelivered: bool
 ) -> int:
-    # A delivery begins in an edit, which may name the first row that is there.
+    # A delivery starts in an edit, which may begin at the first row of the log.
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
     keep_from = _delivered(connection, name) if keeps_undelivered else None
     return trim_sequence(connection, feed_id, retention_ms, keep_from)
 
 
 def trim_replays(connection: psycopg.Connection[Any], retention_ms: int) -> int:
-    """Remove replayed late records that their query has taken in longer ago than the retention; returns the number of batches removed."""
+    """Remove replayed late records that their query read longer ago than the retention; return the number of removed batches."""
     removed = 0
-    for feed_id, partition, taken in connection.execute(_REPLAYS).fetchall():
-        removed += trim_in_steps(connection, partial(trim_partition, connection, feed_id, partition, retention_ms, taken))
+    for feed_id, partition, read_to in connection.execute(_REPLAYS).fetchall():
+        removed += trim_in_steps(connection, partial(trim_partition, connection, feed_id, partition, retention_ms, read_to))
     return removed
 
 
 def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
-    """Refuse a query that would read a derived table from its beginning where retention has removed that.
+    """Refuse a query that would read a derived table from the beginning if retention has removed the first changes.
 
     Raises:
         Conflict: ``changes_expired``.
     """
     logs = [change_feed(source.relation.name) for source in plan.inputs if source.relation.kind == "table"]
-    found = connection.execute(
+    rows = connection.execute(
         sa.select(relation.c.name)
         .distinct()
         .join_from(feed, relation, feed.c.name == sa.literal(CHANGES) + relation.c.name)
         .where(feed.c.name.in_(logs), feed.c.start_sequence > 0, relation.c.kind == "table", relation.c.origin == "derived")
         .order_by(relation.c.name)
     )
-    names = [f"'{name}'" for name in found.scalars()]
+    names = [f"'{name}'" for name in rows.scalars()]
     if names:
         faults = [Fault("", "changes_expired", f"the first changes of {name} were removed by retention") for name in names]
         raise Conflict(
             "changes_expired",
-            f"the change log of {', '.join(names)} begins too late to build the table from it. Let the query that writes it start from scratch "
+            f"the change log of {', '.join(names)} begins too late to build the table from it. Restart the query that writes it from scratch "
             "(PUT /v1/queries/… with ?state=discard&from=earliest); SLACKWATER_CHANGES_RETENTION_MS keeps more",
             faults,
         )

@@ -1,4 +1,4 @@
-"""Registering, changing and deleting sources: each one transaction over relations, feeds and readers."""
+"""Registers, changes and deletes sources: each in one transaction over relations, feeds and readers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from engine.plan.evolution import column_faults
 from engine.plan.result_feeds import named_result_feed
 from engine.sources.connector_kinds import control_of
 
-# What stored records were judged by, or where they are: it can change only while there are none. Of columns see `column_faults`.
+# Parts that stored records were validated by, or their place: they can change only while there are none. For columns see `column_faults`.
 _STORED = ("key", "event_time", "event_time_format", "event_time_unit")
 
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What a PUT did."""
+    """Result of a PUT."""
 
     row: RelationRow
     is_created: bool
@@ -46,7 +46,7 @@ class PutResult:
 def put_source(
     connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition, conditions: Preconditions
 ) -> PutResult:
-    """Register a source, or change the one there is. An equal definition changes nothing.
+    """Register a source, or change the existing one. An equal definition changes nothing.
 
     Raises:
         Conflict: ``name_taken``, ``relation_is_derived``, ``relation_not_empty``, ``relation_in_use``, ``feed_taken``,
@@ -63,11 +63,11 @@ def put_source(
         note(connection, Change(Action.CREATE, kind, name, None, row.body))
         return PutResult(row, is_created=True)
     if stored.kind != kind:
-        raise Conflict("name_taken", f"the name '{name}' is taken by a {stored.kind}; streams and tables share one namespace")
+        raise Conflict("name_taken", f"a {stored.kind} has the name '{name}'; streams and tables share one namespace")
     if stored.kept is not None:
         raise Conflict(
             "name_taken",
-            f"'{name}' is a result that was kept when the query '{visible(stored.kept['query'])}' was deleted; "
+            f"'{name}' is a result that stayed when the query '{visible(stored.kept['query'])}' was deleted; "
             f"DELETE /v1/{kind}s/{name} removes it",
         )
     if stored.origin == "derived":
@@ -76,17 +76,17 @@ def put_source(
             "relation_is_derived",
             f"'{name}' is written by the query '{writer}'; PUT /v1/queries/{writer} changes it",
         )
-    wanted = definition.model_dump(mode="json", by_alias=True)
+    form = definition.model_dump(mode="json", by_alias=True)
     before = _spelled_out(stored)
-    changed = differences(before, wanted)
+    changed = differences(before, form)
     if changed:
-        _change(connection, stored, definition, (before, wanted), changed)
-        note(connection, Change(Action.REPLACE, kind, name, stored.body, {"definition": wanted}))
+        _change(connection, stored, definition, (before, form), changed)
+        note(connection, Change(Action.REPLACE, kind, name, stored.body, {"definition": form}))
     return PutResult(get_relation(connection, kind, name), is_created=False)
 
 
 def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: Preconditions) -> None:
-    """Delete a source, its rejects, and its feed if no other relation reads it; or a result whose query was deleted.
+    """Delete a source, its rejects, and its feed if no other relation reads it; or a result of a deleted query.
 
     Raises:
         NotFound: ``relation_not_found``.
@@ -102,15 +102,15 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
             "relation_is_derived",
             f"'{name}' is written by the query '{writer}'; DELETE /v1/queries/{writer} removes both",
         )
-    going = [(stored.id, name), *((part.id, part.name) for part in parts_left(connection, name))]
-    for relation_id, each in going:
+    to_delete = [(stored.id, name), *((part.id, part.name) for part in parts_left(connection, name))]
+    for relation_id, each in to_delete:
         readers = [reader for reader in readers_of(connection, [relation_id]).get(relation_id, []) if not is_internal(reader)]
         if readers:
             raise in_use(each, readers)
     refuse_if_written(connection, name)
     if stored.origin == "source":
         follow(connection, name, stored.definition, None, is_empty=True)
-    # An append locks the relation before the feed, and so does this.
+    # An append locks the relation before the feed; this does the same.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     feed = _entry(stored).feed
     if not _is_read_by_others(connection, name, feed.log_feed):
@@ -134,13 +134,13 @@ def _register(connection: sa.Connection, kind: Kind, name: str, definition: Sour
 
 
 def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinition) -> None:
-    """Make the source's feed, or join one that other sources read: all within the caller's scope, whose records it could read as its own."""
+    """Create the source's feed, or join one of other sources: all of them must be in the caller's scope, because it shows their records."""
     feed = feed_of(name, definition)
     refuse_feed_beyond_scope(name, "/connector/feed", _names_on(connection, feed.log_feed))
     owner = _derived_owner(connection, feed.log_feed)
     if owner is not None:
         raise Conflict(
-            "feed_taken", f"the feed '{feed.log_feed}' holds the results of '{owner}'; read that relation, or name another feed"
+            "feed_taken", f"the feed '{feed.log_feed}' has the results of '{owner}'; read that relation, or name another feed"
         )
     clash = control_of(feed).register(raw(connection), feed, definition.connector)
     if clash is not None:
@@ -155,11 +155,11 @@ def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A change that may be made.
+    """A change that is possible.
 
     Attributes:
-        faults: why records that there were could not be read by it; there are none.
-        pinned: readers that go on with the columns that they have.
+        faults: why existing records could not be read; there are no records then.
+        pinned: readers that continue with their present columns.
     """
 
     faults: list[Fault]
@@ -168,7 +168,7 @@ class _Checked:
 
 
 def changes_of_source(connection: sa.Connection, stored: RelationRow, definition: SourceDefinition) -> list[str]:
-    """Return pointers of what ``put_source`` would change of a source. Writes nothing, and waits for no append.
+    """Return pointers to the parts that ``put_source`` would change. Writes nothing, and does not wait for appends.
 
     Raises:
         Conflict: as ``put_source``.
@@ -177,7 +177,7 @@ def changes_of_source(connection: sa.Connection, stored: RelationRow, definition
     if stored.kept is not None:
         raise Conflict(
             "name_taken",
-            f"'{stored.name}' is a result that was kept when its query was deleted; delete it, or choose another name",
+            f"'{stored.name}' is a result that stayed when its query was deleted; delete it, or choose another name",
         )
     if stored.origin == "derived":
         writer = visible(stored.produced_by or "")
@@ -202,12 +202,12 @@ def _check_change(
     old, new = _entry(stored), source_entry(stored.name, definition)
     is_empty = control_of(old.feed).is_empty(raw(connection), old.feed)
     faults = _faults(old, new, forms, changed)
-    left = column_faults_of_left(connection, stored.name, new.relation)
-    if left or (faults and old.feed.traits.is_kept_here and not is_empty):
+    parts_faults = column_faults_of_left(connection, stored.name, new.relation)
+    if parts_faults or (faults and old.feed.traits.is_kept_here and not is_empty):
         raise Conflict(
             "relation_not_empty",
-            f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
-            faults or [Fault(problem.pointer, problem.code, problem.detail) for problem in left],
+            f"'{stored.name}' has records that were validated by the stored definition; delete it first, or register another relation",
+            faults or [Fault(problem.pointer, problem.code, problem.detail) for problem in parts_faults],
         )
     return _Checked(faults, is_empty, pinned_readers(connection, stored.id, new))
 
@@ -219,8 +219,8 @@ def _change(
     forms: tuple[dict[str, Any], dict[str, Any]],
     changed: list[str],
 ) -> None:
-    _, wanted = forms
-    # Waits for appends under way: what they add must be seen before anything is called empty.
+    _, form = forms
+    # Waits for running appends: their records must be visible before the feed counts as empty.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
     checked = _check_change(connection, stored, definition, forms, changed)
@@ -228,7 +228,7 @@ def _change(
     connection.execute(
         sa.update(relation)
         .where(relation.c.id == stored.id, relation.c.version == stored.version)
-        .values(definition=wanted, version=relation.c.version + 1, updated_at=sa.func.now())
+        .values(definition=form, version=relation.c.version + 1, updated_at=sa.func.now())
     )
     if faults and not _is_read_by_others(connection, stored.name, old.feed.log_feed):
         control_of(old.feed).delete(raw(connection), old.feed)
@@ -237,27 +237,27 @@ def _change(
     _make_feed(connection, stored.name, definition)
     follow(connection, stored.name, stored.definition, definition, is_empty=is_empty)
     pin(connection, stored.name, pinned)
-    # Readers took the old definition into their plan when they were launched.
+    # Readers have the old definition in their plans since their launch.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
 
 
 def _spelled_out(stored: RelationRow) -> dict[str, Any]:
-    """Return a source's definition with the defaults of fields that the version which stored it did not know."""
+    """Return a source's definition with defaults for fields that are newer than it."""
     return source_of(stored.kind, stored.definition).model_dump(mode="json", by_alias=True)
 
 
 def _faults(
     old: CatalogEntry, new: CatalogEntry, forms: tuple[dict[str, Any], dict[str, Any]], changed: list[str]
 ) -> list[Fault]:
-    """Say why the records that there are cannot be read by the new definition; nothing where they can."""
-    before, wanted = forms
-    is_read_anew = old.feed != new.feed or any(before.get(part) != wanted.get(part) for part in _STORED)
-    is_read_anew |= before["connector"].get("partitions") != wanted["connector"].get("partitions")
-    if is_read_anew:
+    """Return why existing records cannot be read with the new definition; empty if they can."""
+    before, new_form = forms
+    is_stored_anew = old.feed != new.feed or any(before.get(part) != new_form.get(part) for part in _STORED)
+    is_stored_anew |= before["connector"].get("partitions") != new_form["connector"].get("partitions")
+    if is_stored_anew:
         return [Fault(pointer, "relation_not_empty", "cannot change while there are records") for pointer in changed]
-    found = column_faults(old.relation.columns, new.relation.columns, old.relation.key)
-    return [Fault(problem.pointer, problem.code, problem.detail) for problem in found]
+    problems = column_faults(old.relation.columns, new.relation.columns, old.relation.key)
+    return [Fault(problem.pointer, problem.code, problem.detail) for problem in problems]
 
 
 def _entry(stored: RelationRow) -> CatalogEntry:

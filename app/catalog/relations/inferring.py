@@ -1,4 +1,4 @@
-"""``"columns": "infer"`` in the definition of a source: put in its place is what the connector finds, before anything else is looked at."""
+"""``"columns": "infer"`` in the definition of a source: the connector's columns replace it before the definition is checked."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _STAND_IN = "inferred"
 
 
 def inference_request(name: str, model: type[SourceDefinition], body: Any) -> InferenceRequest | None:
-    """Say what is to be asked for a definition's columns; None: it does not say ``infer``.
+    """Return the request for a definition's columns; None if it does not say ``infer``.
 
     Raises:
-        DefinitionInvalid: the rest of it is wrong.
+        DefinitionInvalid: another part of the definition is wrong.
     """
     if not isinstance(body, dict) or body.get("columns") != INFER:
         return None
-    given = body.get("key")
-    stand_in = {**body, "columns": {_STAND_IN: "string"}, "key": [_STAND_IN] if given is None else given}
+    key = body.get("key")
+    stand_in = {**body, "columns": {_STAND_IN: "string"}, "key": [_STAND_IN] if key is None else key}
     reading = read_definition(model, stand_in)
     if reading.problems or reading.definition is None:
         raise DefinitionInvalid(reading.problems)
-    return InferenceRequest(name, reading.definition, () if given is None else reading.definition.key)
+    return InferenceRequest(name, reading.definition, () if key is None else reading.definition.key)
 
 
 def inferred(asked: InferenceRequest, site: ServiceContext) -> Inferred:
-    """Return what a source's connector proposes.
+    """Return the columns that a source's connector infers.
 
     Args:
-        asked: see there.
-        site: what the connector may use.
+        asked: the request.
+        site: context of the connector.
 
     Raises:
-        DefinitionInvalid: the connector is wrong, or nothing says what the columns are.
-        Forbidden: it is beyond the scope of who asks.
-        SourceUnavailable: nobody can be asked now.
+        DefinitionInvalid: the connector is wrong, or the columns are unknown.
+        Forbidden: the source is outside of the caller's scope.
+        SourceUnavailable: the source does not answer now.
     """
     faults = list(asked.definition.connector.faults())
     if faults:
@@ -56,14 +56,14 @@ def inferred(asked: InferenceRequest, site: ServiceContext) -> Inferred:
 
 
 def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:
-    """Return a definition with the columns that were found, and with their key where it names none."""
+    """Return a definition with the inferred columns, and with their key if it names none."""
     columns = {each: str(declared) for each, declared in found.columns.items()}
     key = {"key": list(found.key)} if body.get("key") is None and found.key else {}
     return {**body, "columns": columns, **key}
 
 
 def warnings_of(found: Inferred) -> list[DefinitionWarning]:
-    """Say which fields are no columns, and that not everything was looked at. Codes: ``field_left_out``, ``inferred_from_part``."""
+    """Return which fields are no columns, and whether only a part was read. Codes: ``field_left_out``, ``inferred_from_part``."""
     part = [] if found.seen is None else [
         DefinitionWarning(
             "/columns", "inferred_from_part", f"the columns are those of {found.seen}; a column that only other records have is missing",
@@ -72,8 +72,8 @@ def warnings_of(found: Inferred) -> list[DefinitionWarning]:
     ]  # fmt: skip
     return part + [
         DefinitionWarning(
-            "/columns", "field_left_out", f"the field {name[:100]!r} is no column: {why}",
-            "declare the columns instead of `infer`, if it is wanted",
+            "/columns", "field_left_out", f"the field {name[:100]!r} is not a column: {why}",
+            "declare the columns instead of `infer`, if you need it",
         )
         for name, why in found.left_out
     ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Sources whose rows are kept for reading: an internal query from the table into its own name does it, and lives and dies with it.
+"""Materialised sources: an internal query from the table into its own name stores its rows, and is created and deleted with it.
 
-It is a query like any other to drivers, status, events and lateness; only its definition follows its table's. It writes the view (and the
-history) of the table's name and its change feed, and no relation of its own.
+For drivers, status, events and lateness it is a query like any other; only its definition comes from its table. It writes the view (and the
+history) of the table's name and its change feed, but no relation of its own.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from engine.plan.result_feeds import change_feed
 
 
 def materialisation_of(table: str) -> str:
-    """Return the name of the internal query that keeps a source's rows."""
+    """Return the name of the internal query that stores a source's rows."""
     return PREFIX + table
 
 
 def refuse_internal(query_name: str) -> None:
-    """Refuse to change or delete a query that follows its table.
+    """Refuse to change or delete a query that belongs to its table.
 
     Raises:
         Conflict: ``query_is_internal``.
@@ -47,45 +47,45 @@ def refuse_internal(query_name: str) -> None:
         table = query_name.removeprefix(PREFIX)
         raise Conflict(
             "query_is_internal",
-            f"'{query_name}' keeps the rows of the source '{table}' and follows it: PUT /v1/tables/{table} changes both, with "
-            '"materialize": false it goes',
+            f"'{query_name}' stores the rows of the source '{table}' and belongs to it: PUT /v1/tables/{table} changes both, and "
+            '"materialize": false deletes it',
         )
 
 
 def materialised_output(stored: RelationRow) -> Output | None:
-    """Return what the rows of a source are kept as; None where they are not."""
+    """Return the form of a source's stored rows; None if they are not stored."""
     if stored.origin != "source" or stored.kind != "table" or not stored.definition.get("materialize"):
         return None
     return output_of_source(stored.name, stored.definition)
 
 
 def output_of_source(name: str, definition: Mapping[str, Any]) -> Output:
-    """Return what the rows of a source table are kept as, by its stored definition."""
+    """Return the form of a source table's stored rows, by its stored definition."""
     return _output(name, source_of("table", definition))
 
 
 def follow(
     connection: sa.Connection, name: str, before: Mapping[str, Any] | None, after: SourceDefinition | None, *, is_empty: bool
 ) -> None:
-    """Make, change or remove the internal query as a source's definition asks. The relation's row is written already.
+    """Create, change or delete the internal query to match a source's definition. The relation's row is already written.
 
     Args:
         connection: in a transaction that holds the edit lock.
-        name: the source.
+        name: of the source.
         before: its stored definition, None for a new one.
-        after: its new one, None where it is deleted.
-        is_empty: it holds no records, so nothing is lost by starting from scratch.
+        after: its new definition, None if it is deleted.
+        is_empty: whether it has no records, so that a restart from scratch loses nothing.
 
     Raises:
         Conflict: ``materialize_needs_rebuild``.
     """
-    was = before is not None and bool(before.get("materialize"))
+    was_materialised = before is not None and bool(before.get("materialize"))
     is_wanted = isinstance(after, TableDefinition) and after.materialize
-    if was and is_wanted and isinstance(after, TableDefinition) and before is not None:
+    if was_materialised and is_wanted and isinstance(after, TableDefinition) and before is not None:
         _change(connection, name, source_of("table", before), after, is_empty=is_empty)
     elif is_wanted and isinstance(after, TableDefinition):
         _create(connection, name, after)
-    elif was:
+    elif was_materialised:
         _delete(connection, name)
 
 
@@ -116,11 +116,11 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
     if fits_stored_state(former, plan):
         if former.output.columns != plan.output.columns:
             add_columns(raw(connection), plan.output)
-        return  # its launch takes the source's new definition from the catalog
+        return  # its launch reads the source's new definition from the catalog
     if not is_empty:
         detail = (
-            f"the rows of '{name}' are kept in a form that does not fit this edit; PUT it with \"materialize\": false first, and then "
-            "with true: the rows are made again from the records that the log still has"
+            f"the rows of '{name}' are stored in a form that does not fit this edit; PUT it with \"materialize\": false first, and then "
+            "with true: the rows are rebuilt from the records that the log still has"
         )
         raise Conflict("materialize_needs_rebuild", detail, [Fault("/materialize", "materialize_needs_rebuild", detail)])
     _delete(connection, name)
@@ -129,7 +129,7 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
 
 def _delete(connection: sa.Connection, name: str) -> None:
     stored = _stored(connection, name)
-    # The fence first: a launch that still runs must not write into what is dropped.
+    # The fence first: a running launch must not write into a view or feed that is dropped.
     forget_results(connection, stored.id, is_deleted=True)
     drop_view(raw(connection), name)
     drop_feed(raw(connection), change_feed(name))
@@ -143,10 +143,10 @@ def _delete(connection: sa.Connection, name: str) -> None:
 
 
 def _stored(connection: sa.Connection, name: str) -> QueryRow:
-    found = find_query(connection, materialisation_of(name), is_locking=True)
-    if found is None:
+    row = find_query(connection, materialisation_of(name), is_locking=True)
+    if row is None:
         raise AssertionError(f"the materialised source {name} has no query")
-    return found
+    return row
 
 
 def _definition(name: str, source: SourceDefinition) -> QueryDefinition:
@@ -158,7 +158,7 @@ def _definition(name: str, source: SourceDefinition) -> QueryDefinition:
 
 
 def _plan(name: str, source: SourceDefinition, catalog: Catalog) -> Plan:
-    """Plan the query; also where it is planned for a definition that does not ask for it any more, to compare."""
+    """Plan the query, also for a definition without ``materialize``, to compare the plans."""
     entry = replace(source_entry(name, source), is_materialised=True)
     return build_plan(_definition(name, source), {**catalog, name: entry})
 

@@ -1,6 +1,6 @@
-"""Streams into which several queries write (``into.append_to``): each query's result is a stream of its own, and a part of the other one.
+"""Streams into which several queries write (``into.append_to``): each query's result is its own stream, and a part of the other one.
 
-Who reads the whole stream reads its parts as well, and is noted as their reader, so that a part goes no sooner than its readers.
+A reader of the whole stream reads its parts too, and is recorded as their reader, so that a part is not deleted before its readers.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ _WHOLE = relation.c.definition["append_to"].as_string()
 
 
 def parts_of(connection: sa.Connection, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each of these streams that has some, its parts by name, in the order in which they were made."""
+    """Return the names of the parts of each of these streams that has parts, in order of creation."""
     rows = connection.execute(
         sa.select(_WHOLE.label("whole"), relation.c.name)
         .where(relation.c.origin == "derived", _WHOLE.in_(list(names)))
         .order_by(relation.c.created_at, relation.c.name)
     )
-    found: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for whole, name in rows:
-        found.setdefault(whole, []).append(name)
-    return found
+        parts.setdefault(whole, []).append(name)
+    return parts
 
 
 def parts_in_order(name: str) -> sa.Select[Any]:
-    """Return the statement that gives the parts of a stream by name, in the order in which they were made."""
-    wanted = sa.select(relation.c.name).where(is_part_of(sa.literal(name)))
-    return wanted.order_by(relation.c.created_at, relation.c.name)
+    """Return the statement for the names of a stream's parts, in order of creation."""
+    names = sa.select(relation.c.name).where(is_part_of(sa.literal(name)))
+    return names.order_by(relation.c.created_at, relation.c.name)
 
 
 def is_part_of(wholes: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     """Return the condition under which a relation is a part of one of these streams.
 
     Args:
-        wholes: what its name is compared with, such as ``ANY(…)``.
+        wholes: compared with the stream's name, such as ``ANY(…)``.
     """
     return sa.and_(relation.c.origin == "derived", wholes == _WHOLE)
 
@@ -67,7 +67,7 @@ def writers_into(connection: sa.Connection, name: str) -> list[str]:
 
 
 def refuse_if_written(connection: sa.Connection, name: str) -> None:
-    """Refuse to remove a stream into which queries write.
+    """Refuse to remove a stream to which queries append.
 
     Raises:
         Conflict: ``relation_in_use``.
@@ -78,14 +78,14 @@ def refuse_if_written(connection: sa.Connection, name: str) -> None:
 
 
 def written_by(name: str, writers: Iterable[str]) -> Conflict:
-    """Return the refusal to take away or change that into which queries write."""
+    """Return the error for an edit or a deletion of a stream to which queries append."""
     shown = [visible(writer) for writer in writers]
     faults = [Fault("", "written_by", f"query '{writer}' appends to '{name}'") for writer in shown]
     return Conflict("relation_in_use", f"{', '.join(shown)} append to '{name}'; delete or change the query first", faults)
 
 
 def parts_left(connection: sa.Connection, name: str) -> Sequence[Any]:
-    """Return the parts that deleted queries have left of a stream: id, name and definition of each."""
+    """Return the parts of a stream whose queries were deleted: id, name and definition of each."""
     return connection.execute(
         sa.select(relation.c.id, relation.c.name, relation.c.definition)
         .where(relation.c.origin == "derived", relation.c.produced_by.is_(None), _WHOLE.is_not_distinct_from(name))
@@ -94,13 +94,13 @@ def parts_left(connection: sa.Connection, name: str) -> Sequence[Any]:
 
 
 def column_faults_of_left(connection: sa.Connection, name: str, after: RelationSchema) -> list[Problem]:
-    """Return why records that deleted queries have left of a stream would be no records of it any more."""
+    """Return why records in parts of deleted queries would no longer fit the stream."""
     columns = (output_of(part.definition).columns for part in parts_left(connection, name))
     return [fault for each in columns for fault in column_faults(each, after.columns, after.key)]
 
 
 def drop_parts(connection: sa.Connection, name: str) -> None:
-    """Remove the parts that deleted queries have left of a stream that goes; nobody reads them."""
+    """Delete the parts of a deleted stream whose queries were deleted; they have no readers."""
     for row in parts_left(connection, name):
         drop_feed(raw(connection), row.name)
         connection.execute(sa.delete(relation).where(relation.c.id == row.id))
@@ -108,7 +108,7 @@ def drop_parts(connection: sa.Connection, name: str) -> None:
 
 
 def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> None:
-    """Let the queries that read a stream read its new part as well, from their next launch on."""
+    """Record the readers of a stream as readers of its new part, and restart them."""
     if output.append_to is None:
         return
     readers = (
@@ -118,7 +118,7 @@ def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> No
     )
     for reader in connection.execute(readers).scalars().all():
         connection.execute(sa.insert(query_read).values(query_id=reader, relation_id=part_id))
-        once_more = sa.update(query).where(query.c.id == reader).values(restart_nonce=query.c.restart_nonce + 1)
-        connection.execute(once_more)
+        restart = sa.update(query).where(query.c.id == reader).values(restart_nonce=query.c.restart_nonce + 1)
+        connection.execute(restart)
         reason = f"'{output.name}' appends to '{output.append_to}' from now on"
         add_event(connection, reader, "restart_requested", {"reason": reason})

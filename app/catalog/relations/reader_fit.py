@@ -1,4 +1,4 @@
-"""What an edit of a relation means to the queries that read it: each goes on, with the columns it has, or the edit is refused."""
+"""The effect of a relation's edit on the queries that read it: each continues with its columns, or the edit is refused."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from engine.plan.evolution import with_columns_named
 
 
 def in_use(name: str, readers: list[str]) -> Conflict:
-    """Return the refusal to remove what queries read."""
+    """Return the error for the removal of a relation that queries read."""
     shown = [visible(reader) for reader in readers]
     faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in shown]
     return Conflict("relation_in_use", f"'{name}' is read by {', '.join(shown)}; delete the query first", faults)
 
 
 def pinned_readers(connection: sa.Connection, relation_id: UUID, entry: CatalogEntry) -> list[QueryDefinition]:
-    """Return the readers that took all columns there were, each with a ``select`` of these: it goes on with them.
+    """Return the readers that select all columns, each with a ``select`` of the present ones, with which it continues.
 
     Raises:
-        Conflict: ``relation_in_use``: the relation, as ``entry``, would break a reader's plan or not fit its state; or a query appends to
-            it what would not fit.
+        Conflict: ``relation_in_use``: the relation, as ``entry``, would break a reader's plan or not fit its state; or a query appends
+            records to it that would not fit.
     """
     before, changed = load_catalog(raw(connection)), entry.relation.name
     after = with_parts({**before, changed: entry})
@@ -67,7 +67,7 @@ def pinned_readers(connection: sa.Connection, relation_id: UUID, entry: CatalogE
 
 
 def _named(stored: Mapping[str, Any], before: Catalog, after: Catalog) -> QueryDefinition | None:
-    """Return a reader's definition with the columns that it has taken so far; None where it fits no better so."""
+    """Return a reader's definition with its present columns spelled out; None if it does not fit then either."""
     try:
         named = with_columns_named(read_definition(QueryDefinition, stored), before)
         is_fit = state_fingerprint(planned(stored, before)) == state_fingerprint(build_plan(named, after))
@@ -77,13 +77,13 @@ def _named(stored: Mapping[str, Any], before: Catalog, after: Catalog) -> QueryD
 
 
 def pin(connection: sa.Connection, relation_name: str, pinned: list[QueryDefinition]) -> None:
-    """Store readers' definitions with the ``select`` that was spelled out for them."""
+    """Store readers' definitions with the spelled-out ``select``."""
     for definition in pinned:
         before = get_query(connection, definition.name, is_locking=True)
-        wanted = redefined(definition.model_dump(mode="json", by_alias=True))
-        values = {**wanted, "generation": query.c.generation + 1, "version": query.c.version + 1}
+        definition_columns = redefined(definition.model_dump(mode="json", by_alias=True))
+        values = {**definition_columns, "generation": query.c.generation + 1, "version": query.c.version + 1}
         connection.execute(sa.update(query).where(query.c.id == before.id).values(values | {"updated_at": sa.func.now()}))
-        reason = f"'{relation_name}' has other columns; it goes on with those that it has taken so far"
+        reason = f"'{relation_name}' has other columns; the query continues with those it had"
         add_event(connection, before.id, "query_replaced", {"edit": "in_place", "changed": ["/select"], "reason": reason})
         note(connection, Change(Action.REPLACE, "query", before.name, before.body, get_query(connection, before.name).body))
 

@@ -1,4 +1,4 @@
-"""The relation that a query writes: made, changed, dropped or kept with the query; within the transaction of its edit."""
+"""The relation that a query writes: created, changed, deleted or detached in the transaction of the query's edit."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ from engine.plan.result_feeds import named_result_feed, result_feed
 
 
 def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
-    """Make what the query writes: a view and its change feed, or a log feed; either with a partition for each task (P1)."""
+    """Create the query's result: a view and its change feed, or a log feed; each with a partition for each task (P1)."""
     output, tasks = plan.output, plan.tasks
-    taken = find_relation(connection, output.name)
-    if taken is not None and taken.kept is not None:
+    existing = find_relation(connection, output.name)
+    if existing is not None and existing.kept is not None:
         raise Conflict(
             "name_taken",
-            f"'{output.name}' is a result that was kept when the query '{visible(taken.kept['query'])}' was deleted; "
-            f"DELETE /v1/{taken.kind}s/{output.name} removes it, or choose another name in `into`",
+            f"'{output.name}' is a result that stayed when the query '{visible(existing.kept['query'])}' was deleted; "
+            f"DELETE /v1/{existing.kind}s/{output.name} removes it, or choose another name in `into`",
         )
-    if taken is not None:
-        raise Conflict("name_taken", f"the name '{output.name}' is taken by a {taken.kind}; choose another name in `into`")
+    if existing is not None:
+        raise Conflict("name_taken", f"a {existing.kind} has the name '{output.name}'; choose another name in `into`")
     log_feed = result_feed(output)
     if find_feed(raw(connection), log_feed) is not None:
-        raise Conflict(
-            "name_taken", f"the name '{output.name}' is taken by a feed that sources read; choose another name in `into`"
-        )
+        raise Conflict("name_taken", f"a feed of sources has the name '{output.name}'; choose another name in `into`")
     if output.kind == "table":
         create_view(raw(connection), output)
     make_result_feed(raw(connection), log_feed, tasks, query_id, output.log_retention_ms)
@@ -66,7 +64,7 @@ def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
 
 
 def detach_result(connection: sa.Connection, stored: QueryRow) -> None:
-    """Let the relation outlive its query, with the position that its content has."""
+    """Detach the relation from its query, with the position of its content."""
     committed = connection.execute(
         sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at)
         .where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)
@@ -104,19 +102,19 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
 
 
 def output_of_query(connection: sa.Connection, query_id: UUID) -> Output:
-    """Return the result of a query, as it is."""
+    """Return the present result of a query."""
     (row,) = _written(connection, query_id)
     return output_of(row.definition)
 
 
 def move_result(connection: sa.Connection, producer: UUID, query_id: UUID, output: Output) -> None:
-    """Give a query the result of another one, under the name and with the definition of ``output``. It has none itself any more.
+    """Give a query the result of another one, with the name and the definition of ``output``. The other query then has none.
 
     Args:
         connection: in a transaction.
-        producer: the query that writes the result so far.
-        query_id: the one that writes it from now on.
-        output: what the result is from now on.
+        producer: the query that writes the result now.
+        query_id: the query that writes it from then on.
+        output: the result from then on.
     """
     (row,) = _written(connection, producer)
     before = output_of(row.definition)
@@ -147,10 +145,10 @@ def drop_result(connection: sa.Connection, query_id: UUID) -> None:
 
 
 def update_result(connection: sa.Connection, stored: QueryRow, output: Output) -> None:
-    """Store what an edit in place may change of the output: its retentions, and columns that it gets in addition.
+    """Store the changes of the output that an edit in place may make: its retentions, and new columns.
 
     Raises:
-        Conflict: ``relation_in_use``: another query was planned with the history that goes, or does not fit further columns.
+        Conflict: ``relation_in_use``: another query needs the history that would be removed, or does not fit the new columns.
     """
     for row in _written(connection, stored.id):
         before = output_of(row.definition)
@@ -172,7 +170,7 @@ def update_result(connection: sa.Connection, stored: QueryRow, output: Output) -
 
 
 def _add_columns(connection: sa.Connection, row: Any, output: Output) -> None:
-    """Give a result further columns. Queries that take all of them go on with those they have."""
+    """Add columns to a result. Queries that select all columns continue with their present ones."""
     entry = entry_of(row.name, row.kind, "derived", output_to_json(output), None, [])
     pin(connection, row.name, pinned_readers(connection, row.id, entry))
     if output.kind == "table":

@@ -1,4 +1,4 @@
-"""Streams and tables: register, look at, list, delete."""
+"""Streams and tables: register, get, list, delete."""
 
 from __future__ import annotations
 
@@ -67,25 +67,25 @@ tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnown
 Validate = Annotated[
     bool,
     Query(
-        description="Only say what it would do: nothing stays. What lies outside (brokers, directories) is asked, as it would be."
+        description="Only show the result: nothing is stored. External systems (brokers, directories) are read as in a real request."
     ),
 ]
 _NAME = re.compile(NAME_PATTERN)
 _PUT_ERRORS = problems(400, 409, 412, 413, 415, 422)
 _ETAG = {"ETag": "The version."}
 _ANSWERED_STREAM: dict[int | str, dict[str, Any]] = {
-    200: answered(REGISTERED_STREAM, "It was there; now as asked for.", _ETAG),
+    200: answered(REGISTERED_STREAM, "It existed; it has this definition now.", _ETAG),
     201: {"model": RegisteredAnswer, **answered(REGISTERED_STREAM, "Registered.", {**_ETAG, "Location": "Its path."})},
 }
 _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
-    200: answered(REGISTERED_TABLE, "It was there; now as asked for.", _ETAG),
+    200: answered(REGISTERED_TABLE, "It existed; it has this definition now.", _ETAG),
     201: {"model": RegisteredAnswer, **answered(REGISTERED_TABLE, "Registered.", {**_ETAG, "Location": "Its path."})},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _LookedAt:
-    """A definition that a PUT asks for, and what may surprise of it."""
+    """The definition of a PUT, and its warnings."""
 
     definition: SourceDefinition
     warnings: list[DefinitionWarning]
@@ -93,7 +93,7 @@ class _LookedAt:
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
+        detail = f"{name[:80]!r} is not a valid name: use lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
 
 
@@ -107,10 +107,10 @@ async def _looked_at(name: str, model: type[SourceDefinition], body: Any, servic
     _check_name(name)
     site = service_context_of(services.settings)
     warnings: list[DefinitionWarning] = []
-    asked = await planned(services, lambda: inference_request(name, model, body))
-    if asked is not None:
-        found = await looked_outside(services, lambda: inferred(asked, site))
-        body, warnings = spelled_out(body, found), warnings_of(found)
+    request = await planned(services, lambda: inference_request(name, model, body))
+    if request is not None:
+        inferred_columns = await looked_outside(services, lambda: inferred(request, site))
+        body, warnings = spelled_out(body, inferred_columns), warnings_of(inferred_columns)
     definition = await planned(services, lambda: _read(model, body))
     feed = feed_of(name, definition)
     await looked_outside(services, lambda: control_of(feed).check(feed, site, relation_schema(name, definition)))
@@ -125,7 +125,7 @@ async def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> 
     return await _looked_at(name, TableDefinition, body, services)
 
 
-# Before the transaction begins and before the turn that it needs: systems outside of the database are asked, and may be away.
+# Before the transaction begins and before its permit is taken: this reads external systems, which may be unreachable.
 _StreamLookedAt = Annotated[_LookedAt, Depends(_stream_looked_at)]
 _TableLookedAt = Annotated[_LookedAt, Depends(_table_looked_at)]
 
@@ -152,16 +152,20 @@ def put_stream(
     conditions: OfPut,
     validate: Validate = False,
 ) -> RegisteredAnswer:
-    """Register a source of records, or change the one there is as far as its records and readers allow.
+    """Register a source of records, or change the existing one as far as its records and readers allow.
 
-    With records in it, it may get further columns, which these have as null, and columns may get types that hold all values of theirs (int:
-    bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
-    The answer spells out every default. An equal definition changes nothing, so this can be repeated. `"columns": "infer"` takes columns, and
-    the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
-    and shown; `warnings` names fields that are no columns. With `validate=true` all is judged and answered, and nothing is stored.
+    With records in it, new columns are possible, which are null in these records. Columns may get types that fit all their values (int to
+    bigint or double; decimals with more digits). Queries that select all columns continue with their present ones, in a spelled-out `select`.
+    The answer has every default. An equal definition changes nothing, so the request can be repeated. `"columns": "infer"` takes columns, and
+    the key if the records show it, from the connector: a topic's schema or newest records, a directory's newest file. The result is stored
+    and shown; `warnings` names fields that are no columns. With `validate=true` everything is checked and answered, and nothing is stored.
     """
-    wanted = _SourceRequest("stream", name, looked_at)
-    return _rehearsed(transaction, wanted, conditions) if validate else _put(transaction, wanted, conditions, response)
+    source_request = _SourceRequest("stream", name, looked_at)
+    return (
+        _rehearsed(transaction, source_request, conditions)
+        if validate
+        else _put(transaction, source_request, conditions, response)
+    )
 
 
 @tables.put(
@@ -187,15 +191,18 @@ def put_table(
     conditions: OfPut,
     validate: Validate = False,
 ) -> RegisteredAnswer:
-    """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
+    """Register a source of upserts and deletes by key, or change the existing one as far as its records and readers allow.
 
-    With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
-    `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-    What columns may become while there are records is as of streams, and so are `"columns": "infer"` and `validate=true`. The answer spells
-    out every default.
+    With `versioned` it keeps every version of a key for its history retention. Otherwise it keeps one row per key: the last one to arrive, or
+    with `conflict: latest_event_time` the one with the latest event time; then deletes are remembered for ever. `warnings` names a choice that
+    was left open. Changes of columns with records, `"columns": "infer"` and `validate=true` are as for streams. The answer has every default.
     """
-    wanted = _SourceRequest("table", name, looked_at)
-    return _rehearsed(transaction, wanted, conditions) if validate else _put(transaction, wanted, conditions, response)
+    source_request = _SourceRequest("table", name, looked_at)
+    return (
+        _rehearsed(transaction, source_request, conditions)
+        if validate
+        else _put(transaction, source_request, conditions, response)
+    )
 
 
 @streams.get(
@@ -207,7 +214,7 @@ def put_table(
 def get_streams(
     services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> RelationPage:
-    """Sources and results alike."""
+    """Sources and results."""
     return listed(transaction, "stream", Most(limit, services.settings.limits.page_bytes), cursor)
 
 
@@ -220,33 +227,33 @@ def get_streams(
 def get_tables(
     services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> RelationPage:
-    """Sources and results alike."""
+    """Sources and results."""
     return listed(transaction, "table", Most(limit, services.settings.limits.page_bytes), cursor)
 
 
 @streams.get(
     "/{name}",
-    summary="Look at a stream",
+    summary="Get a stream",
     response_model=RelationAnswer,
     responses={200: answered(STREAM, "The stream.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_stream(
     name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> RelationAnswer | Response:
-    """Columns, connector, who writes it, who reads it, where its log begins and ends."""
+    """Columns, connector, writer, readers, and the ends of its log."""
     return _get(transaction, "stream", name, response, if_none_match)
 
 
 @tables.get(
     "/{name}",
-    summary="Look at a table",
+    summary="Get a table",
     response_model=RelationAnswer,
     responses={200: answered(TABLE, "The table.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_table(
     name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> RelationAnswer | Response:
-    """Columns, key, connector, who writes it, who reads it, where its log begins and ends."""
+    """Columns, key, connector, writer, readers, and the ends of its log."""
     return _get(transaction, "table", name, response, if_none_match)
 
 
@@ -257,9 +264,9 @@ def get_table(
     responses={204: {"description": "Deleted."}, **problems(400, 404, 409, 412)},
 )
 def delete_stream(name: Name, transaction: Transaction, conditions: OfWrite) -> None:
-    """Delete a source with its records, or a result that its deleted query has left. Refused while a query reads it.
+    """Delete a source with its records, or a result of a deleted query. This is refused while a query reads it.
 
-    The result of a query goes with the query.
+    The result of an existing query is deleted with the query.
     """
     delete_source(transaction, "stream", name, conditions)
 
@@ -271,46 +278,48 @@ def delete_stream(name: Name, transaction: Transaction, conditions: OfWrite) -> 
     responses={204: {"description": "Deleted."}, **problems(400, 404, 409, 412)},
 )
 def delete_table(name: Name, transaction: Transaction, conditions: OfWrite) -> None:
-    """Delete a source with its records, or a result that its deleted query has left. Refused while a query reads it.
+    """Delete a source with its records, or a result of a deleted query. This is refused while a query reads it.
 
-    The result of a query goes with the query.
+    The result of an existing query is deleted with the query.
     """
     delete_source(transaction, "table", name, conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class _SourceRequest:
-    """The source that a PUT asks for."""
+    """The source of a PUT."""
 
     kind: Kind
     name: str
     looked_at: _LookedAt
 
 
-def _put(connection: sa.Connection, wanted: _SourceRequest, conditions: Preconditions, response: Response) -> RegisteredAnswer:
-    result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
+def _put(
+    connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions, response: Response
+) -> RegisteredAnswer:
+    result = put_source(connection, source_request.kind, source_request.name, source_request.looked_at.definition, conditions)
     if result.is_created:
         response.status_code = 201
-        response.headers["Location"] = f"/v1/{wanted.kind}s/{wanted.name}"
+        response.headers["Location"] = f"/v1/{source_request.kind}s/{source_request.name}"
     set_etag(response, result.row.version)
-    return _registered(connection, wanted, result.row)
+    return _registered(connection, source_request, result.row)
 
 
-def _rehearsed(connection: sa.Connection, wanted: _SourceRequest, conditions: Preconditions) -> RegisteredAnswer:
-    """Answer as a PUT would; what it changed on the way is undone."""
-    with connection.begin_nested() as undone:
-        result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
-        answer = _registered(connection, wanted, result.row)
-        undone.rollback()
+def _rehearsed(connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions) -> RegisteredAnswer:
+    """Answer as a PUT would, and roll its changes back."""
+    with connection.begin_nested() as savepoint:
+        result = put_source(connection, source_request.kind, source_request.name, source_request.looked_at.definition, conditions)
+        answer = _registered(connection, source_request, result.row)
+        savepoint.rollback()
     return answer
 
 
-def _registered(connection: sa.Connection, wanted: _SourceRequest, row: RelationRow) -> RegisteredAnswer:
+def _registered(connection: sa.Connection, source_request: _SourceRequest, row: RelationRow) -> RegisteredAnswer:
     answer = _answers(connection, [row])[0]
     return RegisteredAnswer(
         **dict(answer),
-        warnings=shown_warnings(wanted.looked_at.warnings),
-        sql=source_statement_of(wanted.name, wanted.looked_at.definition),
+        warnings=shown_warnings(source_request.looked_at.warnings),
+        sql=source_statement_of(source_request.name, source_request.looked_at.definition),
     )
 
 
@@ -326,11 +335,11 @@ def _get(
 
 
 def listed(connection: sa.Connection, kind: Kind, most: Most, cursor: str | None) -> RelationPage:
-    """Return a page of relations, in a number of statements that does not depend on theirs."""
+    """Return a page of relations; the number of statements does not depend on their number."""
     after = decode_cursor(cursor, [str])
-    wanted = Most(most.items + 1, most.bytes)
-    found, is_beyond = list_relations(connection, kind, wanted, None if after is None else str(after[0]))
-    rows, following = page(found, most.items, lambda row: [row.name], is_last_beyond=is_beyond)
+    bounds = Most(most.items + 1, most.bytes)
+    relations, is_beyond = list_relations(connection, kind, bounds, None if after is None else str(after[0]))
+    rows, following = page(relations, most.items, lambda row: [row.name], is_last_beyond=is_beyond)
     return RelationPage(items=_answers(connection, rows), next=following)
 
 
@@ -346,9 +355,9 @@ def _answers(connection: sa.Connection, rows: Sequence[RelationRow]) -> list[Rel
 
 
 def _answer(
-    row: RelationRow, entry: CatalogEntry, beside: tuple[list[str], list[str]], heads: Sequence[Head] | None
+    row: RelationRow, entry: CatalogEntry, names: tuple[list[str], list[str]], heads: Sequence[Head] | None
 ) -> RelationAnswer:
-    readers, parts = beside
+    readers, parts = names
     partitions = None if heads is None else [
         PartitionRange(partition=head.partition, start_offset=head.start_offset, next_offset=head.next_offset) for head in heads
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a source's definition must satisfy beyond the shape of its fields. Pure."""
+"""Rules for a source's definition beyond the form of its fields. Pure."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def read_source(model: type[Source], body: Any) -> Source:
     """Read a body as a source and check it.
 
     Raises:
-        DefinitionInvalid: with every problem found, of the shape and by ``check_source``.
+        DefinitionInvalid: with every problem of the form and of ``check_source``.
     """
     reading = read_definition(model, body)
-    found: Sequence[Problem] = ()
+    rule_problems: Sequence[Problem] = ()
     if reading.definition is not None:
         try:
             check_source(reading.definition)
         except DefinitionInvalid as error:
-            found = error.problems
-    problems = reading.with_rules(found)
+            rule_problems = error.problems
+    problems = reading.with_rules(rule_problems)
     if problems or reading.definition is None:
         raise DefinitionInvalid(problems)
     return reading.definition
@@ -41,7 +41,7 @@ def check_source(definition: SourceDefinition) -> None:
     """Check columns against each other.
 
     Raises:
-        DefinitionInvalid: with every problem found.
+        DefinitionInvalid: with every problem.
     """
     problems = Problems()
     _check_key(definition, problems)
@@ -54,13 +54,13 @@ def check_source(definition: SourceDefinition) -> None:
     if definition.connector.where is not None:
         problems.condition("/connector/where", definition.connector.where, definition.schema_)
     if definition.connector.has_positions and not isinstance(definition, TableDefinition):
-        detail = "changes of a database are of a table's rows: register a table"
+        detail = "changes of a database belong to a table's rows: register a table"
         problems.add("/connector", "unsupported_option", detail)
     for pointer, name in definition.connector.columns_named():
         if name not in definition.schema_:
             problems.add(pointer, "unknown_column", f"{name!r} is not declared{hint(name, definition.schema_.names)}")
         elif name in definition.key:
-            problems.add(pointer, "invalid_value", f"{name!r} is of the key, which no change may lack; leave it out")
+            problems.add(pointer, "invalid_value", f"{name!r} belongs to the key, which no change may lack; leave it out")
     for problem in definition.connector.faults():
         problems.add(problem.pointer, problem.code, problem.detail)
     if problems.found:
@@ -68,7 +68,7 @@ def check_source(definition: SourceDefinition) -> None:
 
 
 def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
-    """Say what may surprise of a source. Code: ``arrival_decides_conflicts`` (V7)."""
+    """Return the warnings about a source. Code: ``arrival_decides_conflicts`` (V7)."""
     is_open = (
         isinstance(definition, TableDefinition) and definition.versioned is None and "conflict" not in definition.model_fields_set
     )
@@ -79,17 +79,17 @@ def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
             "/conflict", "arrival_decides_conflicts",
             "a change with an older event time that arrives later overwrites a newer one, and is only counted as `out_of_order`",
             'write "conflict": "latest_event_time" to let event time decide, "versioned": {"history_retention": …} to keep every version, or '
-            '"conflict": "latest_arrival" if that is meant',
+            '"conflict": "latest_arrival" if that is intended',
         )
     ]  # fmt: skip
 
 
 def topic_warnings(definition: SourceDefinition, topic: str) -> list[DefinitionWarning]:
-    """Say of a source made by a statement that its topic is none of a broker. Code: ``topic_in_built_in_log``.
+    """Return the warning about a statement's source whose topic is not a broker's. Code: ``topic_in_built_in_log``.
 
     Args:
-        definition: of the source. One that names a feed of the built-in log means it.
-        topic: as KAFKA_TOPIC gives it.
+        definition: of the source. There is no warning if it names a feed of the built-in log.
+        topic: from KAFKA_TOPIC.
     """
     connector = definition.connector
     if not connector.traits.is_kept_here or any(name is not None for _, name in connector.named()):
@@ -97,8 +97,8 @@ def topic_warnings(definition: SourceDefinition, topic: str) -> list[DefinitionW
     return [
         DefinitionWarning(
             "/connector", "topic_in_built_in_log",
-            f"no broker is named, so the topic {topic!r} is kept by the service itself: records come by INSERT and POST …/records alone",
-            "write CONNECTION='…' (or BOOTSTRAP='host:port') into WITH to read the topic of a broker; nothing if the built-in log is meant",
+            f"no broker is named, so the topic {topic!r} is a log in the service: only INSERT and POST …/records add records",
+            "write CONNECTION='…' (or BOOTSTRAP='host:port') into WITH to read the topic of a broker; nothing if the built-in log is intended",
         )
     ]  # fmt: skip
 
@@ -128,9 +128,7 @@ def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
     kind, unit = schema[name].kind, definition.event_time_unit
     if kind == "int" and unit != "s":
         pointer = "/event_time" if unit is None else "/event_time_unit"
-        detail = (
-            f'{name!r} is of type int, which holds no event time but seconds: declare it as bigint, or say "event_time_unit": "s"'
-        )
+        detail = f'{name!r} is of type int, which fits event times only in seconds: declare it as bigint, or write "event_time_unit": "s"'
         problems.add(pointer, "type_mismatch", detail)
     elif kind not in EVENT_TIME_KINDS:
         detail = (
@@ -146,24 +144,24 @@ def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
 
 
 def _check_conflict(definition: TableDefinition, problems: Problems) -> None:
-    """Event time can decide only where there is one, and where puts overwrite each other at all (V2, V7)."""
+    """Event time can decide only if there is one, and only if upserts overwrite each other (V2, V7)."""
     if definition.conflict != "latest_event_time":
         return
     if definition.connector.has_positions:
         problems.add(
             "/conflict", "unsupported_option",
-            "of a database's changes the one counts that stands last in the database's log; leave `conflict` out",
+            "for changes of a database, the last one in the database's log wins; leave `conflict` out",
         )  # fmt: skip
         return
     if definition.versioned is not None:
         problems.add(
             "/conflict", "unsupported_option",
-            "a versioned table keeps every put as a version with its own event time, so none overwrites another one; leave `conflict` "
+            "a versioned table keeps every upsert as a version with its own event time, so none overwrites another one; leave `conflict` "
             "out, or leave `versioned` out",
         )  # fmt: skip
     if definition.event_time is None:
         problems.add(
             "/conflict", "conflict_needs_event_time",
-            "without an `event_time` column the time of arrival is the event time, which decides nothing else than arrival does; name "
+            "without an `event_time` column the time of arrival is the event time, so both settings give the same result; name "
             "the column in `event_time`, or leave `conflict` out",
         )  # fmt: skip

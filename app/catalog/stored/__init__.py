@@ -1,1 +1,1 @@
-"""Relations and queries as stored: their rows, and definitions read back."""
+"""Stored relations and queries: their rows and definitions."""

@@ -1,4 +1,4 @@
-"""The stored relations as the engine's catalog: one mapping from row to ``CatalogEntry``, used by the service and by drivers."""
+"""The stored relations as the engine's catalog: one mapping from row to ``CatalogEntry``, for the service and for drivers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ALL = """
     ) reads ON reads.query_id = r.produced_by
     ORDER BY r.created_at, r.name
 """
-# In the order in which they were made: so are the parts of a stream merged where all else is equal (T2).
+# In order of creation: the parts of a stream are merged in this order where all else is equal (T2).
 
 _AROUND = """
     WITH RECURSIVE around AS (
@@ -53,7 +53,7 @@ _AROUND = """
     WHERE r.id IN (SELECT id FROM around)
     ORDER BY r.created_at, r.name
 """
-"""Relations, their parts, and whatever these are made of."""
+"""Relations, their parts, and all inputs of these."""
 
 _PRODUCER = """
     SELECT q.definition FROM slackwater.relation r JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
@@ -61,14 +61,14 @@ _PRODUCER = """
 
 
 class StoredCatalog(Mapping[str, CatalogEntry]):
-    """The relations of one moment by name. A definition is read when its entry is asked for: a plan names a few of perhaps thousands.
+    """The relations of one snapshot by name. A definition is read when its entry is used: a plan uses a few of perhaps thousands.
 
     Args:
-        rows: those that are stored, in the order in which they were made.
-        scope: of who asks; None: everything.
-        is_visible_only: leave out what is outside of the scope. A stream is read with all of its parts nevertheless.
-        rest: gives all of them, where ``rows`` are those around what is planned (``_AROUND``). Asked when another one is looked for, as for the
-            name that was meant, or when they are listed.
+        rows: the stored relations, in order of creation.
+        scope: of the caller; None: everything.
+        is_visible_only: leave out relations outside of the scope. A stream is read with all of its parts nevertheless.
+        rest: returns all rows, if ``rows`` has only the relations around a definition (``_AROUND``). It is called when another relation is
+            looked up, as for a suggestion, or when they are listed.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class StoredCatalog(Mapping[str, CatalogEntry]):
             self._rows = {name: row for name, row in self._rows.items() if self._scope.allows(name)}
 
     def _take_rest(self) -> None:
-        """Look at all relations, unless they are here."""
+        """Load all relations, unless they are loaded."""
         if self._rest is not None:
             rest, self._rest = self._rest, None
             self._take(rest())
@@ -141,19 +141,19 @@ class _Row(NamedTuple):
 
 
 def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
-    """Return every relation by name; one statement, so one consistent picture.
+    """Return every relation by name, from one statement, so from one snapshot.
 
-    What is outside of the caller's scope is there, for cycles lead through it, and is not suggested.
+    Relations outside of the caller's scope are included, because cycles lead through them, but they are never suggested.
     """
     return StoredCatalog(_all(connection), scope_in_force())
 
 
 def load_catalog_for(connection: psycopg.Connection[Any], definition: QueryDefinition) -> Catalog:
-    """Return the same, to plan one definition: what that leads to is loaded now, the rest only if it is asked for after all.
+    """Return the same to plan one definition: its relations are loaded now, the rest only if they are used.
 
-    So creating and launching a query cost the same beside thousands of others.
+    So creating and launching a query cost the same with thousands of others.
     """
-    names = [name for _, name in names_in(definition) if re.fullmatch(NAME_PATTERN, name)]  # no other is anybody's
+    names = [name for _, name in names_in(definition) if re.fullmatch(NAME_PATTERN, name)]  # no relation has another form of name
     around = connection.execute(_AROUND, (names,)).fetchall()
     return StoredCatalog(map(_Row._make, around), scope_in_force(), rest=lambda: _all(connection))
 
@@ -168,10 +168,10 @@ def _all(connection: psycopg.Connection[Any]) -> Iterable[_Row]:
 
 
 def producers_of(connection: psycopg.Connection[Any]) -> Producers:
-    """Return what gives the definition of the query that writes a relation.
+    """Return a function that returns the definition of the query that writes a relation.
 
-    It asks the database when it is asked. One that a newer version has stored is not known: it says nothing to warn about. Nor does one
-    outside of the caller's scope.
+    The function reads the database. It returns None for a definition that a newer version has stored, and for one outside of the caller's
+    scope: neither gives a warning.
     """
     scope = scope_in_force()
 
@@ -181,8 +181,8 @@ def producers_of(connection: psycopg.Connection[Any]) -> Producers:
             definition = None if row is None else read_definition(QueryDefinition, row[0])
         except DefinitionInvalid:
             return None
-        is_told = scope is None or definition is None or all(scope.allows(name) for _, name in names_in(definition))
-        return definition if is_told else None
+        is_visible = scope is None or definition is None or all(scope.allows(name) for _, name in names_in(definition))
+        return definition if is_visible else None
 
     return producer
 
@@ -198,13 +198,13 @@ def entry_of(
     """Return the catalog entry of one stored relation."""
     if origin == "source":
         return source_entry(name, source_of(kind, definition))
-    # What a reader needs of a derived relation is its output alone.
+    # A reader of a derived relation needs only its output.
     plan = Plan(produced_by or "", tasks=1, inputs=(), stages=(), output=output_of(definition), late_records=LateRecords(0, 0))
     return replace(derived_entry(plan), reads=frozenset(reads))
 
 
 def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
-    """Read a source's definition back."""
+    """Read a stored definition of a source."""
     return read_definition(TableDefinition if kind == "table" else StreamDefinition, definition)
 
 
@@ -227,7 +227,7 @@ def output_to_json(output: Output) -> dict[str, Any]:
 
 
 def output_of(stored: Mapping[str, Any]) -> Output:
-    """Read what ``output_to_json`` made."""
+    """Read the form that ``output_to_json`` writes."""
     return Output(
         name=stored["name"],
         kind=stored["kind"],

@@ -1,4 +1,4 @@
-"""Definitions as the database keeps them, read back by this version's models."""
+"""Reads stored definitions with the models of this version."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
-    """Return the plan of a stored query. It was accepted once, so whoever waits has patience.
+    """Return the plan of a stored query. There is no CPU deadline, because the definition was accepted before.
 
     Raises:
-        DefinitionInvalid: the relations that it reads have changed, or a newer version has stored it.
+        DefinitionInvalid: the relations of the query have changed, or a newer version has stored it.
     """
     with cpu_deadline(None):
         return build_plan(read_definition(QueryDefinition, stored), catalog)
@@ -32,10 +32,10 @@ def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
 def read_definition(model: type[Model], stored: Mapping[str, Any]) -> Model:
     """Return a stored definition.
 
-    What was accepted once is valid, whatever the bounds are now; so what is not was written by a newer version.
+    An accepted definition stays valid, whatever the limits are now. So an invalid one was written by a newer version.
 
     Raises:
-        DefinitionInvalid: with what this version does not know.
+        DefinitionInvalid: with the parts that this version does not know.
     """
     try:
         return model.model_validate(stored, context=STORED)
@@ -45,7 +45,7 @@ def read_definition(model: type[Model], stored: Mapping[str, Any]) -> Model:
                 Problem(
                     problem.pointer,
                     "stored_by_newer_version",
-                    f"{problem.detail}: the stored definition has what this version of Slackwater does not know. Run the version that "
+                    f"{problem.detail}: this version of Slackwater does not know this part of the stored definition. Run the version that "
                     "stored it, or replace the definition",
                 )
                 for problem in problems_of(error)

@@ -1,4 +1,4 @@
-"""Which feeds a query reads, and where feeds end."""
+"""The feeds of a query, and where feeds end."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from engine.plan.model import Feed
 
 
 async def feeds_read(connection: AsyncConnection, query_id: UUID) -> dict[Feed, list[str]]:
-    """Return the feeds a query reads, each with the relations it reads from it."""
+    """Return the feeds of a query, each with the relations that the query reads from it."""
     reads = sa.select(query_read.c.relation_id).where(query_read.c.query_id == query_id)
     rows = await connection.execute(ROWS.where(relation.c.id.in_(reads)).order_by(relation.c.name))
     feeds: dict[Feed, list[str]] = {}
     for row in rows:
-        found = RelationRow(*row)
-        feeds.setdefault(entry_of_row(found).feed, []).append(found.name)
+        relation_row = RelationRow(*row)
+        feeds.setdefault(entry_of_row(relation_row).feed, []).append(relation_row.name)
     return feeds
 
 
 class FeedEnd(NamedTuple):
-    """Where a partition of a feed ends.
+    """The end of a partition of a feed.
 
     Attributes:
         offset: the next one.
-        open_records: offsets behind it that transactions hold back which have not ended.
-        open_since: when the end was first found to stand still for one; None: for none.
-        open_age: how long ago that is.
+        open_records: offsets after it that open transactions hold back.
+        open_since: when a transaction was first seen to hold the end back; None: none does.
+        open_age: time since then.
     """
 
     offset: int
@@ -46,12 +46,12 @@ class FeedEnd(NamedTuple):
 
 async def log_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, int]]:
     """Return, for each of these log feeds, partition to next offset, as positions have them: a derived feed is one partition (P1)."""
-    found = await feed_ends(connection, feeds)
-    return {name: {partition: end.offset for partition, end in ends.items()} for name, ends in found.items()}
+    all_ends = await feed_ends(connection, feeds)
+    return {name: {partition: end.offset for partition, end in ends.items()} for name, ends in all_ends.items()}
 
 
 async def feed_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, FeedEnd]]:
-    """Return ``log_ends`` with what is known beside them."""
+    """Return ``log_ends`` with the facts about open transactions."""
     is_derived = feed.c.next_sequence.is_not(None)
     rows = await connection.execute(
         sa.select(

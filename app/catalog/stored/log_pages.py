@@ -1,4 +1,4 @@
-"""How much of a log is read at once: bounded in rows and in bytes."""
+"""The size of one read of a log: bounded in rows and in bytes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ GROUP BY sequence ORDER BY sequence LIMIT %(rows)s
 
 
 async def end_within(connection: Connection, wanted: Mapping[str, int], most_bytes: int, *, is_numbered: bool) -> int:
-    """Return how far to read a feed so that neither so many rows nor, roughly, so many bytes are exceeded; at least one row.
+    """Return the end of a read of a feed within so many rows and, approximately, so many bytes; at least one row.
 
     Args:
         connection: to the database.
         wanted: ``feed_id``, ``partition``, ``start``, ``rows``.
-        most_bytes: of batches as they are kept, which is uncompressed.
-        is_numbered: read by the numbers of its rows, over all partitions.
+        most_bytes: of batches as stored, which is uncompressed.
+        is_numbered: whether to read by row numbers, over all partitions.
     """
     start, rows = wanted["start"], wanted["rows"]
     end, room = start, float(most_bytes)

@@ -1,4 +1,4 @@
-"""Throwing away what a query has written about itself: position, counters, late records."""
+"""Removes the data that a query has written about itself: position, counters, late records."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from engine.log.sequences import leave_orphaned
 from engine.sources.log.replay_reader import replay_feed
 
 STEP_ROWS = 5_000
-"""Late records that one transaction removes: some megabytes."""
+"""Late records to delete in one transaction: some megabytes."""
 
-# One look into the index for each query that has any.
+# One index look-up for each query with late records.
 _OF_DELETED = """
     WITH RECURSIVE found AS (
         (SELECT query_id FROM log.late_record ORDER BY query_id LIMIT 1)
@@ -34,14 +34,14 @@ _STEP = "DELETE FROM log.late_record WHERE ctid = ANY(ARRAY(SELECT ctid FROM log
 
 
 def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: bool = False) -> None:
-    """Remove counters, late records, replays of them, retained commits and the state of tasks; empty the commit row.
+    """Remove counters, late records, their replays, retained commits and the state of tasks; empty the commit row.
 
-    Nobody waits for more in the logs it wrote.
+    The query's result logs no longer wait for more rows.
 
-    Late records of a query that is deleted stay for ``sweep_late_records``: nothing leads to them any more, and other edits wait for this one.
+    Late records of a deleted query stay for ``sweep_late_records``: no route shows them any more, and other edits wait for this transaction.
 
-    The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
-    before could take it again. A sink locks it before it writes, so it comes first.
+    The commit row itself stays, with an unused checkpoint id and the newest epoch. It is the fence: without it an earlier launch order could
+    take the fence again. A sink locks this row before it writes, so it is updated first.
     """
     epoch = sa.select(query_status.c.epoch).where(query_status.c.query_id == query_id).scalar_subquery()
     connection.execute(
@@ -72,8 +72,8 @@ def sweep_late_records(connection: psycopg.Connection[Any], step_rows: int = STE
     """Remove the late records of deleted queries.
 
     Args:
-        connection: in autocommit mode; what a step has removed stays removed, whatever becomes of the next one.
-        step_rows: removed in one transaction.
+        connection: in autocommit mode; the rows of a finished step stay removed if a later step fails.
+        step_rows: rows to delete in one transaction.
     """
     for (query_id,) in connection.execute(_OF_DELETED).fetchall():
         while connection.execute(_STEP, (query_id, step_rows)).rowcount:

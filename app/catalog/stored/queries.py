@@ -1,4 +1,4 @@
-"""Rows of queries: finding, listing, wishing. Transactions that also touch relations are in ``catalog.queries.edits``."""
+"""Rows of queries: find, list, desired state. Transactions that also change relations are in ``catalog.queries.edits``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QueryRow:
     """A stored query: the desired state, and the state its status row shows.
 
     Attributes:
-        fork_of: what it has gone on from, as ``app.catalog.queries.fork_rules.Fork`` is stored; None of a query that is no fork.
+        fork_of: its origin as stored by ``app.catalog.queries.fork_rules.Fork``; None if the query is no fork.
     """
 
     id: UUID
@@ -42,7 +42,7 @@ class QueryRow:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What users wrote, as the audit log shows it."""
+        """The user's part of the query, as the audit log shows it."""
         return {"definition": self.definition, "desired_state": self.desired_state, "generation": self.generation}
 
 
@@ -64,7 +64,7 @@ _LIVE = sa.select(*_COLUMNS).join_from(query, query_status).where(query.c.delete
 
 
 def find_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow | None:
-    """Return the query of that name, locked against other writers on request; None where there is none."""
+    """Return the query of that name, locked against other writers on request; None if it does not exist."""
     statement = _LIVE.where(query.c.name == name)
     if is_locking:
         statement = statement.with_for_update(of=query)
@@ -73,15 +73,15 @@ def find_query(connection: sa.Connection, name: str, *, is_locking: bool = False
 
 
 def statement_text(connection: sa.Connection, query_id: UUID) -> str | None:
-    """Return the statement that says what a query does; None where JSON made it, or changed it since."""
-    found: str | None = connection.execute(sa.select(query.c.statement).where(query.c.id == query_id)).scalar_one()
-    return found
+    """Return the statement that defines a query; None if JSON created it, or changed it since."""
+    text: str | None = connection.execute(sa.select(query.c.statement).where(query.c.id == query_id)).scalar_one()
+    return text
 
 
 def redefined(form: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a query that gets another definition: the statement that made it does not say what it does any more.
+    """Return the columns of a query with a new definition; the statement is cleared, because it no longer describes the query.
 
-    Whoever carries a statement out notes its text afterwards.
+    The caller that executes a statement stores its text afterwards.
     """
     return {"definition": form, "statement": None}
 
@@ -92,19 +92,19 @@ def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False)
     Raises:
         NotFound: ``query_not_found``.
     """
-    found = find_query(connection, name, is_locking=is_locking)
-    if found is None:
+    row = find_query(connection, name, is_locking=is_locking)
+    if row is None:
         raise query_not_found(name)
-    return found
+    return row
 
 
 def query_not_found(name: str) -> NotFound:
     """Return the error for an unknown query."""
-    return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists those there are")
+    return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists all")
 
 
 def list_queries(connection: sa.Connection, most: Most, after: str | None) -> tuple[list[QueryRow], bool]:
-    """Return queries by name, beginning behind ``after``, and whether the last is beyond; only what the caller's scope allows."""
+    """Return queries by name, after ``after``, and whether the last one is beyond the page; only those in the caller's scope."""
     statement = _LIVE.where(query_is_visible()).order_by(query.c.name).limit(most.items)
     if after is not None:
         statement = statement.where(query.c.name > after)
@@ -113,7 +113,7 @@ def list_queries(connection: sa.Connection, most: Most, after: str | None) -> tu
 
 
 def set_desired_state(connection: sa.Connection, name: str, state: str, conditions: Preconditions) -> tuple[QueryRow, bool]:
-    """Write the desired state. Returns the query afterwards and whether anything changed."""
+    """Write the desired state. Return the query after the change and whether anything changed."""
     stored = get_query(connection, name, is_locking=True)
     conditions.check(f"query '{name}'", stored.version)
     if stored.desired_state == state:
@@ -130,17 +130,17 @@ def set_desired_state(connection: sa.Connection, name: str, state: str, conditio
 
 
 def request_restart(connection: sa.Connection, name: str, conditions: Preconditions) -> QueryRow:
-    """Ask for a new launch: the same definition, the same state, the next epoch.
+    """Request a new launch: the same definition, the same state, the next epoch.
 
     Raises:
-        Conflict: ``query_not_wanted``: a query that is not meant to run cannot be restarted.
+        Conflict: ``query_not_wanted``: the desired state is not ``running``.
     """
     stored = get_query(connection, name, is_locking=True)
     conditions.check(f"query '{name}'", stored.version)
     if stored.desired_state != "running":
         raise Conflict(
             "query_not_wanted",
-            f'query \'{name}\' is to be {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{"state": "running"}} starts it',
+            f'query \'{name}\' shall be {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{"state": "running"}} starts it',
         )
     connection.execute(
         sa.update(query)
@@ -156,5 +156,5 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
 
 
 def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
-    """Append to the query's history."""
+    """Add an event to the query's history."""
     connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=actor(), detail=detail))

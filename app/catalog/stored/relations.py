@@ -1,4 +1,4 @@
-"""Rows of relations: finding, listing, who reads them. Transactions that change them are in ``catalog.relations.edits``."""
+"""Rows of relations: find, list, readers. Transactions that change them are in ``catalog.relations.edits``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class RelationRow:
     """A stored relation.
 
     Attributes:
-        definition: a source's definition with every default, or the output a derived relation is made of (``catalog``).
+        definition: of a source, with every default; or the output of a derived relation (``catalog``).
         produced_by: name of the query that writes it.
-        kept: of a result whose query was deleted: see ``retained_result``.
+        kept: for a result of a deleted query: see ``retained_result``.
     """
 
     id: UUID
@@ -49,7 +49,7 @@ class RelationRow:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What it is, as the audit log shows it."""
+        """The relation, as the audit log shows it."""
         origin = {} if self.kept is None else {"kept_of": self.kept["query"]}
         return {"definition": self.definition, **origin}
 
@@ -88,17 +88,17 @@ def of_kind(found: Found | None, kind: Kind, name: str) -> Found:
     """Return ``found`` if it is of this kind.
 
     Raises:
-        NotFound: ``relation_not_found``; the detail says so when the name is one of the other kind.
+        NotFound: ``relation_not_found``; the detail says if the name is of the other kind.
     """
     if found is None:
-        raise NotFound("relation_not_found", f"there is no {kind} '{name}'; GET /v1/{kind}s lists those there are")
+        raise NotFound("relation_not_found", f"there is no {kind} '{name}'; GET /v1/{kind}s lists all")
     if found.kind != kind:
         raise NotFound("relation_not_found", f"'{name}' is a {found.kind}: use /v1/{found.kind}s/{name}")
     return found
 
 
 def list_relations(connection: sa.Connection, kind: Kind, most: Most, after: str | None) -> tuple[list[RelationRow], bool]:
-    """Return relations of a kind by name, beginning behind ``after``, and whether the last is beyond; only what the scope allows."""
+    """Return relations of a kind by name, after ``after``, and whether the last one is beyond the page; only those in the caller's scope."""
     statement = ROWS.where(relation.c.kind == kind, name_is_visible(relation.c.name)).order_by(relation.c.name).limit(most.items)
     if after is not None:
         statement = statement.where(relation.c.name > after)
@@ -107,7 +107,7 @@ def list_relations(connection: sa.Connection, kind: Kind, most: Most, after: str
 
 
 def readers_of(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, list[str]]:
-    """Return, for each of these relations that is read, the names of the queries that read it."""
+    """Return the names of the reading queries for each of these relations that has readers."""
     rows = connection.execute(
         sa.select(query_read.c.relation_id, query.c.name)
         .join_from(query_read, query)
@@ -121,11 +121,11 @@ def readers_of(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, lis
 
 
 def retained_result(query_name: str, committed: Any | None) -> dict[str, Any]:
-    """Return what a result keeps of its deleted query.
+    """Return the facts that a result keeps about its deleted query.
 
     Args:
-        query_name: the query.
-        committed: position, stream_time_ms and committed_at of its last commit; None: it never made one.
+        query_name: of the query.
+        committed: position, stream_time_ms and committed_at of its last commit; None if it has none.
     """
     if committed is None:
         return {"query": query_name, "position": {}, "stream_time_ms": None, "committed_at": None}

@@ -1,4 +1,4 @@
-"""How far a derived relation's result is: what every read's answer carries beside the rows."""
+"""The position of a derived relation's result; the answer of every read contains it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.db.tables import query, query_status
 
 @dataclass(frozen=True, slots=True)
 class ResultPosition:
-    """As of the last commit.
+    """Facts of the last commit.
 
     Attributes:
-        position: feed to partition to next offset.
-        is_stale: the query that writes it does not run.
+        position: feed → partition → next offset.
+        is_stale: whether its query does not run.
     """
 
     position: dict[str, dict[str, int]]
@@ -31,17 +31,17 @@ class ResultPosition:
 IS_ALIVE = sa.and_(
     query_status.c.state == "running", sa.func.coalesce(query_status.c.lease_expires_at > sa.func.now(), sa.false())
 )
-"""The query runs, and its driver has been heard of: a driver that was killed leaves "running" behind."""
+"""The query runs, and its driver sends heartbeats: a killed driver leaves "running" behind."""
 
 NOTHING_YET = ResultPosition({}, None, None, is_stale=True)
 
 
 async def result_position(connection: AsyncConnection, row: RelationRow) -> ResultPosition:
-    """Return the position of a relation's content. A source has none and is never stale; a result without its query always is."""
+    """Return the position of a relation's content. A source has none and is never stale; a result without its query is always stale."""
     if row.kept is not None:
-        kept = row.kept
-        committed_at = None if kept["committed_at"] is None else datetime.fromisoformat(kept["committed_at"])
-        return ResultPosition(kept["position"], kept["stream_time_ms"], committed_at, is_stale=True)
+        retained = row.kept
+        committed_at = None if retained["committed_at"] is None else datetime.fromisoformat(retained["committed_at"])
+        return ResultPosition(retained["position"], retained["stream_time_ms"], committed_at, is_stale=True)
     if row.produced_by is None:
         return ResultPosition({}, None, None, is_stale=False)
     statement = (
@@ -50,7 +50,9 @@ async def result_position(connection: AsyncConnection, row: RelationRow) -> Resu
         .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
         .where(query.c.name == row.produced_by, query.c.deleted_at.is_(None))
     )
-    found = (await connection.execute(statement)).one_or_none()
-    if found is None:
+    status_row = (await connection.execute(statement)).one_or_none()
+    if status_row is None:
         return NOTHING_YET
-    return ResultPosition(found.position or {}, found.stream_time_ms, found.committed_at, is_stale=not found.is_alive)
+    return ResultPosition(
+        status_row.position or {}, status_row.stream_time_ms, status_row.committed_at, is_stale=not status_row.is_alive
+    )

@@ -1,4 +1,4 @@
-"""Where queries keep their state, and copying that of one query for another."""
+"""The place of queries' state, and copies from one query to another."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from engine.state.segments.ports import SEGMENT_SUFFIX, StateStore, task_folder
 ROOT_FILE: Final = "root.json"
 
 TOLD_EVERY: Final = 500
-"""Segments between two signs of life: a transaction that is silent for a minute is ended by the database."""
+"""Segments between two signs of life: the database ends a transaction that is silent for a minute."""
 
 
 class SegmentsGone(Exception):
-    """A segment is not there: the state has gone on since its manifest was read, or it is damaged."""
+    """A segment is missing: a newer commit replaced it, or it was removed or damaged."""
 
 
 def root_id(content: bytes) -> UUID:
-    """Return the id that ``root.json`` holds.
+    """Return the id in the content of ``root.json``.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is not what was written.
+        ValueError, KeyError, TypeError, AttributeError: it is not the original content.
     """
     return UUID(json.loads(content)["id"])
 
 
 def query_directory(checkpoints_dir: Path, query_id: UUID) -> Path:
-    """Return where everything a query keeps on disk is."""
+    """Return the directory of a query."""
     return checkpoints_dir / str(query_id)
 
 
 def checkpoint_directory(checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID) -> Path:
-    """Return where one checkpoint of a query is."""
+    """Return the directory of one checkpoint of a query."""
     return query_directory(checkpoints_dir, query_id) / str(checkpoint_id)
 
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """The state of all queries as a service sees it.
+    """The state of all queries, as a service uses it.
 
     Attributes:
-        root: directory of checkpoints; holds one for each query, and in it one for each checkpoint.
-        store: of the segments, which may be elsewhere.
+        root: directory of checkpoints; has one directory for each query, and in it one for each checkpoint.
+        store: of the segments, which may be in another place.
     """
 
     root: Path
     store: StateStore
 
     def is_root(self, wanted: UUID) -> bool:
-        """Whether this is the place of that id; drivers give it one."""
+        """Whether this is the state root with that id; drivers create the id."""
         try:
             content = self.store.get(ROOT_FILE) if isinstance(self.store, Objects) else (self.root / ROOT_FILE).read_bytes()
             return root_id(content) == wanted
@@ -75,18 +75,18 @@ class StateFiles:
         states: Mapping[Place, TaskState],
         tell: Callable[[], None],
     ) -> None:
-        """Copy what the manifests of a query name to the checkpoint of another; when this returns it is durable.
+        """Copy the segments in a query's manifests to the checkpoint of another query. They are durable when this returns.
 
         Args:
             source: the query and its checkpoint.
             target: the query and the checkpoint that get the segments.
             folder: of the segments, in both.
             states: of the tasks.
-            tell: called now and then, in the caller's thread.
+            tell: called periodically in the caller's thread.
 
         Raises:
-            SegmentsGone: a segment is not there; what was copied is removed.
-            ExternalError: it cannot be copied now; what was copied is removed.
+            SegmentsGone: a segment is missing; the copies are removed.
+            ExternalError: a segment cannot be copied now; the copies are removed.
         """
         names = [
             f"{task_folder(folder, *place)}/{segment}{SEGMENT_SUFFIX}"
@@ -95,8 +95,8 @@ class StateFiles:
         ]
         try:
             remaining = iter(names)
-            while some := list(islice(remaining, TOLD_EVERY)):
-                self._place(*source).copy(some, self._place(*target))
+            while batch := list(islice(remaining, TOLD_EVERY)):
+                self._place(*source).copy(batch, self._place(*target))
                 tell()
         except BaseException as error:
             self.discard(*target)
@@ -108,13 +108,13 @@ class StateFiles:
         """Return the names of the segments of a checkpoint.
 
         Raises:
-            ExternalError: they cannot be listed now.
+            ExternalError: the segments cannot be listed now.
         """
-        return {found.name for found in self._place(query_id, checkpoint_id).listed()}
+        return {segment.name for segment in self._place(query_id, checkpoint_id).listed()}
 
     def discard(self, query_id: UUID, checkpoint_id: UUID) -> None:
-        """Remove a checkpoint that came to nothing, and the query's directory where it has no other."""
-        with suppress(ExternalError):  # nobody names it: the collector takes what is left
+        """Remove an unused checkpoint, and the query's directory if it has no other one."""
+        with suppress(ExternalError):  # no commit names it: the collector removes the rest
             self._place(query_id, checkpoint_id).clear()
         shutil.rmtree(checkpoint_directory(self.root, query_id, checkpoint_id), ignore_errors=True)
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Where the settings say that the state of queries is. Apart from them: what keeps state brings Arrow and Polars along."""
+"""The place of queries' state by the settings. Separate from the settings, because state storage imports Arrow and Polars."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.state.segments.segment_cache import SegmentCache
 
 
 def state_store_of(settings: Settings) -> StateStore:
-    """Return where the segments of all queries are."""
+    """Return the store of all queries' segments."""
     if settings.state_url is None:
         return Directories(settings.checkpoints_dir)
     return Objects(settings.state_url, SegmentCache(settings.cache_dir, settings.state_cache_bytes))
 
 
 def state_files_of(settings: Settings) -> StateFiles:
-    """Return the state as a service sees it."""
+    """Return the state files, as a service uses them."""
     return StateFiles(settings.checkpoints_dir, state_store_of(settings))

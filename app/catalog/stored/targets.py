@@ -1,4 +1,4 @@
-"""Relations as reads and appends need them: what a record must be, where it goes, where results are."""
+"""Relations as reads and appends use them: the form of a record, its destination, and the place of results."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ async def find_relation_async(connection: AsyncConnection, name: str) -> Relatio
 
 
 def entry_of_row(row: RelationRow) -> CatalogEntry:
-    """Return the engine's picture of a stored relation. What its query reads is left out: a read does not need it."""
+    """Return the catalog entry of a stored relation, without the inputs of its query, which a read does not need."""
     return entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, [])

@@ -1,1 +1,1 @@
-"""The process that delivers results: beside the driver, which starts it; a thread for each delivery."""
+"""The process that delivers results. A driver starts it; it has a thread for each delivery."""

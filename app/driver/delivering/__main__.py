@@ -1,4 +1,4 @@
-"""``python -P -m app.driver.delivering``: started by a driver, told by the same environment variables."""
+"""``python -P -m app.driver.delivering``: started by a driver; it reads the same environment variables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def main() -> int:
-    """Read the command line and the environment, and deliver; returns the exit code."""
+    """Read the command line and the environment, and deliver; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -P -m app.driver.delivering", description="Delivers results.")
-    parser.add_argument("--owner", type=uuid.UUID, required=True, help="the driver whose process it is")
-    parser.add_argument("--parent-pid", type=int, default=None, help="end when this process, the parent, is gone")
+    parser.add_argument("--owner", type=uuid.UUID, required=True, help="id of the driver that started this process")
+    parser.add_argument("--parent-pid", type=int, default=None, help="stop when this process, the parent, has exited")
     arguments = parser.parse_args()
     make_children_safe()
     settings = load_settings()

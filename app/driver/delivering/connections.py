@@ -1,4 +1,4 @@
-"""Few connections to the database for many deliveries: lent for a step in the database, never while a target is waited for."""
+"""A small connection pool for many deliveries. A delivery borrows one for a step in the database, never while it waits for a target."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engine.postgres.postgres import Connection, connect
 
 
 class Lender:
-    """Lends connections to threads; whoever finds none free waits for one.
+    """Lends connections to threads; a thread waits if none is free.
 
     Args:
-        dsn: the database.
-        most: how many there are at most. Each also bounds a batch of results that is read at the same time.
+        dsn: of the database.
+        most: maximum of connections. It also bounds the batches of results in memory, because each batch is read through one.
     """
 
     def __init__(self, dsn: str, most: int) -> None:
@@ -26,13 +26,13 @@ class Lender:
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
-        """Lend a connection in autocommit mode for the length of the block. One in which anything was raised is closed.
+        """Yield a connection in autocommit mode. It is closed if the block raises.
 
         Raises:
             psycopg.OperationalError: the database cannot be reached.
         """
         with self._free:
-            # Appending to a list and taking from it need no lock.
+            # append and pop of a list need no lock.
             connection = self._idle.pop() if self._idle else connect(self._dsn, "slackwater-delivery")
             try:
                 yield connection
@@ -43,7 +43,7 @@ class Lender:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close what is not lent."""
+        """Close all idle connections."""
         while self._idle:
             with suppress(psycopg.Error):
                 self._idle.pop().close()

@@ -1,6 +1,6 @@
-"""The loop of the process that delivers: take deliveries that nobody has, keep their leases, tell their threads what is new.
+"""The loop of the process that delivers: it claims free deliveries, renews their leases, and passes news to their threads.
 
-It ends in order on SIGTERM, when the driver that started it is gone, and when there has been nothing to deliver for a while.
+It ends in order on SIGTERM, when the driver that started it has exited, and when there has been nothing to deliver for a while.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from engine.postgres.postgres import DATABASE_AWAY, Connection, connect
 
 CHANNELS: Final = (DESIRED_STATES, COMMIT_CHANNEL)
 LOOK_S: Final = 0.5
-"""Between two looks where nothing rings."""
+"""Between two checks without a notification."""
 
 LEAST_S: Final = 0.02
-"""Between two looks where it rings all the time."""
+"""Between two checks with many notifications."""
 
 CLAIM_S: Final = 1.0
 CLAIMED_AT_ONCE: Final = 8
-"""So that several processes that start together share what there is."""
+"""Limited, so that several processes that start together share the deliveries."""
 
 CONNECTIONS: Final = 4
-"""For the threads of all deliveries together; the loop and the bell have one each."""
+"""For the threads of all deliveries together; the loop and the listener have one each."""
 
 EMPTY_S: Final = 60.0
 HANGS_S: Final = 90.0
-"""Longer than any step of a target takes by itself before it gives up."""
+"""Longer than any step of a target takes before it gives up."""
 
 END_S: Final = 5.0
 log = structlog.stdlib.get_logger(__name__)
@@ -53,19 +53,19 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class _LeasedWorker:
-    """A worker, and whether it is noted that it hangs."""
+    """A worker, and whether it was reported that it hangs."""
 
     worker: Worker
-    is_noted: bool = False
+    is_reported: bool = False
 
 
 class DeliveryProcess:
-    """Delivers until told to end. Everything that can hang is in other threads.
+    """Delivers until it is asked to stop. Everything that can hang is in other threads.
 
     Args:
         settings: with a ``database_url``.
-        owner: name of its leases: the driver's.
-        parent_pid: the process whose end ends this one; None: nobody watches over it.
+        owner: of its leases: the driver's id.
+        parent_pid: this process ends when that one has exited; None: it has no parent to watch.
     """
 
     def __init__(self, settings: Settings, owner: UUID, parent_pid: int | None) -> None:
@@ -76,18 +76,18 @@ class DeliveryProcess:
         self._wake = threading.Event()
         self._is_ending = False
         self._connection: Connection | None = None
-        self._held: dict[DeliveryLease, _LeasedWorker] = {}
+        self._workers: dict[DeliveryLease, _LeasedWorker] = {}
         self._claimed_at = self._renewed_at = float("-inf")
         self._is_clean = False
         self._busy_at = time.monotonic()
 
     def run(self) -> None:
-        """Loop. Call it from the main thread. Threads may still hang behind it: leave with ``os._exit``."""
+        """Run the loop in the main thread. Threads may still hang after it: exit with ``os._exit``."""
         forget_own_credentials()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        bell = (self._site.dsn, CHANNELS, lambda _query: self._wake.set(), LOOK_S)
-        threading.Thread(target=listen_forever, args=bell, name="bell", daemon=True).start()
+        listener = (self._site.dsn, CHANNELS, lambda _query: self._wake.set(), LOOK_S)
+        threading.Thread(target=listen_forever, args=listener, name="listener", daemon=True).start()
         log.info("delivering_started", owner=str(self._owner))
         while not self._is_over():
             self._wake.wait(LOOK_S)
@@ -101,11 +101,11 @@ class DeliveryProcess:
         self._wake.set()
 
     def _is_over(self) -> bool:
-        is_idle = not self._held and time.monotonic() - self._busy_at > EMPTY_S
+        is_idle = not self._workers and time.monotonic() - self._busy_at > EMPTY_S
         return self._is_ending or is_idle or not has_parent(self._parent_pid)
 
     def _tick(self) -> None:
-        """One round. A database that is away costs the leases after their time to live; what is under way goes on, and is judged later."""
+        """Run one cycle. While the database is unreachable the leases expire; running deliveries continue, and are checked later."""
         try:
             connection = self._connect()
             if not self._is_clean:
@@ -124,36 +124,36 @@ class DeliveryProcess:
             self._disconnect()
 
     def _follow(self, connection: Connection) -> None:
-        """Let there be a worker for each delivery that is held, and none for others."""
-        seen = {each.lease: each for each in deliveries.look(connection, self._owner)}
-        for held, own in list(self._held.items()):
-            found = seen.pop(held, None)
-            if not own.worker.is_alive:
-                del self._held[held]
-                deliveries.release(connection, held)
-            elif found is None or not found.is_wanted:
-                own.worker.end()
+        """Run a worker for each leased delivery, and end the others."""
+        current = {each.lease: each for each in deliveries.look(connection, self._owner)}
+        for lease, leased in list(self._workers.items()):
+            delivery = current.pop(lease, None)
+            if not leased.worker.is_alive:
+                del self._workers[lease]
+                deliveries.release(connection, lease)
+            elif delivery is None or not delivery.is_wanted:
+                leased.worker.end()
             else:
-                own.worker.show(found)
-                self._note_hanging(connection, held, own)
-        for held, each in seen.items():
+                leased.worker.show(delivery)
+                self._note_hanging(connection, lease, leased)
+        for lease, each in current.items():
             if each.is_wanted:
                 worker = Worker(self._site, self._lender, each, self._wake.set)
-                self._held[held] = _LeasedWorker(worker)
+                self._workers[lease] = _LeasedWorker(worker)
                 worker.start()
             else:
-                deliveries.release(connection, held)
-        if self._held:
+                deliveries.release(connection, lease)
+        if self._workers:
             self._busy_at = time.monotonic()
 
-    def _note_hanging(self, connection: Connection, held: DeliveryLease, own: _LeasedWorker) -> None:
-        hangs_s = own.worker.hangs_for_s
+    def _note_hanging(self, connection: Connection, lease: DeliveryLease, leased: _LeasedWorker) -> None:
+        hangs_s = leased.worker.hangs_for_s
         if hangs_s < HANGS_S:
-            own.is_noted = False
-        elif not own.is_noted:
-            own.is_noted = True
+            leased.is_reported = False
+        elif not leased.is_reported:
+            leased.is_reported = True
             with suppress(DeliveryLost):
-                deliveries.note_failed(connection, held, UNAVAILABLE, f"the target has not answered for {hangs_s:.0f} s", 0)
+                deliveries.note_failed(connection, lease, UNAVAILABLE, f"the target has not answered for {hangs_s:.0f} s", 0)
 
     def _connect(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -167,14 +167,14 @@ class DeliveryProcess:
             self._connection = None
 
     def _end(self) -> None:
-        """Let what is under way end, for a while, and give the leases back; what hangs keeps its own until that runs out."""
-        for own in self._held.values():
-            own.worker.end()
+        """Wait a short time until running deliveries end, and release their leases; a hanging delivery keeps its lease until it expires."""
+        for leased in self._workers.values():
+            leased.worker.end()
         until = time.monotonic() + END_S
-        ended = [held for held, own in self._held.items() if own.worker.join(max(0.0, until - time.monotonic()))]
+        ended = [lease for lease, leased in self._workers.items() if leased.worker.join(max(0.0, until - time.monotonic()))]
         with suppress(psycopg.Error):
-            for held in ended:
-                deliveries.release(self._connect(), held)
+            for lease in ended:
+                deliveries.release(self._connect(), lease)
         self._disconnect()
         self._lender.close()
-        log.info("delivering_ended", hanging=len(self._held) - len(ended))
+        log.info("delivering_ended", hanging=len(self._workers) - len(ended))

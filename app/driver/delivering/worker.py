@@ -1,7 +1,7 @@
-"""One delivery, followed by a thread of its own: plan in the database, deliver, note; and what is done where that fails.
+"""One delivery in its own thread: it plans in the database, delivers, and records the result or the failure.
 
-A target that hangs, hangs this thread alone. Whatever is not known for certain is asked again: behind each failure the target says where it
-is, and ``resumed_at`` judges that.
+A target that hangs blocks only this thread. After each failure all uncertain facts are read again: the target returns its position, and
+``resumed_at`` compares it with the database's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.postgres.postgres import DATABASE_AWAY
 
 FIRST_AGAIN_S: Final = 0.5
 LONGEST_AGAIN_S: Final = 30.0
-"""Between two attempts; each wait is twice the one before, and a random half of it may be left out, so that many do not come at once."""
+"""Between two attempts. Each wait is twice the previous one, minus a random part of up to a half, so that attempts spread out."""
 
 REFUSED: Final[StopReason] = "delivery_refused"
 UNAVAILABLE: Final = TargetUnavailable.code
@@ -37,11 +37,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Open:
-    """A target, and what it was opened with.
+    """An open target, and the values that it was opened with.
 
     Attributes:
-        start: number of the row that comes next; None: the target has to be asked.
-        is_known: the target has a position.
+        start: number of the next row; None: the target must return it.
+        is_known: whether the target has a position.
     """
 
     form: tuple[object, ...]
@@ -52,14 +52,14 @@ class _Open:
 
 
 class Worker:
-    """Follows one delivery until it is lost, stops, or is told to end.
+    """Runs one delivery until its lease is lost, it stops, or ``end`` is called.
 
     Args:
-        site: what it may use.
+        site: context of the output.
         lender: connections to the database.
         seen: the delivery, as it was claimed.
-        on_end: called from the thread when it has ended.
-        clock: monotonic seconds.
+        on_end: called from the thread when it ends.
+        clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lease: DeliveryLease = seen.lease
-        self._site, self._lender, self._seen, self._on_end, self._clock = site, lender, seen, on_end, clock
+        self._site, self._lender, self._delivery, self._on_end, self._clock = site, lender, seen, on_end, clock
         self._wake, self._ending = threading.Event(), threading.Event()
         self._open: _Open | None = None
         self._failed = 0
-        self._again_at = float("-inf")
+        self._next_attempt_at = float("-inf")
         self._pending_since: float | None = None
         self._step_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"delivery-{seen.query}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     @property
@@ -91,24 +91,24 @@ class Worker:
 
     @property
     def hangs_for_s(self) -> float:
-        """For how long the target has not answered."""
+        """Seconds since the target's last unanswered call."""
         since = self._step_since
         return 0.0 if since is None else self._clock() - since
 
-    def show(self, seen: LeasedDelivery) -> None:
-        """Tell how the delivery is now."""
-        has_news = seen.next_sequence != self._seen.next_sequence or seen.form != self._seen.form
-        self._seen = seen
+    def show(self, delivery: LeasedDelivery) -> None:
+        """Set the present facts about the delivery."""
+        has_news = delivery.next_sequence != self._delivery.next_sequence or delivery.form != self._delivery.form
+        self._delivery = delivery
         if has_news:
             self._wake.set()
 
     def end(self) -> None:
-        """Begin no further delivery; returns at once."""
+        """Start no further delivery; returns at once."""
         self._ending.set()
         self._wake.set()
 
     def join(self, seconds: float) -> bool:
-        """Wait for its end; returns whether it has come."""
+        """Wait until the thread ends; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -118,32 +118,32 @@ class Worker:
                 self._wake.wait(self._turn())
                 self._wake.clear()
         except DeliveryLost:
-            log.info("delivery_lost", query=self._seen.query, delivery=str(self.lease.id))
+            log.info("delivery_lost", query=self._delivery.query, delivery=str(self.lease.id))
         finally:
             self._close_target()
             self._on_end()
 
     def _turn(self) -> float | None:
-        """Deliver what is due; returns after how many seconds to look again, None: when there is news."""
-        seen, now = self._seen, self._clock()
-        if now < self._again_at:
-            return self._again_at - now
-        if (pause_s := self._pause_s(seen, now)) > 0:
+        """Deliver the due rows; return the seconds until the next check, None: wait for news."""
+        delivery, now = self._delivery, self._clock()
+        if now < self._next_attempt_at:
+            return self._next_attempt_at - now
+        if (pause_s := self._pause_s(delivery, now)) > 0:
             return pause_s if pause_s < float("inf") else None
         try:
-            self._deliver(seen)
+            self._deliver(delivery)
         except TargetUnavailable as error:
             self._fail(UNAVAILABLE, str(error))
         except DeliveryStopped as error:
             self._note_failed(error.reason, str(error), None)
             self._ending.set()
         except DATABASE_AWAY as error:
-            log.warning("database_unavailable", query=seen.query, error=str(error))
+            log.warning("database_unavailable", query=delivery.query, error=str(error))
             self._wait_longer()
         except DeliveryLost:
             raise
         except Exception as error:
-            log.exception("delivery_failed", query=seen.query)
+            log.exception("delivery_failed", query=delivery.query)
             self._fail("internal_error", f"{type(error).__name__}: {error}"[:1_000])
         else:
             self._failed = 0
@@ -151,26 +151,26 @@ class Worker:
             self._step_since = None
         return 0.0
 
-    def _pause_s(self, seen: LeasedDelivery, now: float) -> float:
-        """Return for how long nothing is to be done."""
-        opened = self._open
-        if opened is not None and opened.start is not None:
-            start = opened.start
-        elif seen.planned > seen.position:
-            # What an earlier process had under way is looked at, and ended, also where nothing more comes.
+    def _pause_s(self, delivery: LeasedDelivery, now: float) -> float:
+        """Return the seconds until there is something to do."""
+        target = self._open
+        if target is not None and target.start is not None:
+            start = target.start
+        elif delivery.planned > delivery.position:
+            # A delivery that an earlier process started is checked and finished, even without new rows.
             return 0.0
         else:
-            start = seen.position
-        waits = seen.next_sequence - start
+            start = delivery.position
+        waits = delivery.next_sequence - start
         if waits <= 0:
             self._pending_since = None
             return float("inf")
         self._pending_since = now if self._pending_since is None else self._pending_since
-        due = self._pending_since + _model(seen).gathers_ms / 1000
+        due = self._pending_since + _model(delivery).gathers_ms / 1000
         return 0.0 if waits >= MOST_ROWS else max(0.0, due - now)
 
-    def _deliver(self, seen: LeasedDelivery) -> None:
-        opened = self._open_target(seen)
+    def _deliver(self, delivery: LeasedDelivery) -> None:
+        opened = self._open_target(delivery)
         start = self._ask(opened) if opened.start is None else opened.start
         self._remember(opened, start)
         with self._lender.borrowed() as connection:
@@ -178,7 +178,7 @@ class Worker:
             if gathered is None:
                 deliveries.note_reached(connection, self.lease, start, is_known=opened.is_known)
         if gathered is None:
-            self._seen = replace(self._seen, position=start, planned=start, next_sequence=start)
+            self._delivery = replace(self._delivery, position=start, planned=start, next_sequence=start)
             return
         self._step_since = self._clock()
         opened.start = None
@@ -188,56 +188,56 @@ class Worker:
             deliveries.note_delivered(connection, self.lease, start, gathered)
         opened.start, opened.is_known = gathered.upto, opened.target.keeps_position
         self._pending_since = None
-        log.debug("results_delivered", query=seen.query, start=start, upto=gathered.upto)
+        log.debug("results_delivered", query=delivery.query, start=start, upto=gathered.upto)
 
     def _ask(self, opened: _Open) -> int:
-        """Find out where the target is; returns the number of the row that comes next."""
+        """Ask the target for its position; return the number of the next row."""
         self._step_since = self._clock()
-        found = opened.target.position()
+        position = opened.target.position()
         self._step_since = None
         with self._lender.borrowed() as connection:
-            noted = deliveries.recorded_delivery(connection, self.lease)
-        opened.start = resumed_at(found, noted, keeps_position=opened.target.keeps_position)
-        opened.is_known = found is not None
+            recorded = deliveries.recorded_delivery(connection, self.lease)
+        opened.start = resumed_at(position, recorded, keeps_position=opened.target.keeps_position)
+        opened.is_known = position is not None
         return opened.start
 
     def _remember(self, opened: _Open, start: int) -> None:
-        """Let the target have its position for certain: what is planned next must not rest on one that it forgets meanwhile."""
+        """Make the target store its position, so that the next plan does not rest on a position that it may forget."""
         self._step_since = self._clock()
         opened.is_known = opened.target.remember(start) or opened.is_known
         self._step_since = None
 
-    def _open_target(self, seen: LeasedDelivery) -> _Open:
-        """Return the target, opened again where the definition or the result's columns are others."""
-        if self._open is None or self._open.form != seen.form:
+    def _open_target(self, delivery: LeasedDelivery) -> _Open:
+        """Return the target; open it again if the definition or the result's columns have changed."""
+        if self._open is None or self._open.form != delivery.form:
             self._close_target()
-            output, model = output_of(seen.output), _model(seen)
-            result = Result(seen.id, seen.query, output.columns, output.key, output.kind == "table")
+            output, model = output_of(delivery.output), _model(delivery)
+            result = Result(delivery.id, delivery.query, output.columns, output.key, output.kind == "table")
             self._step_since = self._clock()
-            self._open = _Open(seen.form, DELIVERY_KINDS[model.name()].open(model, result, self._site), result)
+            self._open = _Open(delivery.form, DELIVERY_KINDS[model.name()].open(model, result, self._site), result)
             self._step_since = None
         return self._open
 
     def _fail(self, code: str, detail: str) -> None:
         self._wait_longer()
-        self._note_failed(code, detail, self._again_at - self._clock())
+        self._note_failed(code, detail, self._next_attempt_at - self._clock())
 
     def _wait_longer(self) -> None:
-        """Set when it is tried again: with what is not certain asked again, and connection, secrets and directory looked up again."""
+        """Set the time of the next attempt, which reads uncertain facts, connection, secrets and directory again."""
         longest_s = min(LONGEST_AGAIN_S, FIRST_AGAIN_S * 2 ** min(self._failed, 16))
         self._failed += 1
-        self._again_at = self._clock() + longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        self._next_attempt_at = self._clock() + longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         self._close_target()
 
     def _note_failed(self, code: str, detail: str, again_s: float | None) -> None:
-        log.warning("delivery_not_taken", query=self._seen.query, code=code, detail=detail, is_stopped=again_s is None)
+        log.warning("delivery_not_taken", query=self._delivery.query, code=code, detail=detail, is_stopped=again_s is None)
         again_ms = None if again_s is None else int(again_s * 1000)
         try:
             with self._lender.borrowed() as connection:
                 deliveries.note_failed(connection, self.lease, code, detail, again_ms)
         except DATABASE_AWAY as error:
-            # It is found again by whoever tries next.
-            log.warning("database_unavailable", query=self._seen.query, error=str(error))
+            # The next attempt finds the failure again.
+            log.warning("database_unavailable", query=self._delivery.query, error=str(error))
 
     def _close_target(self) -> None:
         opened, self._open = self._open, None
@@ -245,5 +245,5 @@ class Worker:
             opened.target.close()
 
 
-def _model(seen: LeasedDelivery) -> DeliveryModel:
-    return DELIVERIES[seen.definition["type"]].model_validate(seen.definition)
+def _model(delivery: LeasedDelivery) -> DeliveryModel:
+    return DELIVERIES[delivery.definition["type"]].model_validate(delivery.definition)

@@ -1,8 +1,8 @@
-"""The handles of the streaming queries that live in this process, and the threads that start and stop them.
+"""The handles of the streaming queries in this process, and the threads that start and stop them.
 
-Queries are started one after another: twenty Python sources starting at once were measured to lose fourteen of them. Stops run
-beside each other, each in a thread of its own: one that hangs must not hold up the rest. All threads are daemons: a launch or a
-stop that never returns must not keep the process alive. Knows nothing of rows, leases or desired states.
+Queries start one after another: when twenty Python sources started at once, fourteen were lost (measured). Stops run in parallel, each in its
+own thread, so that one that hangs does not delay the others. All threads are daemons, so a launch or a stop that never returns does not keep the
+process alive. Knows nothing of rows, leases or desired states.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from engine.runtime.executor import QueryHandle
 
 ENDED = ErrorReport("query_ended", "internal", is_retryable=True, detail="the streaming query ended without an error")
 LEFT = (
-    "the round of the slot in which it was stopped does not end, and who removes its files waits no longer. Nothing of that round counts"
-    " for it; where it was deleted, what a worker still writes below its id stays"
+    "the last scheduling cycle of its slot does not end, and the removal of its files waits no longer. Nothing of that cycle is committed"
+    " for it; if the query was deleted, files that a worker still writes below its id stay"
 )
 log = structlog.stdlib.get_logger(__name__)
 
@@ -35,9 +35,9 @@ class _Hosted:
     """One launch. Guarded by the host's lock.
 
     Attributes:
-        since: when it entered its kind, by the monotonic clock; None while it waits for its turn. A launch that tells what it does begins
-            its kind again: moving large state takes long, and does not hang.
-        handle: None until the launch returned.
+        since: start of its kind, by the monotonic clock; None while it waits in the queue. A launch that reports a phase starts its kind
+            again: a restore of large state takes long, but does not hang.
+        handle: None until the launch has returned.
     """
 
     order: LaunchOrder
@@ -49,13 +49,13 @@ class _Hosted:
 
 
 class QueryHost:
-    """Starts, watches and stops streaming queries.
+    """Starts, monitors and stops streaming queries.
 
     Args:
         launch: starts one query and returns when it runs; called from one thread.
-        stop_timeout_s: handed to ``QueryHandle.stop``.
+        stop_timeout_s: passed to ``QueryHandle.stop``.
         on_change: called from any thread with the query whose report has changed.
-        is_engine_alive: asked when a handle dies: where the engine has died with it, the query is not to blame (``LOST``).
+        is_engine_alive: called when a handle dies: if the engine has died too, the query is not the cause (``LOST``).
     """
 
     def __init__(
@@ -77,32 +77,32 @@ class QueryHost:
 
     @property
     def query_ids(self) -> frozenset[UUID]:
-        """Every query there is a report on, dead ones included."""
+        """All queries with a report, also dead ones."""
         with self._lock:
             return frozenset(self._hosted)
 
     @property
     def has_live(self) -> bool:
-        """Whether anything may still read or write."""
+        """Whether any query may still read or write."""
         with self._lock:
             return any(hosted.kind is not HandleKind.DEAD for hosted in self._hosted.values())
 
     def launch(self, order: LaunchOrder) -> None:
         """Queue a launch. The query must have no live handle."""
         with self._lock:
-            before = self._hosted.get(order.query_id)
-            if before is not None and before.kind is not HandleKind.DEAD:
-                raise RuntimeError(f"query {order.name} is launched while its handle of epoch {before.order.epoch} lives")
+            earlier = self._hosted.get(order.query_id)
+            if earlier is not None and earlier.kind is not HandleKind.DEAD:
+                raise RuntimeError(f"query {order.name} is launched while its handle of epoch {earlier.order.epoch} lives")
             hosted = _Hosted(order)
             hosted.order = replace(order, note_phase=lambda phase: self._note_phase(hosted, phase))
             self._hosted[order.query_id] = hosted
         self._due.put(hosted)
 
     def report(self, query_id: UUID) -> HandleReport:
-        """Say how the handle of a query is."""
+        """Return the report of a query's handle."""
         with self._lock:
             hosted = self._hosted.get(query_id)
-            is_leaving = any(left.order.query_id == query_id for left in self._leaving)
+            is_leaving = any(leaving.order.query_id == query_id for leaving in self._leaving)
         if hosted is None:
             return HandleReport(is_leaving=is_leaving)
         if hosted.kind is HandleKind.RUNNING:
@@ -112,7 +112,7 @@ class QueryHost:
             return HandleReport(hosted.kind, hosted.order.epoch, age_ms, hosted.error, is_leaving)
 
     def ended(self) -> set[UUID]:
-        """Notice which running queries have ended by themselves since they were looked at, and return them: they tell nobody."""
+        """Return the running queries that have ended by themselves since the last check; they send no notification."""
         with self._lock:
             running = [hosted for hosted in self._hosted.values() if hosted.kind is HandleKind.RUNNING]
         for hosted in running:
@@ -120,7 +120,7 @@ class QueryHost:
         return {hosted.order.query_id for hosted in running if hosted.kind is HandleKind.DEAD}
 
     def phase(self, query_id: UUID) -> str | None:
-        """Say how far a launch is, or a running query that has committed nothing yet; None otherwise."""
+        """Return the phase of a launch, or of a running query without a commit; None otherwise."""
         with self._lock:
             hosted = self._hosted.get(query_id)
             if hosted is None or hosted.kind not in (HandleKind.LAUNCHING, HandleKind.RUNNING):
@@ -129,18 +129,18 @@ class QueryHost:
                 return hosted.phase
         try:
             return hosted.handle.phase
-        except Exception as error:  # noqa: BLE001 - whether it is dead is found out, and told, by ``report``
+        except Exception as error:  # noqa: BLE001 - ``report`` finds out whether it is dead
             log.debug("phase_unknown", query=hosted.order.name, error=str(error))
             return None
 
     def stop(self, query_id: UUID) -> None:
-        """Ask a live handle to stop; its report is STOPPING until it is over, then ABSENT, and leaving until it is at rest. Returns at once."""
+        """Ask a live handle to stop, and return at once. Its report is STOPPING, then ABSENT, and leaving until it is at rest."""
         with self._lock:
             hosted = self._hosted.get(query_id)
             if hosted is None or hosted.kind not in (HandleKind.LAUNCHING, HandleKind.RUNNING):
                 return
             if hosted.kind is HandleKind.LAUNCHING and hosted.since is None:
-                # Never begun: the launcher drops what is not hosted any more.
+                # Not begun: the launcher drops launches that are not in ``_hosted``.
                 del self._hosted[query_id]
                 return
             is_running = hosted.kind is HandleKind.RUNNING
@@ -176,27 +176,27 @@ class QueryHost:
     def _launched(self, hosted: _Hosted, handle: QueryHandle) -> None:
         with self._lock:
             hosted.handle = handle
-            is_unwanted = hosted.kind is HandleKind.STOPPING
-            if not is_unwanted:
+            is_stopping = hosted.kind is HandleKind.STOPPING
+            if not is_stopping:
                 self._enter(hosted, HandleKind.RUNNING)
-        if is_unwanted:
+        if is_stopping:
             self._stop_aside(hosted)
         self._on_change(hosted.order.query_id)
 
     def _look_after(self, hosted: _Hosted) -> None:
-        """Notice that a running query has ended by itself."""
+        """Find out whether a running query has ended by itself."""
         handle = hosted.handle
         if handle is None:
             return
         try:
             if handle.is_active:
                 return
-            found = self._cause(handle.error())
-        except Exception as error:  # noqa: BLE001 - a handle that cannot be asked is dead
-            found = self._cause(error)
+            cause = self._cause(handle.error())
+        except Exception as error:  # noqa: BLE001 - a handle that raises is dead
+            cause = self._cause(error)
         with self._lock:
             if hosted.kind is HandleKind.RUNNING:
-                hosted.error = found
+                hosted.error = cause
                 self._enter(hosted, HandleKind.DEAD)
 
     def _cause(self, error: Exception | None) -> ErrorReport:
@@ -208,7 +208,7 @@ class QueryHost:
         threading.Thread(target=self._stop_now, args=(hosted,), name=f"stop-{hosted.order.name}", daemon=True).start()
 
     def _stop_now(self, hosted: _Hosted) -> None:
-        """Stop a handle; one that stays active keeps reporting STOPPING, until its driver has had enough."""
+        """Stop a handle. One that stays active keeps reporting STOPPING, until its driver exits."""
         handle = hosted.handle
         if handle is None:
             return
@@ -224,7 +224,7 @@ class QueryHost:
             self._await_rest(hosted, handle)
 
     def _await_rest(self, hosted: _Hosted, handle: QueryHandle) -> None:
-        """Wait for what a handle that was stopped has left at work. Nobody else waits but who removes its files."""
+        """Wait until a stopped handle is at rest. Only the removal of its files waits for this."""
         begun = time.monotonic()
         try:
             is_at_rest = handle.await_rest()
@@ -241,7 +241,7 @@ class QueryHost:
         self._on_change(hosted.order.query_id)
 
     def _end(self, hosted: _Hosted, error: ErrorReport | None) -> None:
-        """A launch or a stop is over: forget what was asked to stop, remember why anything else died."""
+        """End a launch or a stop: remove a query that was asked to stop, store the error of any other."""
         with self._lock:
             if hosted.kind is HandleKind.STOPPING:
                 del self._hosted[hosted.order.query_id]
@@ -251,7 +251,7 @@ class QueryHost:
         self._on_change(hosted.order.query_id)
 
     def _note_phase(self, hosted: _Hosted, phase: str) -> None:
-        """Note how far it is. What a launch does on its way is found by whoever looks: most of it is over before that could be written."""
+        """Store the phase. During a launch no notification is sent: most phases are over before they could be written."""
         with self._lock:
             is_new, hosted.phase = phase != hosted.phase, phase
             is_launched = hosted.handle is not None

@@ -1,4 +1,4 @@
-"""What every launch does whatever the engine: take the fence before anything is started, keep one checkpoint a query on disk."""
+"""Steps of every launch with any engine: take the fence before anything starts, and keep one checkpoint a query on disk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from engine.postgres.links import LinkedConnection, is_usable
 from engine.runtime.checkpoint import discard_scratch
 from engine.runtime.executor import QueryHandle
 
-# The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
+# The fence waits for a running commit of the old launch. A longer commit is cut off: its process may be frozen.
 FENCE_PATIENCE_MS = 5_000
 FENCE_TIMEOUT_MS = 30_000
-# The same for this very step, should this process be frozen in it.
+# The same limits for this step itself, in case this process is frozen in it.
 _FENCE_OPTIONS = (
     f"-c lock_timeout={FENCE_PATIENCE_MS} -c statement_timeout={FENCE_TIMEOUT_MS}"
     f" -c idle_in_transaction_session_timeout={FENCE_PATIENCE_MS}"
@@ -34,36 +34,36 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def discard_query(checkpoints_dir: Path, query_id: UUID) -> None:
-    """Remove everything a query kept on disk; tell of what cannot be removed."""
+    """Remove all of a query's files; log what cannot be removed."""
     _remove(query_directory(checkpoints_dir, query_id))
 
 
 class FencedLauncher:
-    """Launches through a runner, fence first.
+    """Launches through a runner, after it has taken the fence.
 
     Args:
-        dsn: where the fence is.
+        dsn: of the database with the fence.
         checkpoints_dir: see ``checkpoint_directory``.
-        runner: opened already when the first launch comes.
+        runner: open before the first launch.
     """
 
     def __init__(self, dsn: str, checkpoints_dir: Path, runner: Runner) -> None:
         self._dsn = dsn
         self._checkpoints_dir = checkpoints_dir
         self._runner = runner
-        self._lent = SharedConnection(self._connect)
+        self._shared = SharedConnection(self._connect)
 
     def __call__(self, order: LaunchOrder) -> QueryHandle:
         """Launch a query and return when it runs.
 
         Raises:
-            EpochFenced: a newer launch has the fence; or the query was deleted, or has rebuilt from scratch, since the launch was ordered.
+            EpochFenced: a newer launch has the fence; or the query was deleted, or rebuilt from scratch, after the launch was ordered.
             Exception: whatever the runner raises.
         """
-        # Looked for before the fence is taken: what a newer launch makes while this process is frozen is not among them.
+        # Listed before the fence is taken, so that it has no checkpoint of a newer launch, even if this process is frozen meanwhile.
         former = self._former_checkpoints(order)
         order.note_phase("fencing")
-        with self._lent.borrowed() as connection:
+        with self._shared.borrowed() as connection:
             self._take_fence(connection, order)
         for directory in former:
             log.info("checkpoint_discarded", query=order.name, checkpoint=directory.name)
@@ -74,8 +74,8 @@ class FencedLauncher:
         return self._runner.launch(order)
 
     def close(self) -> None:
-        """Let go of the database. Nothing may be launched any more."""
-        self._lent.close()
+        """Close the connection. No launch may follow."""
+        self._shared.close()
 
     def _connect(self) -> psycopg.Connection[Any]:
         return LinkedConnection.connect(
@@ -96,20 +96,20 @@ class FencedLauncher:
 
     @staticmethod
     def _claim(connection: psycopg.Connection[Any], order: LaunchOrder) -> None:
-        """Take the fence of what is still there. Results are found by name, and another query may have this one's by now.
+        """Take the fence of a query that still exists. Results are found by name, and another query may have this one's name by now.
 
-        An edit that starts from scratch or deletes fences who has the fence. Who has not taken it yet, it cannot: the launch may have been
-        decided on before, and wait behind others, or be frozen until nothing of its query is left.
+        An edit that starts from scratch, or a deletion, fences the launch that has the fence. It cannot fence a launch that has not taken it
+        yet. Such a launch may wait behind others, or be frozen until nothing of its query is left.
         """
         with connection.pipeline(), connection.transaction():
-            held = hold_query(connection, order.query_id, order.checkpoint_id)
-            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch, held)
+            is_held = hold_query(connection, order.query_id, order.checkpoint_id)
+            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch, is_held)
 
     def _former_checkpoints(self, order: LaunchOrder) -> list[Path]:
-        """Return what ``?state=discard`` has left behind; once the fence is taken nobody can commit from it."""
+        """Return the checkpoints that ``?state=discard`` left behind; once the fence is taken, no launch can commit from them."""
         directory = query_directory(self._checkpoints_dir, order.query_id)
-        found = directory.iterdir() if directory.is_dir() else ()
-        return [former for former in found if former.name != str(order.checkpoint_id)]
+        entries = directory.iterdir() if directory.is_dir() else ()
+        return [former for former in entries if former.name != str(order.checkpoint_id)]
 
 
 def _remove(directory: Path) -> None:
@@ -119,15 +119,15 @@ def _remove(directory: Path) -> None:
 
 
 KEPT_S: Final = 600.0
-"""One that has died meanwhile without a word is shut with the connection of the driver's loop, whose silence is noticed (``links``)."""
+"""A connection that died without notice is closed with the connection of the driver's loop, whose silence is noticed (``links``)."""
 
 
 class SharedConnection:
-    """One connection in autocommit mode for one borrower at a time, who is always of the same thread.
+    """One connection in autocommit mode for one borrower at a time, always of the same thread.
 
     Args:
         connect: opens one.
-        clock: monotonic seconds.
+        clock: monotonic, in seconds.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], clock: Callable[[], float] = time.monotonic) -> None:
@@ -138,12 +138,12 @@ class SharedConnection:
 
     @contextmanager
     def borrowed(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend it for the length of a block; where that fails it is not used again."""
-        kept, self._connection = self._connection, None
-        if kept is not None and (self._clock() - self._used_at > KEPT_S or not is_usable(kept)):
-            kept.close()
-            kept = None
-        connection = kept or self._connect()
+        """Yield the connection; it is not used again if the block raises."""
+        idle, self._connection = self._connection, None
+        if idle is not None and (self._clock() - self._used_at > KEPT_S or not is_usable(idle)):
+            idle.close()
+            idle = None
+        connection = idle or self._connect()
         try:
             yield connection
         except BaseException:
@@ -152,6 +152,6 @@ class SharedConnection:
         self._connection, self._used_at = connection, self._clock()
 
     def close(self) -> None:
-        """Close it. Nobody may borrow it any more."""
+        """Close the connection. No borrower may follow."""
         if self._connection is not None:
             self._connection.close()

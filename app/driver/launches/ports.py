@@ -1,4 +1,4 @@
-"""What a driver needs of an engine: one narrow port, so that tests run the real driver process without Spark."""
+"""The engine, as a driver uses it: a narrow port, so that tests run the real driver process without Spark."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class LaunchOrder:
     """One launch of one query.
 
     Attributes:
-        epoch: the launch; its fence is taken already.
-        note_phase: tell how far the launch is; callable from any thread.
+        epoch: of the launch; the driver holds its fence already.
+        note_phase: reports the progress of the launch; callable from any thread.
     """
 
     query_id: UUID
@@ -33,42 +33,42 @@ class Runner(Protocol):
     """The engine of one driver process."""
 
     def open(self) -> None:
-        """Make ready; takes long. Called once, before everything else."""
+        """Start the engine; takes long. Called once, before all other methods."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still start queries. A runner that died does not come back; the process ends."""
+        """Whether it can still start queries. A runner that died does not recover; the process exits."""
 
     def launch(self, order: LaunchOrder) -> QueryHandle:
-        """Start a query and return when it runs. One call at a time.
+        """Start a query and return when it runs. The caller makes one call at a time.
 
         Raises:
-            EngineError: it says itself whether a retry can help; anything else counts as retryable.
+            EngineError: it has its own ``retryable``; any other error counts as retryable.
         """
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
-        """Whether a launch whose driver is gone had a batch under way that the results lack; true where this host cannot know.
+        """Whether a launch of a lost driver had a planned batch that was not committed; true if this host cannot know.
 
         Raises:
-            psycopg.OperationalError: the database cannot be asked.
+            psycopg.OperationalError: the database is unreachable.
         """
 
     def close(self) -> None:
-        """Let go of everything. Called once, after the last handle ended."""
+        """Release all resources. Called once, after the last handle ended."""
 
 
 class Host(Protocol):
-    """The handles of one driver, as the reconciler sees them. ``app.driver.launches.host.QueryHost`` says what each call means."""
+    """The handles of one driver, as the reconciler uses them. ``app.driver.launches.host.QueryHost`` documents each method."""
 
     @property
     def query_ids(self) -> frozenset[UUID]:
-        """Every query there is a report on, dead ones included."""
+        """All queries with a report, also dead ones."""
 
     def report(self, query_id: UUID) -> HandleReport:
-        """Say how the handle of a query is."""
+        """Return the report of a query's handle."""
 
     def phase(self, query_id: UUID) -> str | None:
-        """Say how far a launch is, or a running query that has committed nothing yet; None otherwise."""
+        """Return the phase of a launch, or of a running query without a commit; None otherwise."""
 
     def launch(self, order: LaunchOrder) -> None:
         """Begin a launch; the query must have no live handle."""

@@ -1,4 +1,4 @@
-"""The runner that users get: plans a stored definition and runs it in this process's one Spark session."""
+"""The runner of production: it plans a stored definition and runs it in this process's one Spark session."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from engine.spark.warm_up import make_class_archive
 from engine.state.segments.objects import Objects
 
 FIRST_ORDER_S = 0.5
-"""A driver that has queries to go on with is told so at once."""
+"""A driver that has queries to start gets the first order within this time."""
 
 ARCHIVE_AFTER_S = 60.0
-"""By then the first queries run, and what lives for a moment only is gone."""
+"""By then the first queries run, and short-lived objects are gone."""
 
 _LAUNCHED_SQL = """
 SELECT q.release_nonce, EXISTS (
     SELECT FROM slackwater.relation r JOIN slackwater.query_read d ON d.relation_id = r.id WHERE r.produced_by = q.id
 ) FROM slackwater.query q WHERE q.id = %s
 """
-"""What a launch takes from the store beside the definition: the newest release, and whether queries read its result."""
+"""Facts for a launch besides the definition: the newest release, and whether queries read its result."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -59,10 +59,10 @@ class SparkRunner:
 
     Args:
         settings: with a ``database_url``.
-        begun: a session that is on its way already; None: ``open`` starts one.
+        begun: a session that is starting already; None: ``open`` starts one.
 
     Raises:
-        TracingMissing: spans are asked for and the extra ``otel`` is not installed.
+        TracingMissing: spans are enabled, and the extra ``otel`` is not installed.
     """
 
     def __init__(self, settings: Settings, begun: SessionStart | None = None) -> None:
@@ -71,8 +71,8 @@ class SparkRunner:
         self._of_service = settings
         self._dsn = settings.dsn
         self._checkpoints_dir = settings.checkpoints_dir
-        self._begun = begun or SessionStart(settings)
-        self._settings = self._begun.settings
+        self._session_start = begun or SessionStart(settings)
+        self._settings = self._session_start.settings
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
@@ -84,7 +84,7 @@ class SparkRunner:
         Raises:
             JavaMissing: no usable Java.
         """
-        self._executor = SparkExecutor(self._begun.session(), self._dsn)
+        self._executor = SparkExecutor(self._session_start.session(), self._dsn)
         threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property
@@ -93,17 +93,17 @@ class SparkRunner:
         return self._executor is not None and self._executor.is_alive
 
     def launch(self, order: LaunchOrder) -> QueryHandle:
-        """Plan a query against the catalog of now, take over its checkpoint, start it.
+        """Plan a query with the current catalog, restore its checkpoint, and start it.
 
         Raises:
-            DefinitionInvalid: a relation it reads has gone or changed since it was accepted.
+            DefinitionInvalid: a relation of the query was deleted or changed after the query was accepted.
             EngineError: see ``RunningQuery.read_definition``.
         """
         self._is_wanted.set()
         order.note_phase("planning")
         plan = self._plan(order)
         order.note_phase("restoring")
-        # Links stay: executors on other hosts know the path that was set, and there a link may lead elsewhere.
+        # Links stay unresolved: executors on other hosts use the configured path, and a link may have another target there.
         directory = checkpoint_directory(self._checkpoints_dir.absolute(), order.query_id, order.checkpoint_id)
         store = state_store_of(self._of_service)
         elsewhere = store.below(str(order.query_id)).below(str(order.checkpoint_id)) if isinstance(store, Objects) else None
@@ -118,7 +118,7 @@ class SparkRunner:
         return self._open_executor.launch(plan, launch, options)
 
     def _retaining(self, name: str) -> Retaining:
-        """Say which commits of a query are retained: none of an internal one, which follows its table."""
+        """Return the rule for retained commits: none for an internal query, which belongs to its table."""
         if is_internal(name):
             return NOTHING_RETAINED
         return Retaining(self._of_service.retained_commits_every_ms, self._of_service.state_retention_ms)
@@ -132,7 +132,7 @@ class SparkRunner:
             return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
 
     def close(self) -> None:
-        """Close the executor. The last spans are sent."""
+        """Close the executor, and send the last spans."""
         self._is_wanted.set()
         self._is_closed.set()
         if self._executor is not None:
@@ -141,7 +141,7 @@ class SparkRunner:
             self._tracing.close()
 
     def _use_spare_time(self) -> None:
-        """Do beforehand what the first query, and later starts, would wait for. No query needs it: what goes wrong is only told."""
+        """Prepare what the first query, and later starts, would wait for. It is optional: errors are only logged."""
         try:
             if not self._is_wanted.wait(FIRST_ORDER_S):
                 self._open_executor.make_ready()
@@ -167,15 +167,15 @@ class SparkRunner:
         with borrowed_connection(self._dsn, LAUNCHES) as connection:
             plan = build_plan(definition, load_catalog_for(connection, definition))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
-        site = replace(service_context_of(self._of_service), dsn=self._dsn)
+        context = replace(service_context_of(self._of_service), dsn=self._dsn)
         for feed in {read.feed for read in plan.inputs}:
-            control_of(feed).check(feed, site)
+            control_of(feed).check(feed, context)
         release, is_read = (0, False) if row is None else row
         return folded(replace(plan, release=release), is_read=is_read)
 
 
 def span_of(batch: CommittedBatch) -> Done:
-    """Describe a batch to whoever reads traces."""
+    """Return the span of a batch."""
     attributes: dict[str, str | int] = {
         "slackwater.query": batch.query,
         "slackwater.epoch": batch.epoch,
@@ -186,18 +186,17 @@ def span_of(batch: CommittedBatch) -> Done:
 
 
 def is_unfinished(connection: Connection, checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
-    """Return whether a launch had planned a batch that the results lack.
+    """Return whether a launch had planned a batch that was not committed.
 
-    What is planned stands in the scratch directory of the launch. Where state is in an object store, that is on the host of the driver
-    that is gone: then nobody knows, and the answer is yes. A no would start a query that kills its driver again at once, on every host
-    in turn.
+    The plan is in the scratch directory of the launch. If state is in an object store, that directory is on the host of the lost driver. Then
+    nobody knows, and the answer is yes: a no would start a query that kills its driver again, on every host in turn.
 
     Args:
         connection: to the database.
         checkpoints_dir: of this host.
-        query_id: whose launch.
-        checkpoint_id: its state.
-        epoch: the launch.
+        query_id: of the query.
+        checkpoint_id: of its state.
+        epoch: of the launch.
     """
     run = run_of(checkpoint_directory(checkpoints_dir, query_id, checkpoint_id), epoch)
     if run is None:

@@ -1,7 +1,7 @@
-"""A driver and everything it started, as the operating system sees it.
+"""A driver and all its child processes, as the operating system shows them.
 
-A driver leads its own session. "Gone" means that the whole session is gone: the JVM outlives its Python parent by about two
-seconds, and PySpark's worker daemons make process groups of their own but stay in the session.
+A driver leads its own session. It is gone only when the whole session is gone: the JVM outlives its Python parent by about two seconds, and
+PySpark's worker daemons make their own process groups but stay in the session.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import suppress
 
 import psutil
 
-# How exact psutil's create time is: it is computed from boot time and ticks, and the clock may be stepped in between.
+# Tolerance of psutil's create time: it is computed from boot time and ticks, and the clock may change in between.
 SAME_PROCESS_S = 2.0
 POLL_S = 0.05
 
 
 def create_time(pid: int) -> float | None:
-    """Return when a living process began, in seconds since the epoch; None when there is none, or only a zombie."""
+    """Return the start time of a living process, in seconds since the epoch; None if it does not exist or is a zombie."""
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
@@ -28,13 +28,13 @@ def create_time(pid: int) -> float | None:
 
 
 def is_same_process(pid: int, created_at: float) -> bool:
-    """Whether a pid still names the process that began then."""
-    found = create_time(pid)
-    return found is not None and abs(found - created_at) < SAME_PROCESS_S
+    """Whether a pid still belongs to the process that started at that time."""
+    started_at = create_time(pid)
+    return started_at is not None and abs(started_at - created_at) < SAME_PROCESS_S
 
 
 def session_members(leader: int) -> list[int]:
-    """Return the living processes of a session. Zombies hold nothing any more; whoever started them must reap them."""
+    """Return the living processes of a session. Zombies use no resources; their parents must reap them."""
     members = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
@@ -44,10 +44,10 @@ def session_members(leader: int) -> list[int]:
 
 
 def end_session(leader: int, patience_s: float) -> bool:
-    """Kill what is left of a session, and wait until it is gone.
+    """Kill all processes of a session, and wait until they are gone.
 
     Returns:
-        Whether it is gone within ``patience_s``.
+        Whether they are gone within ``patience_s``.
     """
     deadline = time.monotonic() + patience_s
     while members := session_members(leader):

@@ -1,4 +1,4 @@
-"""How a supervisor starts the process of a driver, and where that writes its log."""
+"""Starts the process of a driver, and opens its log file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Spawned:
     """The process of a driver.
 
     Attributes:
-        id: the driver's.
+        id: of the driver.
     """
 
     id: UUID
@@ -31,12 +31,12 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class Spawning:
-    """What every process of a driver is started with.
+    """How every process of a driver is started.
 
     Attributes:
-        command: it understands ``--driver-id``, ``--supervisor-pid`` and ``--spare``.
-        environment: its own.
-        log_path: where it writes; others read nothing there.
+        command: accepts ``--driver-id``, ``--supervisor-pid`` and ``--spare``.
+        environment: the complete environment of the process.
+        log_path: its log file; no other user may read it.
     """
 
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class Spawning:
     log_path: Path
 
     async def spawn(self, turn: int | None = None) -> Spawned:
-        """Start a process that leads a session of its own.
+        """Start a process that leads its own session.
 
         Args:
             turn: the descriptor of a spare's standard input; None: the process is the driver at once.
@@ -71,7 +71,7 @@ class Spawning:
         return Spawned(driver_id, process)
 
     def put_log_aside(self) -> None:
-        """Begin a new log where the one there is has grown large; a log that cannot be put aside keeps no driver from starting."""
+        """Rename a large log. If that fails, a driver starts all the same."""
         try:
             if self.log_path.exists() and self.log_path.stat().st_size > MAX_LOG_BYTES:
                 self.log_path.replace(self.log_path.with_suffix(".log.1"))
@@ -80,7 +80,7 @@ class Spawning:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open the file where drivers write what they say, for its owner alone."""
+    """Open the log file of drivers, readable only by its owner."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     return path.open("ab")

@@ -1,9 +1,8 @@
-"""Keeps one driver process alive for as long as the service lives.
+"""Keeps one driver process alive as long as the service lives.
 
-The supervisor deals with processes and with nothing else: it starts the driver in a session of its own, looks at its heartbeat,
-ends what is left of its session when it died or fell silent, gives back its leases, and starts the next one; that is a spare
-(``app.driver.supervisor.spare``) where there is one. Orphans of a service that was killed end themselves when they notice; a supervisor that is
-faster ends them.
+The supervisor deals only with processes. It starts the driver in its own session, checks its heartbeat, kills the rest of its session when it
+died or sends no heartbeat, releases its leases, and starts the next one, a spare (``app.driver.supervisor.spare``) if there is one. Orphans
+of a killed service end by themselves when they notice; a faster supervisor ends them first.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from engine.postgres.postgres import DATABASE_AWAY, connect
 from engine.processes.python_processes import ALLOCATOR, import_environment, python_command
 
 DRIVER_COMMAND = tuple(python_command("app.driver"))
-# A driver that is not heard of for two times to live of a lease has lost its queries anyway.
+# A driver without a heartbeat for two lifetimes of a lease has lost its queries anyway.
 LOST_AFTER_LEASES = 2
-# In a row, and as far apart as heartbeats are.
+# Checks in a row without a heartbeat, one heartbeat interval apart.
 SILENT_LOOKS = 3
-# Imports before the first heartbeat take 2 s. On a machine with twelve busy processes per core they took 40, and a driver that is ended for
-# that is followed by one that is as slow.
+# Imports before the first heartbeat take 2 s. On a machine with twelve busy processes per core they took 40 s, and the next driver would be
+# as slow.
 FIRST_HEARTBEAT_S = 120.0
 # A killed process is gone within milliseconds, its JVM within about two seconds.
 KILL_PATIENCE_S = 15.0
@@ -51,7 +50,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """A driver that was started."""
+    """A started driver."""
 
     id: UUID
     process: asyncio.subprocess.Process
@@ -62,9 +61,9 @@ class Supervisor:
     """Starts, watches and restarts one driver; an async context manager.
 
     Args:
-        settings: handed to the driver as environment variables.
-        dsn: the database; replaces ``settings.database_url``.
-        command: what to start; see ``Spawning``.
+        settings: passed to the driver as environment variables.
+        dsn: of the database; replaces ``settings.database_url``.
+        command: to start; see ``Spawning``.
     """
 
     def __init__(self, settings: Settings, dsn: str, command: Sequence[str] = DRIVER_COMMAND) -> None:
@@ -78,26 +77,26 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
 
     def trouble(self) -> str | None:
-        """Say why this supervisor has no ready driver; None where it has one, or where one may still come up."""
+        """Return why this supervisor has no ready driver; None if it has one, or if one may still start."""
         return self._health.trouble(time.monotonic())
 
     @property
     def is_ready(self) -> bool:
-        """Whether the driver of this supervisor takes queries."""
+        """Whether this supervisor's driver accepts queries."""
         return self._task is not None and not self._ending.is_set() and self._health.unready_since is None
 
     @property
     def spare_pid(self) -> int | None:
-        """Return the process that takes over when the driver ends; None where a new one is to be started."""
+        """Return the pid of the spare that becomes the driver next; None if there is none."""
         return self._spares.ready_pid
 
     async def start(self) -> None:
-        """Begin to supervise; returns at once."""
+        """Start to supervise; returns at once."""
         self._health = DriverHealth(unready_since=time.monotonic())
         self._task = asyncio.create_task(self._supervise(), name="driver-supervisor")
 
     async def stop(self) -> None:
-        """Stop the driver in order, or at its timeout by force, and return when nothing of it is left."""
+        """Stop the driver in order, or after its timeout by force, and return when none of its processes is left."""
         self._ending.set()
         if self._task is not None:
             await self._task
@@ -118,7 +117,7 @@ class Supervisor:
             await asyncio.shield(self._spares.end())
 
     async def _supervise_one(self) -> float:
-        """Start a driver and stay with it. Returns the seconds to wait before the next one."""
+        """Start a driver and supervise it to its end. Returns the seconds to wait before the next one."""
         try:
             if await self._schema_fits():
                 await self._end_orphans()
@@ -132,7 +131,7 @@ class Supervisor:
         return self._health.pause_s
 
     async def _schema_fits(self) -> bool:
-        """Wait until a driver of this version can work on the schema; False when the supervisor is to end before that."""
+        """Wait until a driver of this version can use the schema; False if the supervisor stops before that."""
         while not self._ending.is_set():
             problem = await asyncio.to_thread(schema_problem, self._dsn)
             if problem != self._health.waits_for and problem is not None:
@@ -144,12 +143,12 @@ class Supervisor:
         return False
 
     async def _keep_one(self) -> None:
-        """Start a driver and stay with it to its end."""
+        """Start a driver and supervise it to its end."""
         driver = await self._spawn()
         try:
             await self._until_it_ends(driver)
         finally:
-            # Also when cancelled: a driver must not outlive the one who would restart it.
+            # Also when cancelled: a driver must not outlive its supervisor.
             is_gone = await asyncio.shield(self._finish(driver))
         lived_s = time.monotonic() - driver.started_at
         ended = {
@@ -172,7 +171,7 @@ class Supervisor:
         return _Driver(spawned.id, spawned.process, time.monotonic())
 
     async def _until_it_ends(self, driver: _Driver) -> None:
-        """Return when the driver ended, was asked to end, or is not heard of any more."""
+        """Return when the driver ended, was asked to stop, or sends no heartbeat."""
         ended = asyncio.ensure_future(driver.process.wait())
         ending = asyncio.ensure_future(self._ending.wait())
         silent_looks = 0
@@ -182,7 +181,7 @@ class Supervisor:
                     (ended, ending), timeout=self._settings.driver.heartbeat_ms / 1000, return_when=asyncio.FIRST_COMPLETED
                 )
                 silent_looks = silent_looks + 1 if not ended.done() and await self._is_silent(driver) else 0
-                # Meanwhile it has a heartbeat, unless it is silent indeed: a clock of the database that was set ahead kills nobody.
+                # In three checks a living driver sends a heartbeat, so a database clock that was set forward kills no driver.
                 if silent_looks == SILENT_LOOKS:
                     log.error("driver_silent", driver_id=str(driver.id), pid=driver.process.pid)
                     return
@@ -195,13 +194,13 @@ class Supervisor:
             ending.cancel()
 
     async def _terminate(self, driver: _Driver, ended: asyncio.Future[int]) -> None:
-        """Ask the driver, and the driver alone: its JVM must live until the queries have stopped."""
+        """Signal only the driver process: its JVM must live until the queries have stopped."""
         with suppress(ProcessLookupError):
             driver.process.send_signal(signal.SIGTERM)
         await asyncio.wait((ended,), timeout=self._settings.driver.stop_timeout_ms / 1000 + 2 * CLOSE_S)
 
     async def _is_silent(self, driver: _Driver) -> bool:
-        """Whether the heartbeat is missing for too long. A database that cannot be asked says nothing about the driver."""
+        """Whether the heartbeat is missing for too long. An unreachable database says nothing about the driver."""
         try:
             row = await self._ask(lambda connection: drivers.find_driver(connection, driver.id))
         except DATABASE_AWAY:
@@ -214,7 +213,7 @@ class Supervisor:
         return time.monotonic() - driver.started_at > max(lost_after_s, FIRST_HEARTBEAT_S)
 
     async def _finish(self, driver: _Driver) -> bool:
-        """Make an end of a driver's session, then of its leases. Returns whether everything is gone."""
+        """End a driver's session, then release its leases. Returns whether all its processes are gone."""
         is_gone = await asyncio.to_thread(end_session, driver.process.pid, KILL_PATIENCE_S)
         await driver.process.wait()
         if is_gone:
@@ -224,16 +223,16 @@ class Supervisor:
         return is_gone
 
     async def _end_orphans(self) -> None:
-        """End the drivers of supervisors of this machine that are gone themselves."""
+        """End the drivers on this machine whose supervisors have exited."""
         host = socket.gethostname()
         for row in await self._ask(lambda connection: drivers.drivers_on(connection, host)):
             if not _is_supervised(row):
                 await self._end_orphan(row)
 
     async def _end_orphan(self, row: DriverRow) -> None:
-        found = create_time(row.pid)
-        if found is not None and not is_same_process(row.pid, row.create_time):
-            # Another process has the pid by now, so nothing is left: a session keeps its leader's pid from being used again.
+        started_at = create_time(row.pid)
+        if started_at is not None and not is_same_process(row.pid, row.create_time):
+            # Another process has the pid now, so the session is gone: the pid of a session's leader is not reused before that.
             await self._forget(row.id)
             return
         log.warning("orphan_driver_found", driver_id=str(row.id), pid=row.pid)
@@ -241,18 +240,18 @@ class Supervisor:
             await self._forget(row.id)
 
     async def _forget(self, driver_id: UUID) -> None:
-        """Give back what a driver that is gone held. Not being able to is no harm: leases run out."""
+        """Release the leases of a driver that is gone. A failure does no harm: leases expire."""
         try:
             await self._ask(lambda connection: drivers.forget_driver(connection, driver_id))
         except DATABASE_AWAY as error:
             log.warning("driver_not_forgotten", driver_id=str(driver_id), error=str(error))
 
-    async def _ask(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
-        return await asyncio.to_thread(self._ask_now, question)
+    async def _ask(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
+        return await asyncio.to_thread(self._ask_now, action)
 
-    def _ask_now(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def _ask_now(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
         with connect(self._dsn, "slackwater-supervisor") as connection:
-            return question(connection)
+            return action(connection)
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -260,7 +259,7 @@ class Supervisor:
 
 
 def environment_of(settings: BaseModel, prefix: str = ENV_PREFIX) -> dict[str, str]:
-    """Return the environment variables that make the same settings in another process; secrets are not among them."""
+    """Return the environment variables that give another process the same settings, without secrets."""
     variables: dict[str, str] = {}
     for name in type(settings).model_fields:
         value = getattr(settings, name)
@@ -272,7 +271,7 @@ def environment_of(settings: BaseModel, prefix: str = ENV_PREFIX) -> dict[str, s
 
 
 def _is_supervised(row: DriverRow) -> bool:
-    """Whether the process that started a driver lives. A driver that nobody started for us is nobody's orphan."""
+    """Whether the process that started a driver lives. A driver without a supervisor is no orphan."""
     if row.supervisor_pid is None or row.supervisor_create_time is None:
         return is_same_process(row.pid, row.create_time)
     return is_same_process(row.supervisor_pid, row.supervisor_create_time)

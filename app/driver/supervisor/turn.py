@@ -1,4 +1,4 @@
-"""How a spare driver waits for its turn: what it says and hears at its standard input, which is a socket of its supervisor's.
+"""The messages between a spare driver and its supervisor, on the spare's standard input, which is a socket of the supervisor.
 
 Knows nothing of either side, and imports nothing that takes time.
 """
@@ -12,23 +12,23 @@ READY = b"r"
 """The spare has imported everything."""
 
 GO = b"g"
-"""It is to be the driver from now on."""
+"""The spare becomes the driver now."""
 
 
 def await_turn() -> bool:
-    """Tell the supervisor that this process is ready, and wait; standard input is empty afterwards.
+    """Tell the supervisor that this process is ready, and wait for its answer; standard input is empty afterwards.
 
-    With its turn comes the log that is written now, which stands behind standard output and error from then on.
+    The answer carries the file of the current log, which replaces standard output and error.
 
     Returns:
-        Whether this process is to be the driver now; False: its supervisor has gone or does not need it any more.
+        Whether this process becomes the driver; False: its supervisor has exited or does not need it.
     """
     with socket.socket(fileno=os.dup(0)) as supervisor:
         try:
             supervisor.sendall(READY)
-            heard, logs, _, _ = socket.recv_fds(supervisor, 1, 1)
+            message, logs, _, _ = socket.recv_fds(supervisor, 1, 1)
         except ConnectionError:
-            heard, logs = b"", []
+            message, logs = b"", []
     for log in logs:
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -36,4 +36,4 @@ def await_turn() -> bool:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    return heard == GO
+    return message == GO

@@ -1,4 +1,4 @@
-"""What filters say: whether values fulfil a condition, as far as they are known."""
+"""Explains filters: whether values fulfil a condition, as far as they are known."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from engine.plan.operators.table_filter import TableFilter
 
 
 def explain_filter(desk: Desk, spec: Filter | TableFilter, subject: Subject) -> Step:
-    """Say whether a record passes a filter."""
-    verdict = holds(spec.condition, columns.typed(subject.plan), subject.values)
-    if verdict is False:
+    """Explain whether a record passes a filter."""
+    is_fulfilled = holds(spec.condition, columns.typed(subject.plan), subject.values)
+    if is_fulfilled is False:
         return desk.step("filtered", f"It does not fulfil `where`: {spec.condition}", is_blocking=True)
-    known = "fulfils" if verdict else "may or may not fulfil"
+    known = "fulfils" if is_fulfilled else "may or may not fulfil"
     return desk.step("passed", f"It {known} `where`: {spec.condition}")
 
 
 def holds(condition: str, schema: Schema, values: Mapping[str, object]) -> bool | None:
-    """Evaluate a condition; None where not every column that it reads is known. Null is not true."""
+    """Evaluate a condition; None if a column that it reads is unknown. Null is not true."""
     known = Schema(tuple((name, kind) for name, kind in schema.items() if name in values))
     try:
         scalar = compile_scalar(condition, schema)
-    except ExpressionInvalid:  # it reads what only operators make: $match, computed columns
+    except ExpressionInvalid:  # it reads columns that only operators make: $match, computed columns
         return None
     if not scalar.columns <= set(known.names):
         return None

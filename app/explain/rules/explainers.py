@@ -1,4 +1,4 @@
-"""Which function explains which operator of a plan: one entry per class of ``engine.plan.operators``."""
+"""The explainer of each operator: one entry per class of ``engine.plan.operators``."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Explainer = Callable[[Desk, S, Subject], Explanation]
 
 
 def _one(explain: Callable[[Desk, S, Subject], Step]) -> Explainer[S]:
-    """Make an explainer of a function that gives one step."""
+    """Make an explainer from a function that returns one step."""
     return lambda desk, spec, subject: Explanation([explain(desk, spec, subject)])
 
 
 def _nothing(_desk: Desk, _spec: Operator, _subject: Subject) -> Explanation:
-    """Say nothing: the operator holds nothing back and drops nothing."""
+    """Return no step: the operator neither delays nor drops records."""
     return Explanation()
 
 

@@ -1,4 +1,4 @@
-"""What an explanation is drawn from, as values, and the port that gives them. All facts are of one snapshot of the database."""
+"""The facts of an explanation, as values, and the port that gives them. All facts are of one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Clock = Literal["stream_time", "table_time", "wall_clock"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record is in the feed of its relation.
+    """Place of a record in the feed of its relation.
 
     Attributes:
-        part: the part of a stream with several writers that has it (P13); None: the relation's own feed.
+        part: of a stream with several writers (P13); None: the relation's own feed.
     """
 
     partition: int
@@ -34,8 +34,8 @@ class Record:
     """A record or a version in a feed.
 
     Attributes:
-        values: its columns, unqualified.
-        is_read: the query's position is behind it.
+        values: of its columns, unqualified.
+        is_read: whether the query's position is after it.
     """
 
     place: Place
@@ -47,11 +47,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Records that were looked for.
+    """Result of a search for records.
 
     Attributes:
-        is_complete: False: there may be more; the feed cannot be searched, or not all of it.
-        is_trimmed: there are no records, and the oldest ones of the feed were removed: what was looked for may have been among them.
+        is_complete: False: there may be more; the feed cannot be searched, or only in part.
+        is_trimmed: the search found no records, and the oldest ones of the feed were removed: the record may have been one of them.
     """
 
     records: Sequence[Record] = ()
@@ -61,14 +61,14 @@ class FoundRecords:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What a table's feed says of one key around a time; only versions that the query has read count, but for ``unread``.
+    """The versions of one key around a time in a table's feed. Except for ``unread``, these are versions that the query has read.
 
     Attributes:
-        as_of: the newest at or before the time, tombstones included.
+        as_of: the newest at or before the time, also a tombstone.
         next: the oldest after it.
         latest: the newest of all (V5).
-        unread: one that would answer instead of ``as_of`` and is not read yet.
-        is_complete: False: not all of the feed was searched, or none.
+        unread: a version that would replace ``as_of`` and is not read yet.
+        is_complete: False: the feed was searched only in part, or not at all.
     """
 
     as_of: Record | None = None
@@ -80,12 +80,12 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class LateFact:
-    """A kept late record.
+    """A stored late record.
 
     Attributes:
-        is_replayed: it was fed through the query again.
-        offset: in its feed; None where it is not made of one record.
-        columns: the names that it has, qualified where a join made them so.
+        is_replayed: it was replayed through the query.
+        offset: in its feed; None if several records made it.
+        columns: its columns' names, qualified if a join did so.
     """
 
     operator: str
@@ -99,11 +99,11 @@ class LateFact:
 
 @dataclass(frozen=True, slots=True)
 class RejectFact:
-    """A kept reject of a relation.
+    """A stored reject of a relation.
 
     Attributes:
-        place: None where it never entered a feed.
-        event_time_ms: None where it cannot be read from what was kept.
+        place: None if it never entered a feed.
+        event_time_ms: None if the stored part does not show it.
     """
 
     reason: str
@@ -117,7 +117,7 @@ class ResultFact:
     """A row or a record of the result.
 
     Attributes:
-        window_start_ms: None without windows.
+        window_start_ms: None if there are no windows.
     """
 
     event_time_ms: int
@@ -127,12 +127,12 @@ class ResultFact:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the last commit says.
+    """The facts of the last commit.
 
     Attributes:
         clocks: operator → task → stream time.
-        buffered: operator → task → rows waiting.
-        wakes: ``stage:task`` → wall clock at which the task has something to do without input.
+        buffered: operator → task → waiting rows.
+        wakes: ``stage:task`` → wall clock time at which the task must run without input.
         position: feed → partition → next offset.
         ends: feed → partition → end; feeds outside of the log are absent.
     """
@@ -144,17 +144,17 @@ class Committed:
     ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def lag(self, feed: str) -> int:
-        """Count the records of a feed that are not read yet, as far as known."""
+        """Return the number of unread records of a feed, as far as known."""
         read = self.position.get(feed, {})
         return sum(max(0, end - read.get(str(partition), 0)) for partition, end in self.ends.get(feed, {}).items())
 
 
 class Facts(Protocol):
-    """Looks facts up. Values of columns are Python values of their types; those that are not given match anything."""
+    """Reads facts. Values of columns are Python values of their types; a column without a value matches anything."""
 
     @property
     def committed(self) -> Committed:
-        """What the last commit says."""
+        """The facts of the last commit."""
         ...
 
     def record_at(self, source: Input, place: Place) -> Record | None:
@@ -162,9 +162,9 @@ class Facts(Protocol):
         ...
 
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> FoundRecords:
-        """Return records of an input and its parts, of event times from ``from_ms`` to ``to_ms``, both included.
+        """Return records of an input and its parts with event times from ``from_ms`` to ``to_ms``, both included.
 
-        Values may be those of columns that the input computes (``Input.computed``).
+        Values may be of columns that the input computes (``Input.computed``).
         """
         ...
 
@@ -173,34 +173,34 @@ class Facts(Protocol):
         ...
 
     def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
-        """Return what a table's feed says of a key around a time."""
+        """Return the versions of a key around a time in a table's feed."""
         ...
 
     def read_to_ms(self, source: Input) -> int | None:
-        """Return the event time up to which every partition of an input was read, None where one was not or it is not known (J9)."""
+        """Return the event time up to which every partition of an input was read; None if one was not, or if it is unknown (J9)."""
         ...
 
     def late(self, values: Values, from_ms: int, to_ms: int) -> Sequence[LateFact]:
-        """Return kept late records with these qualified values and event times in the range, both ends included."""
+        """Return stored late records with these qualified values and event times in the range, both ends included."""
         ...
 
     def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
-        """Return kept rejects of an input's relation: the one at a place, or those that have all these values."""
+        """Return stored rejects of an input's relation: the one at a place, or those with all these values."""
         ...
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
-        """Return rows of the result with these values: those of windows that meet the range, records with a time inside it."""
+        """Return rows of the result with these values: windows that overlap the range, records with a time in it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """The question of an explanation.
 
     Attributes:
         values: qualified columns → value.
         at_ms: the event time.
-        place: of one record, in the feed of the query's first input; None: any with these values and this time.
+        place: of one record, in the feed of the query's first input; None: any record with these values and this time.
     """
 
     values: Values
@@ -210,22 +210,22 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one part of the plan says.
+    """The explanation of one part of the plan.
 
     Attributes:
-        code: the verdict.
-        is_blocking: nothing gets past here (now).
-        sentence: for people.
+        code: the result.
+        is_blocking: the record does not pass this step (now).
+        sentence: for users.
         kind: ``source``, the operator's kind, or ``result``.
-        stage: which stage of the plan.
-        operator: its name, where it has one.
-        task: whose clock counts; None: the key is not known here, so the smallest of all counts.
-        clock: which clock ``now_ms`` and ``until_ms`` are of.
-        now_ms: where the clock is.
-        until_ms: where it must be.
-        version_ms: time of the version or row that answers.
-        next_version_ms: when it ends.
-        reason: a finer code: of late records, rejects, misses.
+        stage: index in the plan.
+        operator: its name, if it has one.
+        task: whose clock counts; None: the key is unknown here, so the smallest of all clocks counts.
+        clock: kind of ``now_ms`` and ``until_ms``.
+        now_ms: present value of the clock.
+        until_ms: value that it must reach.
+        version_ms: time of the version or row that is used.
+        next_version_ms: its end.
+        reason: a finer code: of late records, rejects, missing versions.
         place: of the record.
     """
 
@@ -247,12 +247,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer and how it was found.
+    """The answer, and the steps to it.
 
     Attributes:
-        answer: the first step that blocks, else the last that says something.
-        record: the record that it is about, where the feed has it.
-        nearest: records of the same key around the time, where there is none with it.
+        answer: the first step that blocks, else the last informative one.
+        record: of the question, if the feed has it.
+        nearest: records of the same key around the time, if there is none with it.
     """
 
     answer: Step

@@ -1,4 +1,4 @@
-"""What joins say: late, waiting, which version answers (J2–J9, V4, TT, FK)."""
+"""Explains joins: late, waiting, which version is used (J2–J9, V4, TT, FK)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ END_OF_TIME = 1 << 61
 
 
 def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Explanation:
-    """Say whether a record is late (J3), waits for the grace or the table (J3, J9), or which version it meets (V4)."""
+    """Explain whether a record is late (J3), waits for the grace or the table (J3, J9), or which version it meets (V4)."""
     table = _input(subject, spec.table_index)
     key = _known(subject, spec.stream_key, spec.table_key)
     null = _null_key(desk, table, key, is_needed=spec.type == "inner")
@@ -29,13 +29,13 @@ def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) ->
     for step in (_late(desk, spec, subject), _waiting(desk, spec, subject), _pending_step(desk, spec, subject)):
         if step is not None and step.is_blocking:
             return Explanation([step])
-    passed = _late(desk, spec, subject)
+    late = _late(desk, spec, subject)
     if len(key) < len(spec.table_key):
         step = _unknown_key(desk, table, _not_known(subject, spec.stream_key))
-        return Explanation([step] if passed is None else [passed, step])
+        return Explanation([step] if late is None else [late, step])
     step, version = _version(desk, spec, subject, table, key)
-    found = {} if version is None else {f"{table.alias}.{name}": value for name, value in version.values.items()}
-    return Explanation([step] if passed is None else [passed, step], found)
+    new_values = {} if version is None else {f"{table.alias}.{name}": value for name, value in version.values.items()}
+    return Explanation([step] if late is None else [late, step], new_values)
 
 
 def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
@@ -45,12 +45,14 @@ def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
         policy = fact.reason.partition("_")[2]
         if fact.reason.startswith("expired_"):
             sentence = (
-                f"When the record was joined, the history of {spec.name} at {shown(subject.at_ms)} had expired; by the policy it was "
+                f"When the record was joined, the history of {spec.name} at {shown(subject.at_ms)} had expired; the policy was: "
                 f"{policy}.{replayed}"
             )
             return desk.step("expired", sentence, is_blocking=not fact.is_replayed, reason=fact.reason)
         behind = "" if fact.stream_time_ms is None else f" stream time was {shown(fact.stream_time_ms)},"
-        sentence = f"The record was late:{behind} more than the grace ahead of {shown(subject.at_ms)}; by the policy it was {policy}.{replayed}"
+        sentence = (
+            f"The record was late:{behind} more than the grace after {shown(subject.at_ms)}; the policy was: {policy}.{replayed}"
+        )
         clock = Waiting("stream_time", fact.stream_time_ms, None)
         return desk.step("late", sentence, is_blocking=not fact.is_replayed, clock=clock, reason=fact.reason)
     now_ms = subject.clock(spec.name, desk.task)
@@ -101,21 +103,21 @@ def _pending_step(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step |
 def _version(
     desk: Desk, spec: StreamTableJoin, subject: Subject, table: Input, key: Mapping[str, object]
 ) -> tuple[Step, Record | None]:
-    """Read the table as the join does, as of what has been read by now."""
+    """Look up the version in the table as the join does, with all that has been read by now."""
     at_ms = subject.at_ms if spec.history_retention_ms is not None else END_OF_TIME
-    found = subject.facts.versions(table, _own(table, key), at_ms)
+    versions = subject.facts.versions(table, _own(table, key), at_ms)
     name, is_inner = table.relation.name, spec.type == "inner"
-    answer, is_expired = found.latest if spec.history_retention_ms is None else found.as_of, False
+    answer, is_expired = versions.latest if spec.history_retention_ms is None else versions.as_of, False
     if spec.history_retention_ms is not None:
         now_ms = subject.clock(f"{spec.name}.table", desk.task)
         if now_ms is not None and at_ms < now_ms - spec.history_retention_ms:
-            is_expired = found.latest is not None and found.latest.event_time_ms > at_ms
-            answer = None if is_expired else found.latest
-    unread = _unread(found)
+            is_expired = versions.latest is not None and versions.latest.event_time_ms > at_ms
+            answer = None if is_expired else versions.latest
+    unread = _unread(versions)
     if is_expired and subject.exists:
         sentence = (
             f"The record was joined before the history of {name} at {shown(at_ms)} expired (it keeps "
-            f"{lasting(spec.history_retention_ms or 0)}): which version answered is not known any more."
+            f"{lasting(spec.history_retention_ms or 0)}): the version that it met is no longer known."
         )
         return desk.step("expired", sentence, reason="history_expired"), None
     if is_expired:
@@ -124,30 +126,30 @@ def _version(
         )
         return desk.step("expired", sentence, is_blocking=is_inner or spec.expired != "null", reason="history_expired"), None
     if answer is not None and not answer.is_delete:
-        end_ms = None if found.next is None else found.next.event_time_ms
+        end_ms = None if versions.next is None else versions.next.event_time_ms
         valid = "still valid" if end_ms is None else f"valid until {shown(end_ms)}"
-        sentence = f"The version of {name} from {shown(answer.event_time_ms)} answers, {valid}.{_later(spec, answer, subject, table)}{unread}"
+        sentence = f"It meets the version of {name} from {shown(answer.event_time_ms)}, {valid}.{_later(spec, answer, subject, table)}{unread}"
         return desk.step("joined_version", sentence, version=(answer.event_time_ms, end_ms), place=answer.place), answer
-    if not found.is_complete:
-        return desk.step("unknown", f"Which version of {name} answers is not known: its feed cannot be searched that far."), None
-    row = "no row comes of it" if is_inner else "its columns are null"
+    if not versions.is_complete:
+        return desk.step("unknown", f"Which version of {name} it meets is not known: its feed cannot be searched that far."), None
+    row = "there is no row" if is_inner else "its columns are null"
     if answer is not None:
         sentence = f"{name} has no row for this key at {shown(subject.at_ms)}: it was deleted at {shown(answer.event_time_ms)}; {row}.{unread}"
         return desk.step("no_version", sentence, is_blocking=is_inner, reason="deleted", place=answer.place), None
-    first = f" The first is from {shown(found.next.event_time_ms)}.{_dated(table)}" if found.next is not None else ""
+    first = f" The first is from {shown(versions.next.event_time_ms)}.{_dated(table)}" if versions.next is not None else ""
     sentence = f"{name} has no version for this key at {shown(subject.at_ms)}; {row}.{first}{unread}"
     return desk.step("no_version", sentence, is_blocking=is_inner, reason="no_version"), None
 
 
 def _later(spec: StreamTableJoin, answer: Record, subject: Subject, table: Input) -> str:
-    """Say that the latest row of a table that is not versioned may have come after the record was joined."""
+    """Return the sentence that the latest row of an unversioned table may have arrived after the record was joined."""
     if spec.history_retention_ms is not None or answer.event_time_ms <= subject.at_ms:
         return ""
     return f" That is after the record's time: a record that was read before this row met an older one, or none.{_dated(table)}"
 
 
 def _dated(table: Input) -> str:
-    """Say that a table's rows are valid from their arrival, where that is why there is no version."""
+    """Return the sentence that a table's rows are valid from their arrival, if that is why there is no version."""
     relation = table.relation
     if table.feed.is_derived or relation.event_time is not None or relation.conflict == "latest_position":
         return ""
@@ -157,14 +159,14 @@ def _dated(table: Input) -> str:
     )
 
 
-def _unread(found: Versions) -> str:
-    if found.unread is None:
+def _unread(versions: Versions) -> str:
+    if versions.unread is None:
         return ""
-    return f" A version from {shown(found.unread.event_time_ms)} is in the feed and not read yet."
+    return f" A version from {shown(versions.unread.event_time_ms)} is in the feed and not read yet."
 
 
 def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> Explanation:
-    """Say whether the other side has a row (TT1)."""
+    """Explain whether the other side has a row (TT1)."""
     table = _input(subject, spec.table_index)
     key = {name: subject.values[name] for name in spec.right_key if name in subject.values}
     if len(key) < len(spec.right_key):
@@ -173,37 +175,37 @@ def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> E
 
 
 def explain_foreign_key(desk: Desk, spec: ForeignKeyLookup, subject: Subject) -> Explanation:
-    """Say whether the row that the foreign key names is there (FK1, FK2)."""
+    """Explain whether the row of the foreign key exists (FK1, FK2)."""
     table, is_needed = _input(subject, spec.table_index), spec.type == "inner"
     texts = spec.foreign_key(operator for stage in subject.plan.stages for operator in stage.operators)
-    named = dict(zip(spec.right_key, texts, strict=True))
-    key = columns.computed_values(subject.plan, named, subject.values)
+    key_texts = dict(zip(spec.right_key, texts, strict=True))
+    key = columns.computed_values(subject.plan, key_texts, subject.values)
     null = _null_key(desk, table, key, is_needed=is_needed)
     if null is not None:
         return Explanation([null])
-    if len(key) < len(named):
-        return Explanation([_unknown_key(desk, table, [text for name, text in named.items() if name not in key])])
+    if len(key) < len(key_texts):
+        return Explanation([_unknown_key(desk, table, [text for name, text in key_texts.items() if name not in key])])
     return _latest(desk, subject, table, key, is_needed=is_needed)
 
 
 def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], *, is_needed: bool) -> Explanation:
     name = table.relation.name
-    found = subject.facts.versions(table, _own(table, key), END_OF_TIME)
-    latest = found.latest
+    versions = subject.facts.versions(table, _own(table, key), END_OF_TIME)
+    latest = versions.latest
     if latest is not None and not latest.is_delete:
-        sentence = f"The row of {name} from {shown(latest.event_time_ms)} answers.{_unread(found)}"
+        sentence = f"It meets the row of {name} from {shown(latest.event_time_ms)}.{_unread(versions)}"
         step = desk.step("joined_version", sentence, version=(latest.event_time_ms, None), place=latest.place)
         return Explanation([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
-    if not found.is_complete:
+    if not versions.is_complete:
         return Explanation([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")])
-    what = "no row comes of it" if is_needed else "its columns are null"
-    sentence = f"{name} has no row for this key; {what}.{_unread(found)}"
+    what = "there is no row" if is_needed else "its columns are null"
+    sentence = f"{name} has no row for this key; {what}.{_unread(versions)}"
     reason = "no_version" if latest is None else "deleted"
     return Explanation([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)])
 
 
 def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Explanation:
-    """Say whether a record of the left stream has met a partner, or until when one may come."""
+    """Explain whether a record of the left stream has met a partner, or until when one may arrive."""
     other, is_shown = _input(subject, spec.stream_index), spec.shown_alone[0]
     key = _known(subject, spec.left_key, spec.right_key)
     null = _null_key(desk, other, key, is_needed=not is_shown)
@@ -230,14 +232,14 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
             f"Whether {other.relation.name} has a partner is not known: it is met by {texts}, which calls a function in Python."
         )
         return Explanation([desk.step("unknown", detail)])
-    found = subject.facts.records(other, _own(other, key), subject.at_ms - spec.before_ms, subject.at_ms + spec.after_ms)
-    partner = next((record for record in found.records if record.is_read), None)
+    partners = subject.facts.records(other, _own(other, key), subject.at_ms - spec.before_ms, subject.at_ms + spec.after_ms)
+    partner = next((record for record in partners.records if record.is_read), None)
     name = other.relation.name
     if partner is not None:
         sentence = f"It meets the record of {name} from {shown(partner.event_time_ms)}."
         return Explanation([desk.step("joined_version", sentence, version=(partner.event_time_ms, None), place=partner.place)])
-    if found.records:
-        unread = found.records[0]
+    if partners.records:
+        unread = partners.records[0]
         sentence = f"Its partner in {name} from {shown(unread.event_time_ms)} is not read yet."
         return Explanation([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)])
     if not is_closed and spec.is_eager and is_shown:
@@ -252,16 +254,16 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
             f"it is at {shown(now_ms)}."
         )
         return Explanation([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")])
-    if not found.is_complete:
+    if not partners.is_complete:
         return Explanation([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")])
-    what = "its columns are null" if is_shown else "no row comes of it"
+    what = "its columns are null" if is_shown else "there is no row"
     step = desk.step("no_version", f"{name} had no record within reach; {what}.", is_blocking=not is_shown, reason="no_partner")
     return Explanation([step])
 
 
 def _known(subject: Subject, left: Sequence[str], right: Sequence[str]) -> dict[str, object]:
-    """Return the key of the other side, as far as the left one's is known."""
-    return {name: subject.values[own] for own, name in zip(left, right, strict=True) if own in subject.values}
+    """Return the key of the other side, as far as the left side's is known."""
+    return {name: subject.values[left_name] for left_name, name in zip(left, right, strict=True) if left_name in subject.values}
 
 
 def _not_known(subject: Subject, key: Sequence[str]) -> list[str]:
@@ -270,17 +272,17 @@ def _not_known(subject: Subject, key: Sequence[str]) -> list[str]:
 
 def _unknown_key(desk: Desk, other: Input, texts: Sequence[str]) -> Step:
     what = ", ".join(texts)
-    why = "what calls a function in Python is computed by the query alone" if python_functions.CALL in what else (
-        "no record was found that says it, and it does not follow from the key"
+    why = "only the query computes an expression that calls a function in Python" if python_functions.CALL in what else (
+        "no record shows it, and it does not follow from the key"
     )  # fmt: skip
-    return desk.step("unknown", f"What of {other.relation.name} it meets is not known: that is found by {what}; {why}.")
+    return desk.step("unknown", f"The row of {other.relation.name} that it meets is not known: it depends on {what}; {why}.")
 
 
 def _null_key(desk: Desk, other: Input, key: Mapping[str, object], *, is_needed: bool) -> Step | None:
-    """Say that nothing is met by a key of which a part is null (T6, J7, SS4, FK1); it waits for nothing."""
+    """Return the step for a key with a null: it meets nothing and waits for nothing (T6, J7, SS4, FK1)."""
     if None not in key.values():
         return None
-    what = "no row comes of it" if is_needed else "its columns are null"
+    what = "there is no row" if is_needed else "its columns are null"
     sentence = f"The key by which it meets {other.relation.name} is null; {what}."
     return desk.step("no_version", sentence, is_blocking=is_needed, reason="null_key")
 

@@ -1,4 +1,4 @@
-"""What the feed of the first input says: the record was read, waits, was refused, was left out, or there is none with this key and time."""
+"""Explains the feed of the first input: the record was read, waits, was rejected, was left out, or does not exist with this key and time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.http.sentences import shown
 from engine.expressions.types.types import Schema
 from engine.plan.model import Input, Plan
 
-_WHAT_FOLLOWS = "what follows is what would become of one that came now."
+_WHAT_FOLLOWS = "the next steps say what would happen to one that arrived now."
 
 
 class Reading(NamedTuple):
-    """What is known of the record before the first operator: the step that says so, the record, and others around its time."""
+    """The facts before the first operator: the step that says them, the record, and others around its time."""
 
     step: Step
     record: Record | None = None
@@ -24,23 +24,23 @@ class Reading(NamedTuple):
 
 
 def read(plan: Plan, question: Question, facts: Facts) -> Reading:
-    """Say whether the record is in the feed, has been read, and is the query's."""
+    """Explain whether the record is in the feed, has been read, and belongs to the query."""
     source = columns.first_input(plan)
     if question.place is not None:
         return _at_place(source, question.place, facts)
-    own = _own(source, question)
+    values = _own(source, question)
     span = range_of(plan, question.at_ms)
-    searched = facts.records(source, own, *span)
-    if searched.records:
-        return _read_record(source, _likeliest(source, searched.records, question.at_ms))
-    refused = _rejects_within(source, own, span, question.at_ms, facts)
-    if refused:
-        return _rejected(source, refused[0])
-    return _not_found(plan, question, searched, facts)
+    first_records = facts.records(source, values, *span)
+    if first_records.records:
+        return _read_record(source, _likeliest(source, first_records.records, question.at_ms))
+    rejects = _rejects_within(source, values, span, question.at_ms, facts)
+    if rejects:
+        return _rejected(source, rejects[0])
+    return _not_found(plan, question, first_records, facts)
 
 
 def range_of(plan: Plan, at_ms: int) -> tuple[int, int]:
-    """Return the event times of the records that a question about a time is about: those of its window."""
+    """Return the range of event times of a question about a time: those of its window."""
     for stage in plan.stages:
         for operator in stage.operators:
             span = operator.span_of(at_ms)
@@ -50,7 +50,7 @@ def range_of(plan: Plan, at_ms: int) -> tuple[int, int]:
 
 
 def _own(source: Input, question: Question) -> dict[str, object]:
-    """Return the values that are asked for, under the names of the input's own columns."""
+    """Return the values of the question, by the names of the input's own columns."""
     prefix = f"{source.alias}."
     return {name.removeprefix(prefix): value for name, value in question.values.items() if name.startswith(prefix)}
 
@@ -59,9 +59,9 @@ def _at_place(source: Input, place: Place, facts: Facts) -> Reading:
     record = facts.record_at(source, place)
     if record is not None:
         return _read_record(source, record)
-    refused = facts.rejects(source, {}, place)
-    if refused:
-        return _rejected(source, refused[0])
+    rejects = facts.rejects(source, {}, place)
+    if rejects:
+        return _rejected(source, rejects[0])
     owner = source.relation.name if place.part is None else place.part
     sentence = f"{owner} has no record at partition {place.partition}, offset {place.offset}, or not yet."
     return Reading(_step("unknown", sentence, place, is_blocking=True))
@@ -81,16 +81,16 @@ def _read_record(source: Input, record: Record) -> Reading:
     return Reading(_step("passed", f"The record of {name} from {time} has been read.", record.place), record)
 
 
-def _rejected(source: Input, refused: RejectFact) -> Reading:
-    sentence = f"The record was rejected when {source.relation.name} took it: {refused.detail}."
-    return Reading(_step("rejected", sentence, refused.place, is_blocking=True, reason=refused.reason))
+def _rejected(source: Input, reject: RejectFact) -> Reading:
+    sentence = f"The record was rejected when it came to {source.relation.name}: {reject.detail}."
+    return Reading(_step("rejected", sentence, reject.place, is_blocking=True, reason=reject.reason))
 
 
 def _rejects_within(
-    source: Input, own: dict[str, object], span: tuple[int, int], at_ms: int, facts: Facts
+    source: Input, values: dict[str, object], span: tuple[int, int], at_ms: int, facts: Facts
 ) -> Sequence[RejectFact]:
-    """Return the rejects of these values whose own event time is in the span, the nearest first: no other says why this record is missing."""
-    stored = {name: value for name, value in own.items() if name in source.relation.columns}
+    """Return the rejects with these values and an event time in the span, the nearest first: only these can explain the missing record."""
+    stored = {name: value for name, value in values.items() if name in source.relation.columns}
     low, high = span
     timed = [(each.event_time_ms, each) for each in facts.rejects(source, stored, None) if each.event_time_ms is not None]
     within = [(abs(ms - at_ms), each) for ms, each in timed if low <= ms <= high]
@@ -102,17 +102,17 @@ def _not_found(plan: Plan, question: Question, searched: FoundRecords, facts: Fa
     lanes = plan.lanes_of(source)
     name, lag = source.relation.name, sum(facts.committed.lag(lane.feed.name) for lane in lanes)
     parts = [lane.source_name for lane in lanes[1:]]
-    whole = f"{name} with its parts {', '.join(parts)}" if parts else name
+    all_parts = f"{name} with its parts {', '.join(parts)}" if parts else name
     if not searched.is_complete and lag:
-        sentence = f"{lag} records of {name} are not read yet; whether one of them is meant is not known."
+        sentence = f"{lag} records of {name} are not read yet; the record may be one of them."
         return Reading(_step("not_read_yet", sentence, is_blocking=True))
     if not searched.is_complete:
-        return Reading(_step("unknown", f"The feed of {whole} cannot be searched that far; {_WHAT_FOLLOWS}"))
+        return Reading(_step("unknown", f"The feed of {all_parts} cannot be searched that far; {_WHAT_FOLLOWS}"))
     nearest = facts.nearest(source, _own(source, question), question.at_ms)
-    sentences = [f"No record with this key and time was read: {whole} has no such record."]
+    sentences = [f"No record with this key and time was read: {all_parts} has no such record."]
     if searched.is_trimmed:
         removed = "Its oldest records were removed by its retention; one of them may have been this record."
-        sentences = [f"No record with this key and time is in {whole}.", removed]
+        sentences = [f"No record with this key and time is in {all_parts}.", removed]
     sentences.append(_around(nearest))
     if source.feed.is_derived:
         sentences.append(f"A query writes {name}: an explanation of that query says why the record is missing there.")
@@ -145,8 +145,8 @@ def _name(source: Input, record: Record) -> str:
 
 
 def _belongs(source: Input, record: Record) -> bool:
-    own = Schema(source.relation.columns.items())
-    return source.where is None or holds(source.where, own, record.values) is not False
+    schema = Schema(source.relation.columns.items())
+    return source.where is None or holds(source.where, schema, record.values) is not False
 
 
 def _is_before_start(source: Input, record: Record) -> bool:
@@ -154,7 +154,7 @@ def _is_before_start(source: Input, record: Record) -> bool:
 
 
 def _likeliest(source: Input, records: Sequence[Record], at_ms: int) -> Record:
-    """Return the record that is meant: one that was read before one that was not, one that the query takes before one that it leaves out."""
+    """Return the most likely record of the question: read ones before unread ones, accepted ones before those that the query leaves out."""
 
     def rank(record: Record) -> tuple[bool, bool, int, str, int, int]:
         is_left_out = not _belongs(source, record) or _is_before_start(source, record)

@@ -1,4 +1,4 @@
-"""What an explanation is about, as the operators of the plan see it one after the other."""
+"""The subject of an explanation, as each operator of the plan sees it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine.plan.operators.operator import Operator
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A record, or what a record would be, on its way through a plan.
+    """A record, or a possible record, on its way through a plan.
 
     Attributes:
-        values: known values under the names they have before the next operator.
-        record: the record that was found; None: what is said holds for one that would come now.
-        late: kept late records of this key and time.
-        results: what the result holds for this key and time.
-        is_recognised: enough is known to tell rows of this key from others; False: ``results`` is empty and says nothing.
+        values: known values, by their names before the next operator.
+        record: the record in the feed; None: the explanation is about a record that would arrive now.
+        late: stored late records of this key and time.
+        results: rows of the result for this key and time.
+        is_recognised: the known values distinguish rows of this key from others; False: ``results`` is empty without meaning.
     """
 
     plan: Plan
@@ -40,22 +40,22 @@ class Subject:
 
     @property
     def is_known_of(self) -> bool:
-        """Whether anything that is kept concerns this key and time: the record, a late record, or what the result holds."""
+        """Whether any stored fact concerns this key and time: the record, a late record, or rows of the result."""
         return self.record is not None or bool(self.results) or any(fact.event_time_ms == self.at_ms for fact in self.late)
 
     def task(self, stage: Stage) -> int | None:
-        """Return the task that handles it in a stage, None where that is not known."""
+        """Return the task that handles the record in a stage, None if unknown."""
         return task_of(stage, self.plan, self.values)
 
     def clock(self, name: str, task: int | None) -> int | None:
-        """Return an operator's clock in a task, the smallest of all where the task is not known; None before the first record."""
+        """Return an operator's clock in a task, the smallest of all if the task is unknown; None before the first record."""
         clocks = self.facts.committed.clocks.get(name, {})
         if task is not None:
             return clocks.get(str(task))
         return min((ms for ms in clocks.values() if ms is not None), default=None)
 
     def late_at(self, operator: str, reasons: Sequence[str]) -> LateFact | None:
-        """Return the late record of an operator whose reason begins so; only one of this very time counts."""
+        """Return the late record of an operator with one of these beginnings of a reason, and exactly this event time."""
         return next(
             (
                 fact
@@ -68,14 +68,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What an operator says, and what is known behind it that was not before it: of a join's other side."""
+    """The steps of an operator, and the values that are known only after it, such as those of a join's other side."""
 
     steps: Sequence[Step] = ()
     values: Mapping[str, object] = field(default_factory=dict)
 
 
 class Waiting(NamedTuple):
-    """A clock: which, where it is, where it must be."""
+    """A clock: its kind, its value, and the value that it must reach."""
 
     clock: Clock
     now_ms: int | None
@@ -84,7 +84,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where a step of one operator is written.
+    """Writes the steps of one operator.
 
     Attributes:
         task: see ``Step``.
@@ -111,8 +111,8 @@ class Desk:
             code: see ``Step``.
             sentence: see ``Step``.
             is_blocking: see ``Step``.
-            clock: what counts.
-            version: when what answers begins and ends.
+            clock: that the record waits for.
+            version: begin and end of the version that answers.
             reason: see ``Step``.
             place: see ``Step``.
         """

@@ -1,4 +1,4 @@
-"""What windows and suppression say: open until, final, late (W1–W6, S1, S2)."""
+"""Explains windows and suppression: open until, final, late (W1–W6, S1, S2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.plan.operators.windows import WindowedAggregation
 
 
 def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> Step:
-    """Say whether the window is open, final, or was closed before the record came."""
+    """Explain whether the window is open, final, or was closed before the record arrived."""
     span, now_ms = spec.span_of(subject.at_ms), subject.clock(spec.name, desk.task)
     row = _row(subject, span)
     if row is not None and not span.is_certain and row.window_end_ms is not None:
@@ -25,31 +25,33 @@ def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> 
     clock = Waiting("stream_time", now_ms, span.closes_at_ms)
     window = f"The window from {shown(span.start_ms)} to {shown(span.end_ms)}" if span.is_certain else "The session"
     is_closed = now_ms is not None and now_ms >= span.closes_at_ms
-    if (beyond := subject.late_at(spec.name, (OUT_OF_RANGE,))) is not None and row is None:
-        sentence = "A window of this time would end later than the year 9999, so it takes no record (T8)."
-        return desk.step("late", sentence, is_blocking=True, reason=beyond.reason)
+    if (out_of_range := subject.late_at(spec.name, (OUT_OF_RANGE,))) is not None and row is None:
+        sentence = "A window of this time would end later than the year 9999, so it accepts no record (T8)."
+        return desk.step("late", sentence, is_blocking=True, reason=out_of_range.reason)
     fact = subject.late_at(spec.name, ("window_closed",))
     if fact is not None:
         sentence = (
-            f"{window} had closed when the record came: stream time was {shown(fact.stream_time_ms)}, and it closes at "
+            f"{window} had closed when the record arrived: stream time was {shown(fact.stream_time_ms)}, and it closes at "
             f"{shown(span.closes_at_ms)}."
         )
         return desk.step(
             "late", sentence, is_blocking=True, clock=Waiting("stream_time", fact.stream_time_ms, None), reason=fact.reason
         )
     if is_closed and row is not None:
-        bounds = (row.event_time_ms, None)
+        version = (row.event_time_ms, None)
         sentence = f"{window} is final: it closed when stream time reached {shown(span.closes_at_ms)}."
-        return desk.step("final", sentence, clock=clock, version=bounds)
+        return desk.step("final", sentence, clock=clock, version=version)
     if is_closed and spec.is_late(subject.at_ms, now_ms or 0) and not subject.exists:
-        sentence = f"{window} is closed, and no record of this key was in it: one that came now would be late, stream time is {shown(now_ms)}."
+        sentence = f"{window} is closed, and had no record of this key. A record that arrived now would be late: stream time is {shown(now_ms)}."
         return desk.step("late", sentence, is_blocking=True, clock=clock, reason="window_closed")
     if is_closed and not subject.is_recognised:
-        sentence = f"{window} is closed. Whether it has a row is not known, for not all of the row's key is known."
+        sentence = f"{window} is closed. Whether it has a row is not known, because the row's key is not known completely."
         return desk.step("unknown", sentence, clock=clock)
     if is_closed:
         having = ", or it does not fulfil `having`" if spec.having is not None else ""
-        sentence = f"{window} is closed and has no row: it was removed by its retention, what was in it has a null key or was late{having}."
+        sentence = (
+            f"{window} is closed and has no row: its retention removed the row, its records have a null key or were late{having}."
+        )
         return desk.step("unknown", sentence, is_blocking=True, clock=clock)
     return _open(desk, spec, subject, span, row)
 
@@ -60,7 +62,7 @@ def _open(desk: Desk, spec: WindowedAggregation, subject: Subject, span: Span, r
     until = f"{least}until stream time reaches {shown(span.closes_at_ms)}; it is at {shown(now_ms)}"
     clock = Waiting("stream_time", now_ms, span.closes_at_ms)
     if row is not None:
-        sentence = f"The row is that of {shown(row.event_time_ms)}; its window is open and may change {until}."
+        sentence = f"The row is from {shown(row.event_time_ms)}; its window is open and may change {until}."
         return desk.step("window_open_until", sentence, clock=clock, version=(row.event_time_ms, None))
     if spec.emit == "final" or not subject.exists:
         return desk.step("window_open_until", f"The window is open {until}.", is_blocking=True, clock=clock)
@@ -77,7 +79,7 @@ def _open(desk: Desk, spec: WindowedAggregation, subject: Subject, span: Span, r
 
 
 def _row(subject: Subject, span: Span) -> ResultFact | None:
-    """Return the row of the window; where it is not certain which window, that of the one that ends last."""
+    """Return the row of the window; if the window is uncertain, the row of the one that ends last."""
     rows = [row for row in subject.results if row.window_start_ms is not None and row.window_end_ms is not None]
     if not span.is_certain:
         return max(rows, key=lambda row: row.window_end_ms or 0, default=None)
@@ -85,8 +87,8 @@ def _row(subject: Subject, span: Span) -> ResultFact | None:
 
 
 def explain_time_limit(desk: Desk, spec: TimeLimitSuppression, subject: Subject) -> Step:
-    """Say until which stream time an update is held back (S1)."""
-    # An earlier update of the key that still waits has fixed the time for all of them (S1): this one is the latest it can be.
+    """Explain until which stream time an update is held back (S1)."""
+    # An earlier update of the key that still waits has set the time for all of them (S1): this is the latest possible one.
     now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.limit_ms
     if now_ms is not None and now_ms >= until_ms:
         return desk.step("passed", f"Its wait had ended when stream time reached {shown(until_ms)}.")
@@ -96,7 +98,7 @@ def explain_time_limit(desk: Desk, spec: TimeLimitSuppression, subject: Subject)
 
 
 def explain_wall_clock(desk: Desk, spec: WallClockSuppression, subject: Subject) -> Step:
-    """Say until when updates are held back by the wall clock (S2)."""
+    """Explain until when the wall clock holds updates back (S2)."""
     buffered = subject.facts.committed.buffered.get(spec.name, {})
     waiting = buffered.get(str(desk.task), 0) if desk.task is not None else sum(buffered.values())
     if not waiting:
