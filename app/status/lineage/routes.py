@@ -1,4 +1,4 @@
-"""GET …/lineage: what a relation is made of, what is made of it, and how far each query has come."""
+"""GET …/lineage: what a relation is made of, what is made of it, and the progress of each query."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def get_stream_lineage(
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
 ) -> LineageAnswer:
-    """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+    """Relations and queries, upstream and downstream, with the lag of each query in records and in seconds of event time.
 
-    Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+    Other inputs of downstream queries are left out. The graph shows committed facts, whether a driver is alive or not.
     """
     return await _lineage("stream", name, services)
 
@@ -63,9 +63,9 @@ async def get_table_lineage(
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
 ) -> LineageAnswer:
-    """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+    """Relations and queries, upstream and downstream, with the lag of each query in records and in seconds of event time.
 
-    Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+    Other inputs of downstream queries are left out. The graph shows committed facts, whether a driver is alive or not.
     """
     return await _lineage("table", name, services)
 
