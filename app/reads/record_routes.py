@@ -21,7 +21,7 @@ from app.http.answers.documented import answered, problems
 from app.http.answers.negotiation import lines_documented, page_response
 from app.http.answers.record_json import encode_records
 from app.http.examples import RECORDS
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import DEFAULT_LIMIT, MAX_NAME_LENGTH, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.http.schemas import RecordsAnswer
 from app.reads.records import read_records
@@ -62,7 +62,7 @@ PartOf = Annotated[
     response_model=RecordsAnswer,
     responses={200: _OK, **problems(400, 404, 409, 410)},
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_records(
     name: Name,
     request: Request,

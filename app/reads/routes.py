@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from app.errors.app_errors import BadRequest, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.answers.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, requested_form
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
 from app.http.requests.bodies import JsonBody, request_body, validated
 from app.reads.freshness import read_fresh
@@ -38,7 +38,7 @@ _FILTERS = [known_parameters((KEY_PREFIX, COLUMN_PREFIX))]
 
 
 @router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES, dependencies=_FILTERS)
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_rows(name: Name, request: Request, services: ServicesOf, parameters: Rows) -> Response:
     """Rows as of the query's last commit, in every state of the query: `stale` is true while it does not run.
 
@@ -65,7 +65,7 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
     responses=_RESPONSES,
     dependencies=_FILTERS,
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_rows_of_key(
     name: Name,
     key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=MAX_KEY_LENGTH)],
@@ -101,7 +101,7 @@ async def get_rows_of_key(
     ),
     dependencies=[OnlyKnownParameters],
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def post_lookup(name: Name, body: JsonBody, request: Request, services: ServicesOf, parameters: Fresh) -> Response:
     """Up to 1,000 keys in one consistent read, each found or not, and why not.
 

@@ -14,7 +14,7 @@ from app.catalog.drivers.ready_drivers import find_drivers
 from app.catalog.drivers.waiting import reason_for_waiting
 from app.catalog.reasons import Reason
 from app.http.answers.documented import answered, problems
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import MAX_LIMIT, OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.status.conditions import conditions_of, reason_of
@@ -34,7 +34,7 @@ Queries = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many queries
     response_model=OverviewAnswer,
     responses={200: answered(OVERVIEW, "Queries with their numbers, as of now."), **problems(400)},
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_overview(
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,

@@ -16,7 +16,7 @@ from app.catalog.stored.targets import entry_of_row, find_relation_async
 from app.db.page_bounds import Most
 from app.http.answers.documented import answered, problems
 from app.http.examples import REJECTS, RUNS
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.status.history import sql as history
@@ -33,7 +33,7 @@ Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", descri
     response_model=RunPage,
     responses={200: answered(RUNS, "Launches, newest first."), **problems(400, 404)},
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_runs(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
@@ -63,7 +63,7 @@ _REJECTS: dict[int | str, dict[str, Any]] = {200: answered(REJECTS, "Stored reje
 @router.get(
     "/streams/{name}/rejects", summary="List a stream's rejects", tags=["records"], response_model=RejectPage, responses=_REJECTS
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_stream_rejects(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
@@ -83,7 +83,7 @@ async def get_stream_rejects(
 @router.get(
     "/tables/{name}/rejects", summary="List a table's rejects", tags=["records"], response_model=RejectPage, responses=_REJECTS
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_table_rejects(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's

@@ -10,7 +10,7 @@ from app.access.rules import scope_in_force
 from app.access.scopes_sql import find_visible_queries
 from app.catalog.stored.relations import Kind, of_kind
 from app.http.answers.documented import answered, problems
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.status.lineage.models import (
     LINEAGE,
@@ -37,7 +37,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {200: answered(LINEAGE, "The graph
     response_model=LineageAnswer,
     responses=_RESPONSES,
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_stream_lineage(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
@@ -57,7 +57,7 @@ async def get_stream_lineage(
     response_model=LineageAnswer,
     responses=_RESPONSES,
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_table_lineage(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
