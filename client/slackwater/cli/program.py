@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 import slackwater
 from slackwater.cli.commands import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import ReportingGroup, common_options, invocation_of, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
@@ -76,7 +76,7 @@ def _refuse_another_service(context: Any, name: str, rest: list[str]) -> None:
     given = [f"--{option}" for option in _NAMES_SERVICE if option in invocation_of(context).given]
     if given and not {*_HELP} & {*rest}:
         detail = f"slackwater {name} works on this machine alone, whatever {' and '.join(given)} names"
-        raise typer.Exit(tell(context, Misused(detail, added()[name].elsewhere)))
+        raise typer.Exit(tell(context, UsageError(detail, added()[name].elsewhere)))
 
 
 class Program(ReportingGroup):

@@ -15,7 +15,7 @@ from slackwater.answers.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.definitions.plan import compared
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import result_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
@@ -80,13 +80,13 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
         as_sql: queries as statements, where these say the same.
 
     Raises:
-        Misused: something has a name that no file can have.
+        UsageError: something has a name that no file can have.
     """
     everything = list(_everything(client))
     for each in everything:
         # What is written where is this program's to say, whoever answers.
         if _NAME.fullmatch(each.name) is None:
-            raise Misused(
+            raise UsageError(
                 f"{each.name!r} can be the name of no file", "nothing was written; is this the URL of a service?", FAILED
             )
     found = [each for each in everything if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import yaml
 
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import inputs_of
 from slackwater.cli.statements import Statement, statements_of
 
@@ -65,25 +65,25 @@ def read_files(root: Path) -> list[FileDefinition]:
     """Read every definition below a directory, or of one file; in an order in which they can be carried out.
 
     Raises:
-        Misused: there are none, files cannot be read, or two define the same; with every fault.
+        UsageError: there are none, files cannot be read, or two define the same; with every fault.
     """
     if not root.exists():
-        raise Misused(f"there is no {root}", "name a directory of .sql, .yaml or .json files, or one such file")
+        raise UsageError(f"there is no {root}", "name a directory of .sql, .yaml or .json files, or one such file")
     paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if _counts(path, root))
     wanted: list[FileDefinition] = []
     faults: list[str] = []
     for path in paths:
         try:
             wanted += _read(path, path if root.is_file() else path.relative_to(root))
-        except Misused as error:
+        except UsageError as error:
             faults.append(error.detail)
         except (OSError, UnicodeDecodeError) as error:
             faults.append(f"{path}: {error}")
     faults += _doubles(wanted)
     if faults:
-        raise Misused("\n".join(faults), "nothing was asked of the service", FAILED)
+        raise UsageError("\n".join(faults), "nothing was asked of the service", FAILED)
     if not wanted:
-        raise Misused(
+        raise UsageError(
             f"{root} has no definitions",
             f"put files there that end in {', '.join(SUFFIXES)}; slackwater export {root} makes them",
         )
@@ -98,7 +98,7 @@ def read_others(root: Path, besides: Collection[Path]) -> list[FileDefinition]:
         besides: files below it that do not count.
 
     Raises:
-        Misused: a file cannot be read.
+        UsageError: a file cannot be read.
     """
     paths = sorted(path for path in root.rglob("*") if _counts(path, root) and path.relative_to(root) not in besides)
     return [each for path in paths for each in _read(path, path.relative_to(root))]
@@ -118,7 +118,7 @@ def _read(path: Path, shown: Path) -> Iterator[FileDefinition]:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise Misused(f"{shown}: no JSON: {error}") from error
+            raise UsageError(f"{shown}: no JSON: {error}") from error
         documents = [(1, each) for each in (found if isinstance(found, list) else [found])]
     else:
         documents = list(_documents(text, shown))
@@ -142,16 +142,16 @@ def _read_document(document: Any, shown: Path, line: int) -> FileDefinition:
     """Read one document.
 
     Raises:
-        Misused: it is no definition.
+        UsageError: it is no definition.
     """
     place = f"{shown}:{line}"
     if not isinstance(document, dict):
-        raise Misused(f"{place}: a definition is a mapping that begins with stream:, table: or query:")
+        raise UsageError(f"{place}: a definition is a mapping that begins with stream:, table: or query:")
     named = [kind for kind in KINDS if kind in document]
     if not named and "name" in document and "from" in document:  # as the body of a POST has it
         document, named = {"query": document["name"], **document}, ["query"]
     if len(named) != 1 or not isinstance(document[named[0]], str):
-        raise Misused(f"{place}: say once what it is and how it is called, as in `table: prices`")
+        raise UsageError(f"{place}: say once what it is and how it is called, as in `table: prices`")
     kind, name = named[0], document[named[0]]
     body = {key: value for key, value in document.items() if key != kind}
     if kind != "query":
@@ -161,7 +161,7 @@ def _read_document(document: Any, shown: Path, line: int) -> FileDefinition:
     given = body.get("into")
     into: dict[str, Any] = given if isinstance(given, dict) else {}
     if not into.get("stream") and not into.get("table"):
-        raise Misused(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
+        raise UsageError(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
     provides = frozenset(str(into[each]) for each in ("stream", "table") if into.get(each))
     mentions = frozenset({*inputs_of(body), *([str(into["append_to"])] if into.get("append_to") else [])})
     return FileDefinition(shown, line, "query", name, {**body, "name": name}, provides=provides, mentions=mentions - provides)
@@ -263,8 +263,8 @@ def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{shown}:{mark.line + 1}" if mark is not None else str(shown)
-        raise Misused(f"{place}: {getattr(error, 'problem', None) or error}") from error
+        raise UsageError(f"{place}: {getattr(error, 'problem', None) or error}") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise Misused(f"{shown}: a value cannot be read: {error}") from error  # of a tag such as !!int that it does not fit
+        raise UsageError(f"{shown}: a value cannot be read: {error}") from error  # of a tag such as !!int that it does not fit
     finally:
         loader.dispose()

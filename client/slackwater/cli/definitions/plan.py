@@ -10,7 +10,7 @@ from typing import Any, Literal
 from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import FileDefinition
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import inputs_of, result_of
 from slackwater.errors import NotFound
 
@@ -111,7 +111,7 @@ def compared(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[Compa
     """Ask the service what carrying definitions out would do.
 
     Raises:
-        Misused: it is older than that question.
+        UsageError: it is older than that question.
     """
     try:
         return client.compare(wanted).items
@@ -120,7 +120,7 @@ def compared(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[Compa
             raise
         version = client.system.version().version
         cure = "upgrade the service, or use the command line of its version"
-        raise Misused(f"the service ({version}) compares no definitions yet", cure, FAILED) from error
+        raise UsageError(f"the service ({version}) compares no definitions yet", cure, FAILED) from error
 
 
 def _step(client: Client, wanted: FileDefinition, item: ComparedItem) -> Step:

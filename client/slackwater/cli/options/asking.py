@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 
 
 def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = None) -> bool:
@@ -19,10 +19,10 @@ def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = N
         counted: gives the question with what only looking tells; for people alone.
 
     Raises:
-        Misused: nobody can be asked.
+        UsageError: nobody can be asked.
     """
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise Misused(f"{question} Nobody can be asked here", "give --yes where that is meant")
+        raise UsageError(f"{question} Nobody can be asked here", "give --yes where that is meant")
     return typer.confirm(question if counted is None else counted(), err=True)

@@ -8,7 +8,7 @@ from typing import Final
 import typer
 
 from slackwater.blocking.client import Client
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import invocation_of
 from slackwater.errors import SlackwaterError
 from slackwater.transport.requests import Retries
@@ -22,7 +22,7 @@ def _completions(context: typer.Context, kinds: Iterable[str], incomplete: str) 
         service = invocation_of(context).service
         with Client(service.url, api_key=service.key or "", timeout=PATIENCE_S, retries=Retries(attempts=1)) as client:
             return [name for name in _names(client, kinds) if name.startswith(incomplete)]
-    except (SlackwaterError, Misused):
+    except (SlackwaterError, UsageError):
         return []
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import httpx
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, DEFAULT_URL, URL_VARIABLE, authorization
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -48,11 +48,11 @@ class Contexts:
         """Return a context.
 
         Raises:
-            Misused: there is none of this name.
+            UsageError: there is none of this name.
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
-            raise Misused(
+            raise UsageError(
                 f"there is no context '{name}' (there are: {known})", f"make it: slackwater context add {name} --url URL"
             )
         return self.by_name[name]
@@ -60,7 +60,7 @@ class Contexts:
     def with_context(self, name: str, context: Context) -> Contexts:
         """Return them with one added or replaced; the first one is in use."""
         if _NAME.fullmatch(name) is None:
-            raise Misused(f"{name!r} is no name of a context", "use letters, digits, '.', '_' and '-', such as prod")
+            raise UsageError(f"{name!r} is no name of a context", "use letters, digits, '.', '_' and '-', such as prod")
         return Contexts({**self.by_name, name: context}, self.current or name)
 
     def without(self, name: str) -> Contexts:
@@ -85,7 +85,7 @@ class ContextFile:
         """Return what it holds; nothing where there is no file.
 
         Raises:
-            Misused: it cannot be read, or others can read it although it has keys.
+            UsageError: it cannot be read, or others can read it although it has keys.
         """
         try:
             with self.path.open(encoding="utf-8") as file:
@@ -96,9 +96,11 @@ class ContextFile:
         except FileNotFoundError:
             return Contexts()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Misused(f"{self.path} cannot be read: {error}", "mend it, or remove it and add your contexts again") from error
+            raise UsageError(
+                f"{self.path} cannot be read: {error}", "mend it, or remove it and add your contexts again"
+            ) from error
         if os.name == "posix" and mode & 0o077 and any(each.key for each in contexts.values()):
-            raise Misused(f"{self.path} has keys, and others can read it (mode {mode:o})", f"chmod 600 {self.path}")
+            raise UsageError(f"{self.path} has keys, and others can read it (mode {mode:o})", f"chmod 600 {self.path}")
         return Contexts(contexts, current if current in contexts else None)
 
     def write(self, contexts: Contexts) -> None:
@@ -151,12 +153,12 @@ def chosen(asked: ServiceOptions, environment: Mapping[str, str], file: ContextF
     another service.
 
     Raises:
-        Misused: there is no such context, the URL is none, or the key can be none.
+        UsageError: there is no such context, the URL is none, or the key can be none.
     """
     url, url_origin = _first((asked.url, "--url"), (environment.get(URL_VARIABLE), URL_VARIABLE))
     key, _ = _first((asked.key, "--key"), (environment.get(API_KEY_VARIABLE), API_KEY_VARIABLE))
     if asked.context is not None and asked.url is not None:
-        raise Misused("--url and --context both name a service", "give one of them")
+        raise UsageError("--url and --context both name a service", "give one of them")
     if url is None or asked.context is not None:
         contexts = file.read()
         name, _ = _first(
@@ -184,14 +186,14 @@ def checked_url(url: str) -> str:
     """Return the URL of a service as it is kept.
 
     Raises:
-        Misused: it is none.
+        UsageError: it is none.
     """
     try:
         is_url = re.match(r"https?://[^/]", url) is not None and bool(httpx.URL(url).host)
     except httpx.InvalidURL:
         is_url = False
     if not is_url:
-        raise Misused(f"{url!r} is no URL of a service", "give one such as http://127.0.0.1:8080")
+        raise UsageError(f"{url!r} is no URL of a service", "give one such as http://127.0.0.1:8080")
     return url.rstrip("/")
 
 
@@ -199,12 +201,12 @@ def checked_key(key: str | None) -> str | None:
     """Return a key.
 
     Raises:
-        Misused: it can be none.
+        UsageError: it can be none.
     """
     try:
         return key if key is None or authorization(key) else None
     except ValueError as error:
-        raise Misused(str(error), "copy it again: --key, SLACKWATER_API_KEY, or slackwater context add") from error
+        raise UsageError(str(error), "copy it again: --key, SLACKWATER_API_KEY, or slackwater context add") from error
 
 
 def shown(name: str, context: Context, *, is_current: bool) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class CommandFailed(Exception):
         self.detail, self.cure, self.exit_code, self.code = detail, cure, exit_code, code
 
 
-class Misused(CommandFailed):
+class UsageError(CommandFailed):
     """What was asked for cannot be meant; nothing was done."""
 
     def __init__(self, detail: str, cure: str = "", exit_code: int = USAGE) -> None:

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from slackwater.blocking.client import Client
 from slackwater.cli.options.contexts import ContextFile, Service, ServiceOptions, chosen
-from slackwater.cli.options.failing import FAILED, INTERRUPTED, CommandFailed, Failure, Misused, failure_of, show
+from slackwater.cli.options.failing import FAILED, INTERRUPTED, CommandFailed, Failure, UsageError, failure_of, show
 from slackwater.cli.options.output import Output
 from slackwater.errors import SlackwaterError
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
@@ -210,7 +210,7 @@ def tell(context: typer.Context, error: SlackwaterError | CommandFailed) -> int:
     here = invocation_of(context)
     try:
         url = here.service.url
-    except Misused:
+    except UsageError:
         url = ""
     failure = failure_of(error, url)
     show(here.output.err, failure, as_json=here.output.as_json)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 from slackwater.answers.answer_list import OneQueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.blocking.relations import Relation, Stream, Table
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.errors import NotFound
 
 Kind = Literal["query", "stream", "table"]
@@ -32,10 +32,10 @@ def kind_of(word: str, cure: str = "") -> Kind:
         cure: what else may have been meant.
 
     Raises:
-        Misused: it is none.
+        UsageError: it is none.
     """
     if word.lower() not in KINDS:
-        raise Misused(
+        raise UsageError(
             f"{word!r} is no kind of thing", "; ".join(each for each in ("there are queries, streams and tables", cure) if each)
         )
     return KINDS[word.lower()]
@@ -64,7 +64,7 @@ def named(client: Client, text: str) -> Named:
     """Return what a name means, with or without its kind.
 
     Raises:
-        Misused: there is nothing of this name; similar names are told.
+        UsageError: there is nothing of this name; similar names are told.
     """
     kind, name = parts_of(text)
     query = _or_none(client.query(name).info) if kind in (None, "query") else None
@@ -81,22 +81,22 @@ def relation_of(client: Client, text: str) -> Stream | Table:
     """Return the stream or table that a name means; asks the service where the kind is not said.
 
     Raises:
-        Misused: there is none.
+        UsageError: there is none.
     """
     kind, name = parts_of(text)
     if kind == "query":
-        raise Misused(f"{text} is a query", f"name what it writes; slackwater describe {text} shows it")
+        raise UsageError(f"{text} is a query", f"name what it writes; slackwater describe {text} shows it")
     if kind is None:
         found = named(client, name).relation
         if found is None:
             query = client.query(name).info()
             into = query.definition["into"]
-            raise Misused(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
+            raise UsageError(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
         kind = found.kind
     return client.table(name) if kind == "table" else client.stream(name)
 
 
-def nothing(client: Client, kind: Kind | None, name: str) -> Misused:
+def nothing(client: Client, kind: Kind | None, name: str) -> UsageError:
     """Return the refusal of a name that means nothing, with the names that it may have meant."""
     known: list[str] = []
     if kind in (None, "query"):
@@ -108,7 +108,7 @@ def nothing(client: Client, kind: Kind | None, name: str) -> Misused:
     similar = get_close_matches(name, sorted({*known}), 3)
     what = kind or "query, stream or table"
     cure = f"did you mean {' or '.join(similar)}?" if similar else "slackwater get lists those there are"
-    return Misused(f"there is no {what} '{name}'", cure, FAILED)
+    return UsageError(f"there is no {what} '{name}'", cure, FAILED)
 
 
 def _or_none(ask: Callable[[], Found]) -> Found | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 
 
 def is_given(value: Any) -> bool:
@@ -23,7 +23,7 @@ def need(option: str, others: Mapping[str, Any]) -> None:
     names = _named(others)
     if names:
         listed, says = _listed(names), "says" if len(names) == 1 else "say"
-        raise Misused(f"{listed} {says} nothing without {option}", f"add {option}, or leave {listed} out")
+        raise UsageError(f"{listed} {says} nothing without {option}", f"add {option}, or leave {listed} out")
 
 
 def exclude(option: str, others: Mapping[str, Any], why: str) -> None:
@@ -38,7 +38,7 @@ def exclude(option: str, others: Mapping[str, Any], why: str) -> None:
     if names:
         listed, has = _listed(names), "has" if len(names) == 1 else "have"
         either = f", or {option}" if option.startswith("--") else ""
-        raise Misused(f"{listed} {has} no say beside {option}: {why}", f"leave {listed} out{either}")
+        raise UsageError(f"{listed} {has} no say beside {option}: {why}", f"leave {listed} out{either}")
 
 
 def _named(options: Mapping[str, Any]) -> list[str]:

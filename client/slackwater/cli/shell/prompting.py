@@ -18,7 +18,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from slackwater.cli.options.failing import Misused, failure_of, show
+from slackwater.cli.options.failing import UsageError, failure_of, show
 from slackwater.cli.shell.names import Known, proposals
 from slackwater.cli.shell.session import Session
 from slackwater.cli.shell.shortcuts import SHORTCUTS, Left, carry_out
@@ -105,7 +105,7 @@ class InteractiveShell:
         try:
             if self.session.run(script):
                 self._known.refresh()
-        except (SlackwaterError, Misused) as error:
+        except (SlackwaterError, UsageError) as error:
             self._tell(error)
         except KeyboardInterrupt:
             self.session.printer.output.note("left")
@@ -125,10 +125,10 @@ class InteractiveShell:
             return
         try:
             carry_out(self, text)
-        except (SlackwaterError, Misused) as error:
+        except (SlackwaterError, UsageError) as error:
             self._tell(error)
 
-    def _tell(self, error: SlackwaterError | Misused) -> None:
+    def _tell(self, error: SlackwaterError | UsageError) -> None:
         show(self.session.printer.output.err, failure_of(error, self._url), as_json=False)
 
     def _prompt(self) -> PromptSession[str]:

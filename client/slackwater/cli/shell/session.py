@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Final
 
 from slackwater.blocking.client import Client
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.shell.results import Printer, Pushed
 from slackwater.cli.statements import Statement, bare, statements_of
 from slackwater.errors import ServiceError
@@ -44,14 +44,14 @@ class Session:
         Raises:
             SlackwaterError: a statement was refused. Those before it are carried out, and what they SET and DEFINE counts, unless one
                 of the script cannot be read.
-            Misused: a SELECT with EMIT is not the last one.
+            UsageError: a SELECT with EMIT is not the last one.
         """
         statements = statements_of(script)
         if not statements:
             return False
         pushes = [each for each in statements[:-1] if each.is_push]
         if pushes:
-            raise Misused(
+            raise UsageError(
                 f"line {pushes[0].line}: this SELECT goes on, and the statements behind it would never come to be",
                 "put it last, or write LIMIT and no EMIT",
             )

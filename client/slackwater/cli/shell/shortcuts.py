@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.naming import inputs_of, named, result_of
 from slackwater.cli.shell.results import Format
 from slackwater.cli.shell.session import Session
@@ -47,13 +47,13 @@ def carry_out(shell: Shell, line: str) -> None:
     """Carry a line out that begins with a backslash.
 
     Raises:
-        Misused: there is no such shortcut.
+        UsageError: there is no such shortcut.
         Left: it ends the shell.
     """
     word, _, rest = line.strip().rstrip(";").partition(" ")
     found = SHORTCUTS.get(word)
     if found is None:
-        raise Misused(f"there is no {word}", r"\? lists the shortcuts")
+        raise UsageError(f"there is no {word}", r"\? lists the shortcuts")
     found.act(shell, rest.strip())
 
 
@@ -122,7 +122,7 @@ def _vertical(shell: Shell, _: str) -> None:
 
 def _format(shell: Shell, word: str) -> None:
     if word not in list(Format):
-        raise Misused(f"{word or 'nothing'} is no format", f"there are {', '.join(Format)}")
+        raise UsageError(f"{word or 'nothing'} is no format", f"there are {', '.join(Format)}")
     shell.session.printer.form = Format(word)
     shell.session.printer.output.say(f"rows are shown as {word}")
 
@@ -136,7 +136,7 @@ def _include(shell: Shell, path: str) -> None:
     try:
         script = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Misused(f"{path}: {error}") from error
+        raise UsageError(f"{path}: {error}") from error
     shell.run(script)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, invocation_of
 from slackwater.cli.top.reading import Snapshot, read
 from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
@@ -30,7 +30,7 @@ def top(
     """Watch all queries live: rates, how far behind, what waits and was late; what needs attention first."""
     here = invocation_of(context)
     if by not in ORDERS:
-        raise Misused(f"{by!r} is no order", f"there are {', '.join(ORDERS)}")
+        raise UsageError(f"{by!r} is no order", f"there are {', '.join(ORDERS)}")
     view = View(here.service.url, order=by)
     if once or here.output.as_json or not here.output.is_terminal:
         view.take(read(here.client))
