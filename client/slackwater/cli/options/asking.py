@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be undone."""
+"""Ask before an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from slackwater.cli.options.failing import UsageError
 
 
 def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = None) -> bool:
-    """Whether it shall be done: ``--yes``, or somebody at a terminal says so.
+    """Return whether to do it: ``--yes``, or a person at a terminal agrees.
 
     Args:
-        question: what is asked.
-        yes: whether nobody needs to be asked.
-        counted: gives the question with what only looking tells; for people alone.
+        question: for the person.
+        yes: do not ask.
+        counted: returns the question with numbers that need a request; only used for people.
 
     Raises:
-        UsageError: nobody can be asked.
+        UsageError: there is no terminal to ask at.
     """
     if yes:
         return True

@@ -1,4 +1,4 @@
-"""Shell completion of names: of queries, streams and tables, asked of the service. Where that is away there are none, and nothing is said."""
+"""Shell completion of names: of queries, streams and tables, from the service. If it is not reachable, there are none, without a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slackwater.errors import SlackwaterError
 from slackwater.transport.requests import Retries
 
 PATIENCE_S: Final = 2.0
-"""Somebody has pressed Tab and waits."""
+"""Short, because a person has pressed Tab and waits."""
 
 
 def _completions(context: typer.Context, kinds: Iterable[str], incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a name on the command line means: a query, a stream, a table, or both a query and what it writes."""
+"""The meaning of a name on the command line: a query, a stream, a table, or both a query and its result."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ KINDS: Final[dict[str, Kind]] = {
     "stream": "stream", "streams": "stream", "s": "stream",
     "table": "table", "tables": "table", "t": "table",
 }  # fmt: skip
-"""Words on the command line → what they mean."""
+"""Words on the command line → kinds."""
 
 
 def kind_of(word: str, cure: str = "") -> Kind:
-    """Return the kind that a word means.
+    """Return the kind for a word.
 
     Args:
-        word: as it was typed.
-        cure: what else may have been meant.
+        word: as typed.
+        cure: another possible meaning.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the word is not a kind.
     """
     if word.lower() not in KINDS:
         raise UsageError(
@@ -42,14 +42,14 @@ def kind_of(word: str, cure: str = "") -> Kind:
 
 
 def parts_of(text: str) -> tuple[Kind | None, str]:
-    """Cut ``query/orders`` into kind and name; without a kind it is None."""
+    """Split ``query/orders`` into kind and name; without a kind it is None."""
     word, slash, name = text.partition("/")
     return (kind_of(word), name) if slash else (None, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a name means.
+    """The objects with a name.
 
     Attributes:
         query: the query of this name; None: there is none.
@@ -61,10 +61,10 @@ class Named:
 
 
 def named(client: Client, text: str) -> Named:
-    """Return what a name means, with or without its kind.
+    """Return the objects with a name, with or without its kind.
 
     Raises:
-        UsageError: there is nothing of this name; similar names are told.
+        UsageError: there is nothing with this name; the message has similar names.
     """
     kind, name = parts_of(text)
     query = _or_none(client.query(name).info) if kind in (None, "query") else None
@@ -78,7 +78,7 @@ def named(client: Client, text: str) -> Named:
 
 
 def relation_of(client: Client, text: str) -> Stream | Table:
-    """Return the stream or table that a name means; asks the service where the kind is not said.
+    """Return the stream or table with a name; asks the service if the kind is unknown.
 
     Raises:
         UsageError: there is none.
@@ -97,7 +97,7 @@ def relation_of(client: Client, text: str) -> Stream | Table:
 
 
 def nothing(client: Client, kind: Kind | None, name: str) -> UsageError:
-    """Return the refusal of a name that means nothing, with the names that it may have meant."""
+    """Return the error for an unknown name, with similar names."""
     known: list[str] = []
     if kind in (None, "query"):
         known += [each.name for each in client.queries.list()]
@@ -119,22 +119,22 @@ def _or_none(ask: Callable[[], Found]) -> Found | None:
 
 
 def is_internal(query: str) -> bool:
-    """Whether the service has made a query by itself, to keep the rows of a source: its name has a colon."""
+    """Return whether a query is internal, to materialise a source: its name has a colon."""
     return ":" in query
 
 
 def result_of(definition: Mapping[str, Any]) -> str:
-    """Return the name of what a query writes."""
+    """Return the name of a query's result."""
     into = definition.get("into", {})
     return str(into.get("stream") or into.get("table"))
 
 
 def inputs_of(definition: Mapping[str, Any]) -> list[str]:
-    """Return the names of what a query reads."""
+    """Return the names of a query's inputs."""
     given = [definition.get("from", {}), *(definition.get("joins") or ())]
     return list(dict.fromkeys(str(each.get("stream") or each.get("table")) for each in given))
 
 
 def path_relation(client: Client, relation: RelationAnswer) -> Relation:
-    """Return what asks for a relation that was looked at."""
+    """Return the object for requests about a relation."""
     return client.table(relation.name) if relation.kind == "table" else client.stream(relation.name)
