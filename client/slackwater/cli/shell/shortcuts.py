@@ -16,17 +16,17 @@ from slackwater.cli.shell.session import Session
 
 
 class Shell(Protocol):
-    """What a shortcut may use."""
+    """The parts of the shell for shortcuts."""
 
     session: Session
     shows_time: bool
 
     def run(self, script: str) -> None:
-        """Carry a script out, and say what goes wrong."""
+        """Execute a script, and print errors."""
 
 
 class Left(Exception):
-    """The shell is to end."""
+    """Ends the shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Shortcut:
     """One shortcut.
 
     Attributes:
-        form: how it is written.
+        form: as typed.
         help: what it does.
     """
 
@@ -44,7 +44,7 @@ class Shortcut:
 
 
 def carry_out(shell: Shell, line: str) -> None:
-    """Carry a line out that begins with a backslash.
+    """Execute a line that begins with a backslash.
 
     Raises:
         UsageError: there is no such shortcut.
